@@ -138,4 +138,4 @@ class LastGood:
         if self._folder is None:
             raise FileNotFoundError
         digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-        return self._folder / f"{path.stem}-{digest}.json"
+        return self._folder / f"{path.stem:.50}-{digest}.json"  # within the 255 bytes of a name

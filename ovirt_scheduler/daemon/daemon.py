@@ -16,7 +16,6 @@ import os
 import signal
 import threading
 import time
-from collections import deque
 from concurrent.futures import Future
 from typing import Callable, Optional, TypeVar
 
@@ -35,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_ENDS = (signal.SIGTERM, signal.SIGINT)
 _WORK_DONE = 0  # among the numbers of signals
 _GRACE = 10.0  # seconds for the calls under way when the daemon is told to stop
 
@@ -105,7 +105,7 @@ def _start(assembly: Assembly, notifier: Notifier, signals: _Signals) -> None:
 
 
 class _Signals:
-    """The signals that the daemon gets, in their order.
+    """The signals that the daemon gets: those that end it first, and one SIGHUP for several.
 
     A handler in Python runs in the main thread alone. If another thread gets the signal, or if it
     comes just before the main thread begins to wait, nothing ends that wait. So the thread that
@@ -113,18 +113,20 @@ class _Signals:
     """
 
     def __init__(self) -> None:
-        self._heard, self._written = os.pipe()
+        self._pipe, self._written = os.pipe()
         os.set_blocking(self._written, False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (*_ENDS, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: None)
         signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
-        self._kept: deque[signal.Signals] = deque()
+        self._heard: set[int] = set()
 
     def next(self) -> signal.Signals:
         """Wait for the next signal."""
-        if self._kept:
-            return self._kept.popleft()
-        return signal.Signals(os.read(self._heard, 1)[0])
+        while not self._heard:
+            self._hear()
+        number = min(self._heard, key=lambda number: number == signal.SIGHUP)
+        self._heard.remove(number)
+        return signal.Signals(number)
 
     def unless_stopped(self, work: Callable[[], T]) -> Optional[T]:
         """Do work that may take long in another thread, and wait for it.
@@ -146,13 +148,16 @@ class _Signals:
             threading.Thread(target=run, name="start", daemon=True).start()
         except RuntimeError:  # no thread is to be had
             run()
-        while (number := os.read(self._heard, 1)[0]) != _WORK_DONE:
-            received = signal.Signals(number)
-            if received is not signal.SIGHUP:
-                self._kept.appendleft(received)
+        while _WORK_DONE not in self._heard:
+            if self._heard.intersection(_ENDS):
                 return None
-            self._kept.append(received)
+            self._hear()
+        self._heard.remove(_WORK_DONE)
         return done.result()
+
+    def _hear(self) -> None:
+        """Wait until something is in the pipe, and take all of it."""
+        self._heard.update(os.read(self._pipe, 1 << 16))
 
 
 def _reload(read: Callable[[], Settings], assembly: Assembly, signals: _Signals) -> bool:

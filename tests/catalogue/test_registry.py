@@ -291,6 +291,16 @@ def test_after_a_restart_the_last_good_version_is_still_in_use(place):
         assert KEPT in catalogue.faults[0].message
 
 
+def test_a_plugin_with_a_long_name_is_kept_too(place, caplog):
+    """Of a class unit: its own name is short."""
+    name = "é" * 120
+    place.write(name, "class Few:\n    def do_filter(self, hosts, vm, properties): ...\n")
+    assert place.versions() == {"Few": ""}
+    place.write(name, "x = (\n")
+    assert versions(place.start().refresh()) == {"Few": ""}
+    assert "kept for a restart" not in caplog.text
+
+
 def test_after_a_restart_an_edited_file_counts_not_the_kept_one(place):
     """What loads is always what the folder holds."""
     place.write("a", plugin(1))

@@ -119,3 +119,21 @@ def test_what_a_daemon_has_at_its_start_is_not_looked_through_for_garbage_again(
         process.terminate()
         told, _ = process.communicate(timeout=LONG)
     assert told.split() == ["True"]
+
+
+def test_signals_that_came_together_are_one_reload_after_the_end():
+    """Who sends SIGHUP all the time has the daemon neither reload for long nor stop late."""
+    script = (
+        "import os, signal\n"
+        "from ovirt_scheduler.daemon.daemon import _Signals\n"
+        "signals = _Signals()\n"
+        "for name in ('HUP', 'HUP', 'TERM', 'HUP'):\n"
+        "    os.kill(os.getpid(), getattr(signal, f'SIG{name}'))\n"
+        "print(signals.next().name, signals.next().name)\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "print(signals.next().name)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout.split() == ["SIGTERM", "SIGHUP", "SIGINT"]

@@ -12,7 +12,7 @@ from ovirt_scheduler.engine import inventory
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.model.tasks import MOST_STATES
-from ovirt_scheduler.processes.documents import unpacking
+from ovirt_scheduler.processes.documents import serialization
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
 
 PAGE = 3
@@ -67,7 +67,7 @@ def packed(reply):
     for size in reply.pack.sizes or (reply.pack.size,):
         packs.append(os.pread(reply.pack.descriptor, size, begin))
         begin += size
-    return {each.id: each.name for each in unpacking.unpack("Vm", packs, reply.pack.ids)}
+    return {each.id: each.name for each in serialization.unpack("Vm", packs, reply.pack.ids)}
 
 
 def names(view):

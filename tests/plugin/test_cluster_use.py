@@ -7,7 +7,7 @@ from ovirtsdk4 import types
 
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.plugin.cluster_use import HostUse, uses
-from ovirt_scheduler.processes.documents import packing, serialization, unpacking
+from ovirt_scheduler.processes.documents import packing, serialization
 
 GIB = 2**30
 
@@ -59,7 +59,7 @@ def lazily(entity):
     """The same as a plugin gets it: made of its state when it is read."""
     kind = type(entity).__name__
     pack = packing.pack(kind, [serialization.state_of(entity)])
-    (made,) = unpacking.unpack(kind, [pack], [entity.id])
+    (made,) = serialization.unpack(kind, [pack], [entity.id])
     return made
 
 
@@ -85,7 +85,7 @@ def test_statistics_that_a_plugin_has_set_count():
 def test_a_state_that_is_none_of_statistics_is_told():
     """With the host."""
     pack = packing.pack("Host", [{"": "Host", "_id": "a", "_statistics": ["list", None, 5]}])
-    (host,) = unpacking.unpack("Host", [pack], ["a"])
+    (host,) = serialization.unpack("Host", [pack], ["a"])
     with pytest.raises(UnreadableState, match="Host 'a': not the state of an entity"):
         HostUse(host)
 

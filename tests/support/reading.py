@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import packing, serialization, unpacking
+from ovirt_scheduler.processes.documents import packing, serialization
 from ovirt_scheduler.processes.documents.entities import read_states
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
@@ -14,7 +14,7 @@ from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 def entity_of(state: State) -> Any:
     """The host or VM of a state, with all its attributes made."""
     kind, identifier = state[""], state.get("_id")
-    (entity,) = unpacking.unpack(kind, [packing.pack(kind, [state])], [identifier])
+    (entity,) = serialization.unpack(kind, [packing.pack(kind, [state])], [identifier])
     serialization.complete(entity)
     return entity
 

@@ -2,8 +2,8 @@
 
 ::
 
-    reader ── pack ──► sealed memfd ──► unpack, in each plugin's process: entities
-                                          that read themselves when they are read
+    reader ── pack ──► sealed memfd ──► records, in each plugin's process: entities are made
+                                          of them when they are read (serialization.py)
 
     bytes   "oVsP"  length of the index (4, little-endian)
             index   JSON: [kind, [id or null, ...], [length of each record, ...]]
@@ -12,23 +12,35 @@
                     {attribute: its line, counted from 0, or -n for the n-th of the third line}
                     [href of a list with nothing in it, ...]
                     one of each other attribute
+
+Nothing in the bytes is trusted: JSON cannot name what is not there, costs some 30 times its
+length in memory at the most, and its length is bounded. What is no packed form is an
+``UnreadableState``, at once or when the attribute is read that cannot be made.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import mmap
+import os
 import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
-State = dict[str, Any]  # of an entity (serialization.py)
-Data = Union[bytes, mmap.mmap]
+from ovirt_scheduler.errors import UnreadableState
 
-FIRST_LINES = 3
-HEAD = struct.Struct("<4sI")
-MARK = b"oVsP"
+State = dict[str, Any]  # of an entity (serialization.py)
+Source = Union[int, bytes]  # what ``pack`` gave, or the descriptor of a file that holds it
+
+MOST_BYTES = 256 << 20  # some 150,000 hosts
+
+_Data = Union[bytes, mmap.mmap]
+_MAPPED = 64 << 10  # bytes; what is larger is mapped, so that only what is looked at is read
+_FIRST_LINES = 3
+_HEAD = struct.Struct("<4sI")
+_MARK = b"oVsP"
 
 
 def pack(kind: str, members: Sequence[State]) -> bytes:
@@ -36,12 +48,12 @@ def pack(kind: str, members: Sequence[State]) -> bytes:
 
     Args:
         kind: ``Host`` or ``Vm``.
-        members: n states, n >= 0 (states.state_of), in the order to be kept.
+        members: n states (serialization.py), n >= 0, in the order to be kept.
     """
     records = [_record(state) for state in members]
     ids = [state.get("_id") for state in members]
     index = _encode((kind, ids, [len(record) for record in records])).encode("ascii")
-    return b"".join([HEAD.pack(MARK, len(index)), index, *records])
+    return b"".join([_HEAD.pack(_MARK, len(index)), index, *records])
 
 
 # ``JSONEncoder.encode`` makes one of these each time, which takes longer than most lines.
@@ -65,7 +77,7 @@ def _record(state: State) -> bytes:
             hrefs.append(value[1])
             places[name] = -len(hrefs)
         elif form is dict or form is list or (form is tuple and value[0] != "enum"):
-            places[name] = len(lines) + FIRST_LINES
+            places[name] = len(lines) + _FIRST_LINES
             lines.append(_encode(value))
         elif name:
             plain[name] = value
@@ -80,7 +92,7 @@ class Record:
 
     __slots__ = ("_begin", "_data", "_end", "_hrefs", "_lines")
 
-    def __init__(self, data: Data, begin: int, end: int):
+    def __init__(self, data: _Data, begin: int, end: int):
         self._data = data
         self._begin = begin
         self._end = end
@@ -115,7 +127,7 @@ class Record:
 
     def _split(self) -> list[str]:
         lines = self._data[self._begin : self._end].decode("ascii").split("\n")
-        if len(lines) < FIRST_LINES:
+        if len(lines) < _FIRST_LINES:
             raise ValueError("cut")
         self._lines = lines
         return lines
@@ -138,3 +150,69 @@ def _places(line: str) -> dict[str, int]:
     if any(place.__class__ is not int for place in places.values()):
         raise ValueError("no places")
     return places
+
+
+def records(
+    kind: str, sources: Sequence[Source], wanted: Sequence[Optional[str]]
+) -> list[Optional[Record]]:
+    """Find the records of hosts or VMs by their ids.
+
+    Args:
+        kind: ``Host`` or ``Vm``.
+        sources: the offsets of descriptors are neither used nor moved, and the records do not need
+            the descriptors.
+        wanted: n ids; None for a VM that is yet to be made.
+
+    Returns:
+        n records in that order, each of the first source that has its id; None where none has.
+
+    Raises:
+        UnreadableState: a source is no packed form of that kind, or too large.
+        OSError: a descriptor cannot be read.
+    """
+    places: dict[Optional[str], tuple[_Data, int, int]] = {}
+    for source in reversed(sources):
+        data = _data_of(source)
+        ids, lengths, begin = _index(data, kind)
+        bounds = [*itertools.accumulate(lengths, initial=begin)]
+        places.update(zip(ids, zip(itertools.repeat(data), bounds, bounds[1:])))
+    return [Record(*place) if place else None for place in map(places.get, wanted)]
+
+
+def _data_of(source: Source) -> _Data:
+    """The bytes of a pack, of its file or as they are.
+
+    Raises:
+        UnreadableState: there are more than ``MOST_BYTES``.
+    """
+    size = os.fstat(source).st_size if isinstance(source, int) else len(source)
+    if size > MOST_BYTES:
+        raise UnreadableState(f"{size} bytes of entities are more than the {MOST_BYTES} allowed")
+    if not isinstance(source, int):
+        return source
+    if size > _MAPPED:
+        return mmap.mmap(source, size, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    return os.pread(source, size, 0)
+
+
+def _index(data: _Data, kind: str) -> tuple[list[Optional[str]], list[int], int]:
+    """Read the ids, the length of each record, and where the first one begins."""
+    try:
+        mark, length = _HEAD.unpack(data[: _HEAD.size])
+        begin = _HEAD.size + length
+        found, ids, lengths = json.loads(data[_HEAD.size : begin])
+        is_index = (
+            mark == _MARK
+            and found == kind
+            and ids.__class__ is list
+            and lengths.__class__ is list
+            and all(each is None or each.__class__ is str for each in ids)
+            and all(each.__class__ is int and each > 0 for each in lengths)
+            and len(ids) == len(lengths)
+            and begin + sum(lengths) == len(data)
+        )
+    except (ValueError, TypeError, RecursionError, struct.error) as mistake:
+        raise UnreadableState(f"no packed entities: {mistake!s:.100}") from None
+    if not is_index:
+        raise UnreadableState("no packed entities: the index is not that of the states")
+    return ids, lengths, begin

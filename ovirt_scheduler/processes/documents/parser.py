@@ -6,25 +6,27 @@
               without           ├─► states of the hosts or VMs (serialization.py)
               declaration       └─► nothing, where the SDK's reader may see something else
 
-What the SDK's readers make of an element is in tables (sdk_tables.py). What these do not know for
-certain is left to the SDK: markup within a value, a value that is wrong.
+What the SDK's readers make of an element is in tables (sdk_tables.py), which can be pickled, and
+used without the SDK. What these do not know for certain is left to the SDK: markup within a value,
+a value that is wrong.
 """
 
 from __future__ import annotations
 
 import codecs
+import dataclasses
+import datetime
 import re
-from dataclasses import dataclass
-from typing import Any, Callable, NoReturn, Optional
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, NoReturn, Optional
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import LONGEST_ID, Document
 from ovirt_scheduler.processes.documents.packing import State
-from ovirt_scheduler.processes.documents.tables import WRONG_VALUE, Field, Table, Tables
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Kind:
     """What a document must contain: one host, hosts, one VM or VMs."""
 
@@ -83,6 +85,66 @@ _ELEMENTS_OF_VERSION_3 = frozenset(
 )
 
 _Refuse = Callable[[str], NoReturn]
+
+Convert = Callable[[str], Any]
+
+
+class Field(NamedTuple):
+    """How an element is read: as a plain value, an entity, or a list of either."""
+
+    attribute: str  # as an entity's ``__dict__`` has it: ``_cpu``; empty for what a list holds
+    is_value: bool = False
+    convert: Optional[Convert] = None  # of a plain value's text; None for the text as it is
+    table: Optional[Table] = None  # of an entity
+    each: Optional[Field] = None  # of each element of a list
+
+
+@dataclasses.dataclass(eq=False)
+class Table:
+    """The fields of one class of entities.
+
+    Attributes:
+        entity: the name of the class in ``ovirtsdk4.types``.
+        is_known: the rest is right; else only the SDK knows what is read.
+        identifier: what becomes of the attribute ``id``, where it is read; ``href`` always is.
+        fields: what becomes of an element, by its name.
+        links: which attribute takes the ``href`` of a link, by its ``rel``.
+    """
+
+    entity: str = ""
+    is_known: bool = False
+    identifier: Optional[Field] = None
+    fields: dict[str, Field] = dataclasses.field(default_factory=dict)
+    links: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+Tables = Mapping[str, Table]  # by the name of the document's element: host, vm
+
+# What a conversion of a value raises where the SDK has to say what is wrong with it.
+WRONG_VALUE = (LookupError, TypeError, ValueError, OverflowError)
+
+_DATE = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?(?:Z|([+-])(\d\d):(\d\d))?", re.ASCII
+)
+
+
+def date(text: str) -> tuple[Any, ...]:
+    """Read a date as engines write it, into its state (serialization.py).
+
+    Raises:
+        ValueError: it is written otherwise.
+    """
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r:.40} is no date")
+    seconds, fraction, sign, hours, minutes = found.groups()
+    made = datetime.datetime.fromisoformat(seconds)
+    if fraction:
+        made = made.replace(microsecond=int(fraction.ljust(6, "0")))
+    if sign:
+        offset = int(hours) * 60 + int(minutes)
+        return ("date", made.isoformat(), -offset if sign == "-" else offset, text[-6:])
+    return ("date", made.isoformat(), *((0, "UTC") if text.endswith("Z") else (None, None)))
 
 
 def utf8(document: Document, kind: Kind) -> bytes:

@@ -15,8 +15,8 @@ from typing import Optional
 
 from ovirtsdk4 import readers, types
 
-from ovirt_scheduler.processes.documents import tables
-from ovirt_scheduler.processes.documents.tables import Convert, Field, Table, Tables
+from ovirt_scheduler.processes.documents import parser
+from ovirt_scheduler.processes.documents.parser import Convert, Field, Table, Tables
 
 # The forms are those of the source without comments, empty lines and indents.
 _CLASS = re.compile(r"^class (\w+)\(Reader\):\n", re.MULTILINE)
@@ -148,5 +148,5 @@ _PLAIN: dict[str, Optional[Convert]] = {
     "boolean": _BOOLEANS.__getitem__,
     "integer": int,
     "decimal": float,
-    "date": tables.date,
+    "date": parser.date,
 }

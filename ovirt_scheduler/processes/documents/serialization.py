@@ -12,7 +12,7 @@ list of plain values     ``["values", value, ...]``
 ======================== ======================================================
 
 Importing this adds to the SDK's classes: each attribute is ``None`` at the class, so that an
-entity need not set what it lacks; a host or VM made by ``of_id`` finds there what makes an
+entity need not set what it lacks; a host or VM made by ``unpack`` finds there what makes an
 attribute of its state; ``copy``, ``deepcopy`` and ``pickle`` make all of them first;
 ``__latest_statistics__`` (for ``plugin.cluster_use``) reads the state alone; and a date with a zone
 can be copied and pickled.
@@ -23,6 +23,7 @@ from __future__ import annotations
 import copyreg
 import datetime
 import enum
+from collections.abc import Sequence
 from typing import Any, Optional
 
 from ovirtsdk4 import List as SdkList
@@ -30,8 +31,8 @@ from ovirtsdk4 import Struct, types
 from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableState
-from ovirt_scheduler.processes.documents import resource_use
-from ovirt_scheduler.processes.documents.packing import Record, State
+from ovirt_scheduler.processes.documents import packing, resource_use
+from ovirt_scheduler.processes.documents.packing import Record, Source, State
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _MINUTES_A_DAY = 24 * 60
@@ -62,23 +63,31 @@ _MEMBERS: dict[tuple[str, str], enum.Enum] = {
 # -- from states --------------------------------------------------------------------------
 
 
-def of_id(kind: str, identifier: Optional[str], record: Optional[Record] = None) -> Any:
-    """Make a host or VM whose attributes are made of its state when they are first read.
+def unpack(kind: str, sources: Sequence[Source], wanted: Sequence[Optional[str]]) -> list[Any]:
+    """Make hosts or VMs whose attributes are made of their states when they are first read.
 
     Args:
         kind: ``Host`` or ``Vm``.
-        identifier: its id, known without reading the state.
-        record: its state; None where nothing is known of it but the id.
+        sources: of their records (packing.py).
+        wanted: ids of n entities; None for a VM that is yet to be made.
 
     Returns:
-        An entity; reading an attribute of it raises UnreadableState if that cannot be made.
+        n entities in that order. One that no source has holds nothing but its id.
+
+    Raises:
+        UnreadableState: a source is no packed form of that kind, or too large. Reading an
+            attribute of an entity raises it too.
+        OSError: a descriptor cannot be read.
     """
-    entity = _new(_STRUCTS[kind])
-    held = entity.__dict__
-    held["_id"] = identifier
-    if record is not None:
-        held[_UNREAD] = record
-    return entity
+    entities = []
+    for identifier, record in zip(wanted, packing.records(kind, sources, wanted)):
+        entity = _new(_STRUCTS[kind])
+        held = entity.__dict__
+        held["_id"] = identifier
+        if record is not None:
+            held[_UNREAD] = record
+        entities.append(entity)
+    return entities
 
 
 # What comes up where something is no state: a wrong name, type, number of values, too deep.

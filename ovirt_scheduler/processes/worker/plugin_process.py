@@ -47,7 +47,7 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
-from ovirt_scheduler.processes.documents import unpacking
+from ovirt_scheduler.processes.documents import serialization
 from ovirt_scheduler.processes.kernel import children, limits
 from ovirt_scheduler.processes.loading import modules, raised
 from ovirt_scheduler.processes.protocol import frames, messages
@@ -361,7 +361,7 @@ def _entities(
     sources: list[Union[int, bytes]] = []
     for place, sizes in task.packs.get(role.value, ()):
         sources += _parts(descriptors[place], sizes) if sizes else [descriptors[place]]
-    return unpacking.unpack(role.kind, sources, ids)
+    return serialization.unpack(role.kind, sources, ids)
 
 
 def _parts(descriptor: int, sizes: Sequence[int]) -> Iterator[bytes]:

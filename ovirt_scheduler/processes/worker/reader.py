@@ -24,8 +24,7 @@ from ovirt_scheduler.model.tasks import MOST_STATES, Ids, ReadTask, Role, SplitT
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes.documents import packing, parser, resource_use, splitting
 from ovirt_scheduler.processes.documents.packing import State
-from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind
-from ovirt_scheduler.processes.documents.tables import Tables
+from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind, Tables
 from ovirt_scheduler.processes.kernel import limits, memory_files, titles
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.messages import ReadDocument

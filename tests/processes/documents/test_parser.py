@@ -20,8 +20,7 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import parser, sdk_tables
 from ovirt_scheduler.processes.documents.entities import TABLES
-from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Kind
-from ovirt_scheduler.processes.documents.tables import Field, Table, Tables
+from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Field, Kind, Table, Tables
 from tests.support import reading
 from tests.support.fuzzing import tries
 from tests.support.reading import entity_of

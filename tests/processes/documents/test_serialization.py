@@ -17,7 +17,7 @@ from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import serialization, unpacking
+from ovirt_scheduler.processes.documents import serialization
 from tests.support import reading
 from tests.support.sdk_reading import by_the_sdk, differences, documents, written
 
@@ -42,7 +42,7 @@ def unpacked(data: bytes) -> list[Any]:
     """Hosts or VMs that are made when they are looked at."""
     document = Document(data)
     kind, pack = ("Vm", reading.pack_vms) if b"<vm" in data else ("Host", reading.pack_hosts)
-    return unpacking.unpack(kind, [pack(document)], [each.id for each in read(data)])
+    return serialization.unpack(kind, [pack(document)], [each.id for each in read(data)])
 
 
 READ: list[Callable[[bytes], list[Any]]] = [read, unpacked]
@@ -183,7 +183,7 @@ def test_made_by_a_plugin() -> None:
 
 def test_of_ids() -> None:
     """Hosts of which nothing is known have an id, and no attribute that fails."""
-    first, second = (serialization.of_id("Host", each) for each in "ab")
+    first, second = serialization.unpack("Host", [], ["a", "b"])
     assert (first.id, second.id, first.cpu, first.name) == ("a", "b", None, None)
     assert list(differences(first, types.Host(id="a"))) == []
     assert written(first) == written(types.Host(id="a"))

@@ -19,7 +19,7 @@ from bench.documents import host_ids
 from bench.documents import hosts as hosts_document
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import packing, serialization, unpacking
+from ovirt_scheduler.processes.documents import packing, serialization
 from ovirt_scheduler.processes.kernel.memory_files import sealed
 from tests.support import reading
 from tests.support.paths import PROJECT
@@ -41,7 +41,7 @@ def descriptor() -> Iterator[int]:
 def test_all_of_them(descriptor: int) -> None:
     """From bytes and from a descriptor, in the order of the document."""
     for source in (PACKED, descriptor):
-        found = unpacking.unpack("Host", [source], IDS)
+        found = serialization.unpack("Host", [source], IDS)
         for mine, other in zip(found, Reader.read(HOSTS)):
             assert list(differences(mine, other)) == []
         assert [host.id for host in found] == IDS
@@ -51,7 +51,7 @@ def test_all_of_them(descriptor: int) -> None:
 def test_some_of_them(descriptor: int, wanted: list[str]) -> None:
     """Those that are asked for, in that order; asked for twice, two that share nothing."""
     for source in (PACKED, descriptor):
-        found = unpacking.unpack("Host", [source], wanted)
+        found = serialization.unpack("Host", [source], wanted)
         assert [host.id for host in found] == wanted
         assert [host.name for host in found] == [f"host-{IDS.index(one)}" for one in wanted]
         assert len({id(host.cpu) for host in found}) == len(wanted)
@@ -60,7 +60,7 @@ def test_some_of_them(descriptor: int, wanted: list[str]) -> None:
 def test_an_id_that_was_not_packed(descriptor: int) -> None:
     """Nothing is known of it but the id."""
     for source in (PACKED, descriptor):
-        known, unknown = unpacking.unpack("Host", [source], [IDS[1], "x"])
+        known, unknown = serialization.unpack("Host", [source], [IDS[1], "x"])
         assert (known.name, unknown.id, unknown.name) == ("host-1", "x", None)
         assert type(unknown) is types.Host
 
@@ -68,14 +68,14 @@ def test_an_id_that_was_not_packed(descriptor: int) -> None:
 def test_a_vm_without_an_id() -> None:
     """One that is yet to be made."""
     data = reading.pack_vm(Document(b"<vm><name>x</name></vm>"))
-    (vm,) = unpacking.unpack("Vm", [data], [None])
+    (vm,) = serialization.unpack("Vm", [data], [None])
     assert (vm.id, vm.name) == (None, "x")
 
 
 def test_none_at_all() -> None:
     """No hosts are packed as well."""
     data = reading.pack_hosts(Document(b"<hosts/>"))
-    (host,) = unpacking.unpack("Host", [data], ["a"])
+    (host,) = serialization.unpack("Host", [data], ["a"])
     assert (host.id, host.name) == ("a", None)
 
 
@@ -88,7 +88,7 @@ def test_several_packs() -> None:
             "<host id='a'/><host id='b'><name>2</name></host>",
         )
     )
-    found = unpacking.unpack("Host", [first, second], ["b", "a", "x"])
+    found = serialization.unpack("Host", [first, second], ["b", "a", "x"])
     assert [(host.id, host.name) for host in found] == [("b", "2"), ("a", "1"), ("x", None)]
 
 
@@ -96,7 +96,7 @@ def test_entities_of_the_sdk_are_packed() -> None:
     """Those that were read elsewhere, by way of their states."""
     read = Reader.read(HOSTS)
     data = packing.pack("Host", [serialization.state_of(host) for host in read])
-    for mine, other in zip(unpacking.unpack("Host", [data], IDS), read):
+    for mine, other in zip(serialization.unpack("Host", [data], IDS), read):
         assert list(differences(mine, other)) == []
 
 
@@ -117,7 +117,7 @@ def test_entities_outlive_the_descriptor(count: int) -> None:
     """They hold what is theirs, or where it is mapped, and leave no file open behind them."""
     opened = sealed([reading.pack_hosts(Document(hosts_document(count).encode()))])
     packs = [*open_files().values()].count("/memfd:packed (deleted)")
-    found = unpacking.unpack("Host", [opened], IDS[:count])
+    found = serialization.unpack("Host", [opened], IDS[:count])
     os.close(opened)
     assert found[2].summary.active == 2
     del found
@@ -127,7 +127,7 @@ def test_entities_outlive_the_descriptor(count: int) -> None:
 def test_the_offset_of_a_descriptor_is_left_alone(descriptor: int) -> None:
     """Several processes share it."""
     os.lseek(descriptor, 5, os.SEEK_SET)
-    unpacking.unpack("Host", [descriptor], IDS[:2])
+    serialization.unpack("Host", [descriptor], IDS[:2])
     assert os.lseek(descriptor, 0, os.SEEK_CUR) == 5
 
 
@@ -161,7 +161,7 @@ def one(places: str, plain: str = "", *lines: str) -> bytes:
 
 def test_the_form_that_the_others_differ_from() -> None:
     """Made by hand, and read."""
-    (host,) = unpacking.unpack("Host", [form(["Host", ["a"], [len(RECORD)]], RECORD)], ["a"])
+    (host,) = serialization.unpack("Host", [form(["Host", ["a"], [len(RECORD)]], RECORD)], ["a"])
     assert (host.id, host.name, type(host.cpu)) == ("a", "x", types.Cpu)
 
 
@@ -202,7 +202,7 @@ def test_no_packed_form(data: bytes) -> None:
     opened = sealed([data])
     for source in (data, opened):
         with pytest.raises(UnreadableState):
-            unpacking.unpack("Host", [source], ["a"])
+            serialization.unpack("Host", [source], ["a"])
     os.close(opened)
 
 
@@ -235,7 +235,7 @@ def test_no_packed_form(data: bytes) -> None:
 )
 def test_a_wrong_state(data: bytes) -> None:
     """It is told by the one attribute that cannot be made, and by all that need every attribute."""
-    (host,) = unpacking.unpack("Host", [data], ["a"])
+    (host,) = serialization.unpack("Host", [data], ["a"])
     assert host.id == "a"
     for _ in range(2):
         with pytest.raises(UnreadableState, match=r"^Host 'a'"):
@@ -254,7 +254,7 @@ def test_damaged_bytes() -> None:
                 place = chance.randrange(min(len(data), chance.choice([40, 4000, len(data)])))
                 data[place] = chance.choice([chance.randrange(256), *b'"[]{},:\\\n019'])
         try:
-            for host in unpacking.unpack("Host", [bytes(data)], IDS):
+            for host in serialization.unpack("Host", [bytes(data)], IDS):
                 serialization.complete(host)
         except UnreadableState as mistake:
             assert len(str(mistake)) < 300
@@ -262,21 +262,21 @@ def test_damaged_bytes() -> None:
 
 def test_more_than_may_be(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The size has a bound, which is looked at first."""
-    monkeypatch.setattr(unpacking, "MOST_BYTES", 100)
+    monkeypatch.setattr(packing, "MOST_BYTES", 100)
     for source in (PACKED, descriptor):
         with pytest.raises(UnreadableState, match="more than the 100 allowed"):
-            unpacking.unpack("Host", [source], IDS)
+            serialization.unpack("Host", [source], IDS)
 
 
 FORGED = """
 import resource, sys
-from ovirt_scheduler.processes.documents import serialization, unpacking
+from ovirt_scheduler.processes.documents import serialization
 data = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    for host in unpacking.unpack("Host", [data], ["a"]):
+    for host in serialization.unpack("Host", [data], ["a"]):
         serialization.complete(host)
-except unpacking.UnreadableState:
+except serialization.UnreadableState:
     pass
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / len(data))
 """

@@ -23,7 +23,15 @@ from ovirt_scheduler.daemon.runtime import Runtime, started
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Request, WantedUnit, new_id
+from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.requests import (
+    AnswerForm,
+    Caller,
+    Document,
+    Subjects,
+    WantedUnit,
+    new_id,
+)
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.workbench import replay
@@ -94,7 +102,7 @@ def _record(settings: config.Settings, state: Path, count: int, records: bool) -
         def decide(request: Request) -> None:
             while history.waiting > _MOST_WAITING:
                 time.sleep(0.001)
-            runtime.services.units.decide(request)
+            runtime.services.decisions.decide(request)
 
         requests = _requests(count)
         began = time.monotonic()
@@ -120,7 +128,7 @@ def _requests(count: int) -> Iterator[Request]:
                 hosts[place] = _FREE.sub(rf"\g<1>{free}", hosts[place])
             document = Document(f"<hosts>{''.join(hosts)}</hosts>".encode(), "utf-8")
         caller = Caller(new_id(), AnswerForm.ENGINE, "bench")
-        yield Request(caller, kind, (WantedUnit(_UNIT),), document, vm, {})
+        yield Request(caller, Subjects(document, vm=vm), {}, {kind: (WantedUnit(_UNIT),)})
 
 
 if __name__ == "__main__":

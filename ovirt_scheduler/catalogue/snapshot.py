@@ -142,13 +142,14 @@ class Catalogue:
         """
         in_shadow = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
         looking = {each.name: each for each in reversed(wanted) if each.name in in_shadow}
+        live = tuple(each for each in wanted if each.name not in looking)
+        functions = len({each.name for each in live})
         shadows = tuple(
-            UnitCall(unit, properties, looking[name].factor)
+            UnitCall(unit, properties, looking[name].factor, functions + 1)
             if name in looking
-            else UnitCall(unit, {})
+            else UnitCall(unit, {}, functions=functions + 1)
             for name, unit in in_shadow.items()
         )
-        live = tuple(each for each in wanted if each.name not in looking)
         calls: list[UnitCall] = []
         errors: dict[str, tuple[str, ...]] = {}
         rejected = False
@@ -162,7 +163,7 @@ class Catalogue:
         for each in named.values():
             try:
                 unit = self.wanted(kind, each.name, len(errors) < _MOST_HINTS)
-                calls.append(UnitCall(unit, properties, each.factor))
+                calls.append(UnitCall(unit, properties, each.factor, functions))
             except UnknownUnit as error:
                 if strict:
                     raise

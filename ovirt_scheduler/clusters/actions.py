@@ -77,7 +77,7 @@ class ClusterActions:
             former = self._calm.former_hosts(time.monotonic())
         services = self._services
         return ClusterDestinations(
-            services.units, self._settings, view, staying, former, services.stopping
+            services.decisions, self._settings, view, staying, former, services.stopping
         )
 
     def act(self, method: str, answer: Migrations, destinations: ClusterDestinations) -> None:

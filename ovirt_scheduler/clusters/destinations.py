@@ -12,26 +12,29 @@ import zlib
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Callable, Optional, cast
+from typing import Any, NamedTuple, Optional, cast
 
 from ovirt_scheduler.clusters.reader import View
-from ovirt_scheduler.decisions.units import UnitService
-from ovirt_scheduler.model.drivers import (
-    DriverDecision,
-    DriverRequest,
-    DriverUnit,
-    Migrations,
-    Subjects,
-)
+from ovirt_scheduler.decisions.service import DecisionService
+from ovirt_scheduler.model.decisions import DriverCall, Request
+from ovirt_scheduler.model.drivers import DriverUnit, Migrations
 from ovirt_scheduler.model.plans import Step
-from ovirt_scheduler.model.requests import Caller, Request, WantedUnit
-from ovirt_scheduler.model.results import Answer, Migration
+from ovirt_scheduler.model.requests import Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
 
 BALANCE = "load_balance"
 _MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
+
+
+class StatusChange(NamedTuple):
+    """What one call of a hook is about."""
+
+    subject: str  # the id of the host or VM, as the hook is one for hosts or for VMs
+    old_status: str
+    new_status: str
 
 
 class ClusterDestinations:
@@ -49,14 +52,14 @@ class ClusterDestinations:
 
     def __init__(
         self,
-        units: UnitService,
+        decisions: DecisionService,
         settings: ClusterSettings,
         view: View,
         staying: Iterable[str],
         former: Mapping[str, AbstractSet[str]],
         stopping: threading.Event,
     ) -> None:
-        self._units = units
+        self._decisions = decisions
         self._settings = settings
         self._replies = view.replies
         self.state = view.state
@@ -86,23 +89,30 @@ class ClusterDestinations:
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
 
-    def request(self, driver: DriverUnit, method: str) -> DriverRequest:
-        """A call of the scheduler, with what is known of destinations."""
-        return DriverRequest(
-            caller=Caller.of_cluster(self._settings.name),
-            driver=driver,
-            method=method,
-            subjects=Subjects(hosts=tuple(self.state.hosts), vms=tuple(self.state.vms)),
-            properties=self._settings.properties,
-            destinations=self._known,
+    def request(
+        self, driver: DriverUnit, method: str, change: Optional[StatusChange] = None
+    ) -> Request:
+        """A call of the scheduler, with what is known of destinations.
+
+        Args:
+            change: of a hook, which it is called for.
+        """
+        subjects = Subjects(hosts=tuple(self.state.hosts), vms=tuple(self.state.vms))
+        arguments: dict[str, object] = {}
+        if change is not None:
+            arguments = {"old_status": change.old_status, "new_status": change.new_status}
+            if change.subject in self.state.hosts:
+                subjects = subjects._replace(host=change.subject)
+            else:
+                subjects = subjects._replace(vm=change.subject)
+        return Request(
+            Caller.of_cluster(self._settings.name),
+            subjects,
+            self._settings.properties,
+            last=DriverCall(driver, method, arguments, self._known),
         )
 
-    def answer(
-        self,
-        driver: DriverUnit,
-        method: str,
-        decide: Callable[[DriverRequest, Optional[EngineReplies]], DriverDecision],
-    ) -> Migrations:
+    def answer(self, driver: DriverUnit, method: str) -> Migrations:
         """What the scheduler wants to migrate, or the balance unit of the section in its place.
 
         It is called again while it learns of VMs that may not go where it wants them. The answer
@@ -113,12 +123,12 @@ class ClusterDestinations:
         """
         unit, answer = self._settings.balance, cast("Migrations", {})
         if method == BALANCE and unit is not None:
-            wanted = cast("Optional[Migration]", self._ask_units(None, Kind.BALANCE, (unit,)))
+            wanted: Optional[Migration] = self._ask_units(None, Kind.BALANCE, (unit,))
             answer = {} if wanted is None else {wanted.vm: wanted.hosts}
             self.learn(answer)
         elif driver.defines(method):
             for _ in range(_MOST_ANSWERS):
-                answer = decide(self.request(driver, method), self._replies).answer
+                answer = self._decisions.decide(self.request(driver, method), self._replies).answer
                 if not self.learn(answer):
                     break
         return answer
@@ -183,24 +193,23 @@ class ClusterDestinations:
         settings = self._settings
         left: list[str] = list(self.state.hosts)
         if settings.filters:
-            left = list(cast("tuple[str, ...]", self._ask_units(vm, Kind.FILTER, settings.filters)))
+            left = list(self._ask_units(vm, Kind.FILTER, settings.filters))
         left = [host for host in left if host not in self._former.get(vm, ())]
         if not left or not settings.cost_functions:
             return dict.fromkeys(left, 0)
-        answer = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions)
-        costs = cast("Mapping[str, int]", answer)
+        costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions)
         worst = max(costs.values(), default=0) + 1  # a host that none of them scored
         return {host: costs.get(host, worst) for host in left}
 
-    def _ask_units(self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...]) -> Answer:
+    def _ask_units(self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...]) -> Any:
         caller = Caller.of_cluster(self._settings.name)
-        hosts = tuple(self.state.hosts)
-        request = Request(caller, kind, wanted, hosts, vm, self._settings.properties)
+        subjects = Subjects(tuple(self.state.hosts), vm=vm)
+        request = Request(caller, subjects, self._settings.properties, {kind: wanted})
         known = self._replies
         if known is not None:
             of_vm = next((each for each in known.vms if vm in each.asked), None)
             known = EngineReplies(known.hosts, of_vm)
-        return self._units.decide(request, known).answer
+        return self._decisions.decide(request, known).answer
 
 
 def _first(hosts: tuple[str, ...]) -> str:

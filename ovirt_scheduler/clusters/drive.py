@@ -25,7 +25,7 @@ from typing import Optional
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
-from ovirt_scheduler.clusters.destinations import BALANCE
+from ovirt_scheduler.clusters.destinations import BALANCE, StatusChange
 from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
@@ -37,7 +37,7 @@ from ovirt_scheduler.errors import (
     UnreadableDocument,
 )
 from ovirt_scheduler.model.daemon_state import ClusterLook
-from ovirt_scheduler.model.drivers import DriverUnit, StatusChange
+from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.config import ClusterSettings
 
@@ -177,7 +177,7 @@ class ClusterDrive:
 
     def _wants_statistics(self) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""
-        driver, units = self._scheduler(), self._services.drivers.registry.current().all_units
+        driver, units = self._scheduler(), self._services.decisions.registry.current().all_units
         called = [(Kind.FILTER, each.name) for each in self._settings.filters]
         called += [(Kind.COST_FUNCTION, each.name) for each in self._settings.cost_functions]
         plugins = [driver.plugin, *(units[key].plugin for key in called if key in units)]
@@ -208,15 +208,16 @@ class ClusterDrive:
         answers: dict[str, tuple[str, ...]] = {}
         statuses = self._memory.statuses
         destinations = self._actions.destinations(method, view)
-        request = destinations.request(self._scheduler(), method)
+        driver = self._scheduler()
         subjects = {**view.state.hosts, **view.state.vms}
         give_up = time.monotonic() + _HOOKS_AT_ONCE
         try:
             while changes and time.monotonic() < give_up:
                 change = changes[0]
                 if change.subject in subjects:  # else it has gone since
-                    answer = self._services.drivers.decide(request.of(change), view.replies).answer
-                    for vm, hosts in answer.items():
+                    request = destinations.request(driver, method, change)
+                    decision = self._services.decisions.decide(request, view.replies)
+                    for vm, hosts in decision.answer.items():
                         answers.setdefault(vm, hosts)
                 del statuses[change.subject]  # goes to the end: those told longest ago come first
                 statuses[change.subject] = change.new_status
@@ -230,7 +231,7 @@ class ClusterDrive:
         """Call the scheduler, and act on its answer."""
         destinations = self._actions.destinations(method, view)
         # Of a failure the log tells, and the answer is that there is nothing to do.
-        answer = destinations.answer(self._scheduler(), method, self._services.drivers.decide)
+        answer = destinations.answer(self._scheduler(), method)
         self._actions.act(method, answer, destinations)
 
     def _scheduler(self) -> DriverUnit:
@@ -239,7 +240,7 @@ class ClusterDrive:
         Raises:
             ConfigError: there is none, or the cluster's settings do not fit it or a unit.
         """
-        catalogue = self._services.drivers.registry.current()
+        catalogue = self._services.decisions.registry.current()
         problem = check.problem(self._settings, catalogue)
         if problem:
             raise problem

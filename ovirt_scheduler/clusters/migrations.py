@@ -21,9 +21,9 @@ from ovirt_scheduler.clusters.persistence import Migrating
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState
-from ovirt_scheduler.model.drivers import DriverRequest
+from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.plans import Step
-from ovirt_scheduler.model.requests import Caller
+from ovirt_scheduler.model.requests import Caller, Subjects
 from ovirt_scheduler.settings.config import ClusterSettings
 
 _log = logging.getLogger(__name__)
@@ -105,10 +105,10 @@ class ClusterMigrations:
         self._services.memory.save(self._cluster)
         arguments = {"migrations": wanted, "mark": self._memory.mark}
         try:
-            maker = self._services.drivers.driver(_MAKER)
+            maker = self._services.decisions.driver(_MAKER)
             caller = Caller.of_cluster(self._cluster)
-            request = DriverRequest(caller, maker, _MAKE, arguments=arguments)
-            decision = self._services.drivers.decide(request)
+            request = Request(caller, Subjects(), last=DriverCall(maker, _MAKE, arguments))
+            decision = self._services.decisions.decide(request)
         except SchedulerError:
             for vm in wanted:
                 del self._migrating[vm]

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
-from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.decisions.units import UnitService
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.processes.executor import Executor
 
@@ -17,14 +16,13 @@ class ClusterServices(NamedTuple):
     """The services that the threads of all clusters share.
 
     Attributes:
-        drivers, units: answer requests for schedulers, and for policy units.
+        decisions: answers requests for schedulers and policy units.
         stopping: set when nothing more is to be begun.
     """
 
     plans: Plans
     memory: DriveMemory
     inventory: Inventory
-    drivers: DriverService
-    units: UnitService
+    decisions: DecisionService
     executor: Executor
     stopping: threading.Event

@@ -190,12 +190,12 @@ class Assembly:
             self._control.close()
 
     def _make_drive(self, services: Services) -> Optional[ClusterThreads]:
-        settings, inventory, units, drivers, _ = services
+        settings, inventory, decisions, _ = services
         if settings.drive is Drive.OFF or inventory is None:
             return None
         executor, stopping = self.runtime.executor, threading.Event()
         shared = ClusterServices(
-            self._plans, self._drive_memory, inventory, drivers, units, executor, stopping
+            self._plans, self._drive_memory, inventory, decisions, executor, stopping
         )
         clusters = [ClusterDrive(each, shared) for each in settings.clusters]
         return ClusterThreads(clusters, shared)

@@ -15,11 +15,9 @@ from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
-from ovirt_scheduler.decisions.drivers import DriverService
 from ovirt_scheduler.decisions.selections import Selections
-from ovirt_scheduler.decisions.service import EngineData
+from ovirt_scheduler.decisions.service import DecisionService, EngineData
 from ovirt_scheduler.decisions.shadows import Shadows
-from ovirt_scheduler.decisions.units import UnitService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE, History
@@ -34,16 +32,15 @@ class Services(NamedTuple):
 
     settings: Settings
     inventory: Optional[Inventory]  # None where no engine is configured
-    units: UnitService
-    drivers: DriverService
+    decisions: DecisionService
     history: Optional[Reader] = None  # None for a command, which keeps nothing
 
     def methods(self) -> tuple[Method, ...]:
         """The methods of the XML-RPC interface, which call these services."""
-        settings = self.settings
+        settings, decisions = self.settings, self.decisions
         found = [
-            *unit_methods.methods(self.units, settings.engine_scores, settings.engine_reasons),
-            *driver_methods.methods(self.drivers, settings.engine_reasons),
+            *unit_methods.methods(decisions, settings.engine_scores, settings.engine_reasons),
+            *driver_methods.methods(decisions, settings.engine_reasons),
         ]
         if self.history is not None:
             found += history_methods.methods(self.history, settings.pages)
@@ -113,8 +110,9 @@ class Runtime:
         return Services(
             settings,
             inventory,
-            UnitService(registry, self.executor, seconds, asked, self._shadows),
-            DriverService(registry, self.executor, seconds, asked, self._shadows, self._selections),
+            DecisionService(
+                registry, self.executor, seconds, asked, self._shadows, self._selections
+            ),
             None if self.history is None else self.history.reader,
         )
 

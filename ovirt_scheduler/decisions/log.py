@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from ovirt_scheduler.decisions.failures import Failing, Failures
-from ovirt_scheduler.history.record import AnyDecision
 from ovirt_scheduler.log.fields import Block, Costs, InShadow, Name, Names
-from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision
-from ovirt_scheduler.model.drivers import DriverDecision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit, UnitCall
@@ -28,28 +25,22 @@ _SHOWN_UNITS = 8
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 
 
-def fields(decision: AnyDecision) -> dict[str, object]:
+def fields(decision: Decision) -> dict[str, object]:
     """The fields of the log's line on the request: units, hosts in and out, who had problems."""
-    execution, vm = decision.execution, decision.execution.vm
-    hosts: Collection[str] = ()
-    if isinstance(decision, Decision):
-        units = [wanted.name for wanted in decision.request.wanted]
-        if isinstance(decision.answer, Migration):
-            hosts, vm = decision.answer.hosts, decision.answer.vm
-        else:
-            hosts = decision.answer or ()
-    else:
-        request = decision.request
-        named = (*request.filters, *request.cost_functions)
-        units = [request.driver.name, *(unit.name for unit in named)]
-        if request.returns is Returns.MIGRATIONS:
-            hosts = {host for several in decision.answer.values() for host in several}
-        elif request.returns in (Returns.SELECTION, Returns.IDS):
-            hosts = decision.answer
+    request, execution, answer = decision.request, decision.execution, decision.answer
+    units = [] if request.last is None else [request.last.driver.name]
+    units += [unit.name for wanted in request.wanted.values() for unit in wanted]
+    vm, hosts = execution.vm, answer
+    if isinstance(answer, Migration):
+        vm, hosts = answer.vm, answer.hosts
+    elif request.returns is Returns.MIGRATIONS:
+        hosts = {host for several in answer.values() for host in several}
+    elif request.returns in (Returns.TRUTH, Returns.VALUE):
+        hosts = ()
     return {
         "units": Names(units),
         "hosts_in": len(execution.hosts),
-        "hosts_out": len(hosts),
+        "hosts_out": len(hosts or ()),
         "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
         "vm": Name(vm) if vm else None,
@@ -57,33 +48,25 @@ def fields(decision: AnyDecision) -> dict[str, object]:
     }
 
 
-def summary(decision: AnyDecision) -> str:
+def summary(decision: Decision) -> str:
     """What became of the hosts: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``.
 
     Of a driver's call also which host was chosen, or how many VMs are to be migrated.
     """
-    if isinstance(decision, DriverDecision):
-        return _driver_summary(decision)
-    hosts, answer = len(decision.execution.hosts), decision.answer
-    if decision.request.kind is Kind.FILTER:
-        return _left(hosts, decision.results, decision.calls)
+    returns, execution, answer = decision.request.returns, decision.execution, decision.answer
+    hosts = f"{len(execution.hosts)} hosts"
+    if returns is Returns.COSTS:
+        return f"{hosts}: {len(answer)} with a cost"
     if isinstance(answer, Migration):
-        return f"{hosts} hosts: {len(answer.hosts) or 'any'} to migrate to"
-    if decision.request.kind is Kind.BALANCE:
-        return f"{hosts} hosts: nothing to migrate"
-    return f"{hosts} hosts: {len(answer or ())} with a cost"
-
-
-def _driver_summary(decision: DriverDecision) -> str:
-    execution, answer = decision.execution, decision.answer
-    left = _left(len(execution.hosts), execution.filters, decision.filters)
-    if decision.request.defined is None or decision.failure is not None:
-        return left
-    if isinstance(answer, Mapping):
+        return f"{hosts}: {len(answer.hosts) or 'any'} to migrate to"
+    if returns is Returns.MIGRATION:
+        return f"{hosts}: nothing to migrate"
+    left = f"{hosts}: {_left(len(execution.hosts), execution.filters, decision.of(Kind.FILTER))}"
+    if decision.failure is None and returns is Returns.MIGRATIONS:
         return f"{left}; {len(answer)} VMs to migrate"
-    if not isinstance(answer, tuple):
-        return left
-    return f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
+    if decision.failure is None and returns in (Returns.SELECTION, Returns.IDS):
+        return f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
+    return left
 
 
 def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:
@@ -102,7 +85,7 @@ def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) 
         words.append(f"{sum(count for _, count in more)} by {len(more)} more")
     if words:
         words[0] = words[0].replace(" by ", " removed by ", 1)
-    return f"{hosts} hosts: " + ", ".join((f"{left} left", *words))
+    return ", ".join((f"{left} left", *words))
 
 
 def _about(vm: Optional[str], names: Mapping[str, str]) -> str:
@@ -119,24 +102,32 @@ def _named(entity: Optional[str], names: Mapping[str, str]) -> str:
 
 def log_decision(decision: Decision) -> None:
     """Log the plugin calls of a decision, in the order in which they ran."""
-    request_id, kind = decision.request.caller.request_id, decision.request.kind
-    left = decision.execution.hosts
-    for result in decision.results:
-        if result.ok and _log.isEnabledFor(logging.DEBUG):
-            _log_value(_call_fields(request_id, kind.words, result), kind, result, left)
-            if kind is Kind.FILTER:
-                left = aggregate.among(left, result.value)
-        log_call(request_id, kind.words, result)
+    request, execution = decision.request, decision.execution
+    request_id, left = request.caller.request_id, execution.hosts
+    for result in execution.filters:
+        _log_unit(request_id, Kind.FILTER.words, Kind.FILTER, result, left)
+        left = result.value if result.ok else left
+    for result in execution.cost_functions:
+        _log_unit(request_id, Kind.COST_FUNCTION.words, Kind.COST_FUNCTION, result, left)
+    if execution.result is not None and request.last is None:
+        _log_unit(request_id, Kind.BALANCE.words, Kind.BALANCE, execution.result, left)
+    elif execution.result is not None and request.last is not None:
+        log_call(request_id, request.last.driver.words, execution.result)
 
 
 def log_shadow(
     request_id: str, unit: PolicyUnit, result: CallResult, hosts: tuple[str, ...]
 ) -> None:
     """Log a call of a unit in shadow on these hosts."""
-    kind = InShadow(unit.kind.words)
+    _log_unit(request_id, InShadow(unit.kind.words), unit.kind, result, hosts)
+
+
+def _log_unit(
+    request_id: str, words: str, kind: Kind, result: CallResult, hosts: tuple[str, ...]
+) -> None:
     if result.ok and _log.isEnabledFor(logging.DEBUG):
-        _log_value(_call_fields(request_id, kind, result), unit.kind, result, hosts)
-    log_call(request_id, kind, result)
+        _log_value(_call_fields(request_id, words, result), kind, result, hosts)
+    log_call(request_id, words, result)
 
 
 def log_call(request_id: str, kind: str, result: CallResult) -> None:
@@ -201,7 +192,7 @@ def _log_value(
 ) -> None:
     """Log what a unit decided; ``left`` are the hosts that the units before it left."""
     if kind is Kind.FILTER:
-        kept = frozenset(aggregate.among(left, result.value))
+        kept = frozenset(result.value)
         removed = Names([host for host in left if host not in kept])
         _log.debug(
             "%(request)s %(kind)s %(unit)s removed %(removed)s of %(hosts_in)d hosts in "

@@ -1,26 +1,45 @@
-"""What requests for policy units and those for drivers are decided with alike."""
+"""Decides requests: which units and which driver are called, and what follows from their results.
+
+Knows nothing of sockets and XML: registry and executor are handed in, and a ``Decision`` comes
+out that holds all that was found, for whoever shows it or acts on it.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Optional, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Optional, Protocol
 
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
+from ovirt_scheduler.decisions import log
+from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.shadows import Shadows
-from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.history import recording
-from ovirt_scheduler.history.record import AnyDecision
-from ovirt_scheduler.model.drivers import Subjects
+from ovirt_scheduler.model import aggregate, spelling
+from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request
+from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine
-from ovirt_scheduler.model.requests import Hosts
+from ovirt_scheduler.model.requests import Subjects
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.tasks import EngineReplies, Role, Sought
-from ovirt_scheduler.model.units import Kind, UnitCall
+from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns, Role, Sought
+from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.processes.calls import PluginCall
 from ovirt_scheduler.processes.executor import Executor, Job
 
 _log = logging.getLogger(__name__)
+
+# Answers of balances and drivers that nothing is to be done.
+_NOTHING: Mapping[Returns, object] = {
+    Returns.MIGRATION: None,
+    Returns.SELECTION: (),
+    Returns.IDS: (),
+    Returns.TRUTH: False,
+    Returns.MIGRATIONS: {},
+    Returns.VALUE: "",
+}
 
 
 class EngineData(Protocol):
@@ -34,7 +53,7 @@ class EngineData(Protocol):
 
 
 @dataclass(eq=False)
-class Service:
+class DecisionService:
     """Answers requests. Safe to use from many threads.
 
     Attributes:
@@ -43,6 +62,7 @@ class Service:
         request_timeout: seconds that one request may take, waiting included.
         inventory: tells what the engine knows of ids; None where no engine is configured.
         shadows: keeps what is decided, after calls of the units in shadow; None: nothing is kept.
+        selections: what each scheduler selected last.
     """
 
     registry: CatalogueSource
@@ -50,6 +70,160 @@ class Service:
     request_timeout: float
     inventory: Optional[EngineData] = None
     shadows: Optional[Shadows] = None
+    selections: Selections = field(default_factory=Selections)
+
+    def discover(self) -> tuple[PolicyUnit, ...]:
+        """All policy units, after a fresh look at the folders."""
+        catalogue = self.registry.refresh()
+        _log.info(
+            "discover: %(count)d policy units, %(faults)d problems with files",
+            {"count": len(catalogue.units), "faults": len(catalogue.faults)},
+        )
+        return tuple(catalogue.units.values())
+
+    def schedulers(self) -> tuple[DriverUnit, ...]:
+        """All schedulers by name, after a fresh look at the folders."""
+        drivers = self.registry.refresh().drivers
+        return tuple(drivers[name] for name in sorted(drivers) if drivers[name].interfaces)
+
+    def topics(self) -> Mapping[str, DriverUnit]:
+        """All topics, sorted, each with its driver, after a fresh look at the folders."""
+        return dict(sorted(self.registry.refresh().topics.items()))
+
+    def scheduler(self, name: str, method: str) -> DriverUnit:
+        """The scheduler of that name.
+
+        Args:
+            method: of one of the interfaces (``drivers.INTERFACE_METHODS``).
+
+        Raises:
+            UnknownUnit: there is none, or it does not define the method's interface; the text
+                tells what there is.
+        """
+        drivers = self.registry.current().drivers
+        driver = drivers.get(name)
+        if driver is None or not driver.interfaces:
+            there = sorted(each for each in drivers if drivers[each].interfaces)
+            raise UnknownUnit(
+                f"there is no scheduler named {name!r:.160}; {_there_are(there, name)}"
+            )
+        if driver.defines(method) is None:
+            raise UnknownUnit(
+                f"the scheduler {name} is no {INTERFACE_METHODS[method].interface}; "
+                f"it is {', '.join(driver.interfaces)}"
+            )
+        return driver
+
+    def driver(self, name: str) -> DriverUnit:
+        """The driver or scheduler of that name.
+
+        Raises:
+            UnknownUnit: there is none; the text tells what there is.
+        """
+        drivers = self.registry.current().drivers
+        if name not in drivers:
+            known = _there_are(sorted(drivers), name)
+            raise UnknownUnit(f"there is no driver named {name!r:.160}; {known}")
+        return drivers[name]
+
+    def publisher(self, topic: str, method: str) -> DriverUnit:
+        """The driver that publishes the method under the topic.
+
+        Raises:
+            UnknownUnit: there is no such topic, or no such method; the text tells what there is.
+        """
+        topics = self.registry.current().topics
+        driver = topics.get(topic)
+        if driver is None:
+            known = _there_are(sorted(topics), topic)
+            raise UnknownUnit(f"there is no topic named {topic!r:.160}; {known}")
+        if driver.method(method) is None:
+            there = [each.name for each in driver.methods]
+            raise UnknownUnit(
+                f"the topic {topic} has no method {method!r:.160}; {driver.name} publishes "
+                f"{', '.join(there)}{spelling.hint(method, there)}"
+            )
+        return driver
+
+    def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
+        """Run the units that a request names, and then the driver's method.
+
+        A unit or driver that fails is no error: the decision says so.
+
+        Args:
+            known: what the engine told of the request's ids; None: it is asked.
+
+        Raises:
+            UnknownUnit: no such policy unit of that kind (design form).
+            RefusedProperty: a value that the driver or a unit refuses (design form).
+            UnreadableDocument: the hosts or the VMs cannot be read.
+            BadParameters: a unit is named twice (design form), or the host whose status has
+                changed is not among the hosts.
+            Overloaded: no process became free in time, or too many requests wait.
+            ExecutorUnavailable: no process can be started at all.
+        """
+        asked_at, started = time.time(), time.monotonic()
+        request_id, catalogue = request.caller.request_id, self.registry.current()
+        chosen = {
+            kind: catalogue.choose(kind, wanted, request.properties, request.strict)
+            for kind, wanted in request.wanted.items()
+            if wanted or request.last is None  # before a driver none need be named
+        }
+        left_out: dict[str, tuple[str, ...]] = {}
+        for kind, units in chosen.items():
+            log.log_left_out(request_id, kind.words, units.errors)
+            left_out.update(units.errors)
+        request = request._replace(wanted={kind: units.wanted for kind, units in chosen.items()})
+        calls = tuple(call for units in chosen.values() for call in units.calls)
+        subjects, last, method = request.subjects, request.last, None
+        selected: tuple[str, ...] = ()
+        if any(units.rejected for units in chosen.values()):
+            subjects = subjects._replace(hosts=())
+        if last is not None:
+            self.selections.forget_others(catalogue.drivers)
+            selected = self.selections.last(last.driver.name)
+            method = _method_call(last, request.properties, selected)
+        job = Job(subjects, started + self.request_timeout, calls, method, request.strict)
+        job, execution, engine_errors = self._run(job, known)
+        left, answer, of_answer = _answer(request, calls, execution)
+        decision = Decision(
+            request=request,
+            execution=execution,
+            answer=answer,
+            errors=(*engine_errors, *execution.errors, *of_answer),
+            unit_errors=_unit_errors(left_out, execution.results),
+            calls=calls,
+            time=asked_at,
+            seconds=time.monotonic() - started,
+            secret=job.engine.token,
+        )
+        if self.shadows is not None:
+            looks = [
+                Job(
+                    Subjects(request.subjects.hosts if call.unit.kind is Kind.FILTER else left,
+                             vm=request.subjects.vm),
+                    job.deadline, (call,), strict=False, packs=execution.packs,
+                )
+                for units in chosen.values() for call in units.shadows
+            ]  # fmt: skip
+            inputs = recording.inputs(request, job.replies, selected)
+            self.shadows.call(decision, inputs, looks, self._with_engine)
+        log.log_problems(request_id, execution.errors)
+        log.log_decision(decision)
+        log.log_problems(request_id, of_answer)
+        if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
+            self.selections.keep(last.driver.name, answer)  # one that found no host counts
+        return decision
+
+    def _run(
+        self, job: Job, known: Optional[EngineReplies]
+    ) -> tuple[Job, Execution, tuple[str, ...]]:
+        """The job with what the engine told, how it ended, and what is wrong with the engine."""
+        hosts, vm = job.subjects.hosts, job.subjects.vm
+        if job.method is None and isinstance(hosts, tuple) and not (hosts and job.calls):
+            return job, Execution(hosts, vm=vm if isinstance(vm, str) else None), ()
+        job, errors = self._with_engine(job, known)
+        return job, self.executor.run(job), errors
 
     def _with_engine(
         self, job: Job, known: Optional[EngineReplies] = None
@@ -87,33 +261,48 @@ class Service:
             return job._replace(engine=NoEngine(message)), (message,)
         return job, ()
 
-    def _keep(
-        self,
-        decision: AnyDecision,
-        job: Job,
-        asked: Optional[Mapping[str, object]],
-        shadows: Sequence[UnitCall] = (),
-        left: Hosts = (),
-    ) -> None:
-        """Keep a decision, after calls of the units in shadow.
 
-        Args:
-            job: with the subjects that came with the request.
-            asked: of a driver, beside these; None: what the decision was made on is not recorded.
-            left: the hosts that cost functions and balances in shadow are asked about.
-        """
-        if self.shadows is None:
-            return
-        inputs = None if asked is None else recording.inputs(job.subjects, job.replies, asked)
-        jobs = [
-            Job(
-                Subjects(job.subjects.hosts if call.unit.kind is Kind.FILTER else left,
-                         vm=job.subjects.vm),
-                job.deadline, (call,), strict=False, packs=decision.execution.packs,
-            )
-            for call in shadows
-        ]  # fmt: skip
-        self.shadows.call(decision, inputs, jobs, self._with_engine)
+def _method_call(
+    last: DriverCall, properties: Mapping[str, str], selected: Sequence[str]
+) -> PluginCall:
+    """The call of a driver's method: one of an interface, or one that it publishes.
+
+    Args:
+        selected: ids of the hosts that a scheduler selected last.
+    """
+    driver, defined = last.driver, last.defined
+    function = Function(
+        driver.name,
+        driver.words,
+        last.method,
+        last.returns,
+        driver.class_name,
+        None if defined is None else defined.parameters,
+        properties=driver.properties,
+    )
+    attributes: dict[str, object] = {}
+    if driver.interfaces:
+        attributes = {"costs": {}, "selected": selected, "destinations": last.destinations}
+    return PluginCall(
+        function, driver.plugin, driver.limits, properties, last.arguments, attributes
+    )
+
+
+def _answer(
+    request: Request, calls: Sequence[UnitCall], execution: Execution
+) -> tuple[tuple[str, ...], Any, tuple[str, ...]]:
+    """The hosts that the filters left, the answer, and the errors of no single unit."""
+    filters = [call for call in calls if call.unit.kind is Kind.FILTER]
+    costs = [call for call in calls if call.unit.kind is Kind.COST_FUNCTION]
+    left, of_filters = aggregate.filtered(execution.hosts, execution.filters, filters)
+    total, _, of_costs = aggregate.summed(costs, execution.cost_functions)
+    errors = (*of_filters, *of_costs)
+    if request.returns is Returns.HOSTS:
+        return left, left, errors
+    if request.returns is Returns.COSTS:
+        return left, total, errors
+    answer = None if execution.result is None else execution.result.value
+    return left, _NOTHING[request.returns] if answer is None else answer, errors
 
 
 def _sought(job: Job) -> Sought:
@@ -127,7 +316,7 @@ def _sought(job: Job) -> Sought:
     )
 
 
-def unit_errors(
+def _unit_errors(
     left_out: Mapping[str, tuple[str, ...]], results: Sequence[CallResult]
 ) -> dict[str, tuple[str, ...]]:
     """What is wrong with each unit, by its name.
@@ -141,3 +330,7 @@ def unit_errors(
         if result.problems:
             errors[result.unit] = errors.get(result.unit, ()) + result.problems
     return errors
+
+
+def _there_are(names: Sequence[str], wanted: str) -> str:
+    return f"there are {', '.join(names) or 'none'}{spelling.hint(wanted, names)}"

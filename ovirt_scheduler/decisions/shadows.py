@@ -17,10 +17,9 @@ from typing import Callable, Optional
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import record
-from ovirt_scheduler.history.record import AnyDecision
 from ovirt_scheduler.history.recording import Inputs
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.model.decisions import ShadowCall
+from ovirt_scheduler.model.decisions import Decision, ShadowCall
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.executor import Executor, Job
 
@@ -49,7 +48,7 @@ class Shadows:
 
     def call(
         self,
-        decision: AnyDecision,
+        decision: Decision,
         inputs: Optional[Inputs],
         looks: Sequence[Job],
         add_engine: AddEngine,
@@ -78,7 +77,7 @@ class Shadows:
 
     def _put(
         self,
-        decision: AnyDecision,
+        decision: Decision,
         inputs: Optional[Inputs],
         looks: Sequence[Job],
         add_engine: AddEngine,
@@ -108,9 +107,7 @@ class Shadows:
             ended = [ShadowCall(job.calls[0], problem=why) for job in looks]
             self._history.keep(decision._replace(shadows=tuple(ended)), inputs)
 
-    def _called(
-        self, decision: AnyDecision, looks: Sequence[Job], add_engine: AddEngine
-    ) -> AnyDecision:
+    def _called(self, decision: Decision, looks: Sequence[Job], add_engine: AddEngine) -> Decision:
         ended: list[ShadowCall] = []
         secret = decision.secret
         for job in looks:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Callable, NamedTuple, Optional, Union
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.decisions import Decision, ShadowCall
-from ovirt_scheduler.model.drivers import DriverDecision, Subjects
-from ovirt_scheduler.model.requests import Document, Hosts, Request, WantedUnit
+from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall
+from ovirt_scheduler.model.requests import Hosts, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
+from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
 Record = dict[str, Any]
-AnyDecision = Union[Decision, DriverDecision]
 
 PASSED, REMOVED, FAILED, NEVER_ASKED = "passed", "removed", "failed", "never asked"
 NOT_ASKED = "not asked"  # the outcome of a unit that was not called
@@ -44,28 +43,26 @@ class _Asked(NamedTuple):
     result: Optional[CallResult]
 
 
-def light(decision: AnyDecision) -> AnyDecision:
+def light(decision: Decision) -> Decision:
     """The same without documents, and without arguments and answers of a topic's method.
 
     They may be large, and are in no record.
     """
-    if isinstance(decision, Decision):
-        request = decision.request
-        if not any(isinstance(each, Document) for each in (request.hosts, request.vm)):
-            return decision
-        request = request._replace(hosts=_ids(request.hosts), vm=None)
-        return decision._replace(request=request, execution=decision.execution._replace(packs={}))
-    asked, result = decision.request, decision.execution.result
-    of_topic = asked.defined is None
-    result = None if result is None else result._replace(value=None)
+    request, execution, last = decision.request, decision.execution, decision.request.last
+    result, answer = execution.result, decision.answer
+    if last is not None:
+        answer = answer if last.defined else None
+        request = request._replace(last=last._replace(arguments={}, destinations={}))
     return decision._replace(
-        request=asked._replace(subjects=Subjects(), arguments={}, destinations={}),
-        execution=decision.execution._replace(result=result, packs={}),
-        answer=None if of_topic else decision.answer,
+        request=request._replace(subjects=Subjects(_ids(request.subjects.hosts))),
+        execution=execution._replace(
+            result=None if result is None else result._replace(value=None), packs={}
+        ),
+        answer=answer,
     )
 
 
-def size(decision: AnyDecision) -> int:
+def size(decision: Decision) -> int:
     """Bytes of memory, about, that a decision keeps which is ``light``."""
     called = [*decision.execution.results]
     called += [each.result for each in decision.shadows if each.result is not None]
@@ -76,7 +73,7 @@ def size(decision: AnyDecision) -> int:
     return _BYTES_OF_HOST * len(decision.execution.hosts) * (1 + len(called)) + texts
 
 
-def of(decision: AnyDecision) -> Record:
+def of(decision: Decision) -> Record:
     """The record of a call: of policy units, or of a driver and the policy units before it.
 
     Args:
@@ -88,7 +85,7 @@ def of(decision: AnyDecision) -> Record:
         "time": decision.time,
         "milliseconds": round(decision.seconds * 1000, 2),
         "caller": caller.peer,
-        "method": _method(decision),
+        "method": _method(decision.request),
         "form": "daemon" if caller.cluster else caller.form.value,
     }
     if caller.cluster:
@@ -98,10 +95,8 @@ def of(decision: AnyDecision) -> Record:
         record["properties"] = {
             name: HIDDEN if _SECRET.search(name) else value for name, value in properties.items()
         }
-    if isinstance(decision, Decision):
-        _put_units(record, decision)
-    else:
-        _put_driver(record, decision)
+    _put_units_and_hosts(record, decision)
+    _put_answer(record, decision)
     if decision.errors:
         record["errors"] = list(decision.errors)
     if decision.secret:
@@ -110,92 +105,74 @@ def of(decision: AnyDecision) -> Record:
     return record
 
 
-def _method(decision: AnyDecision) -> str:
+def _method(request: Request) -> str:
     """As XML-RPC has it: ``selectHost``."""
-    request = decision.request
-    if isinstance(request, Request):
-        return METHODS[request.kind]
-    if request.defined is None:
+    if request.last is None:
+        return METHODS[next(iter(request.wanted))]
+    if request.last.defined is None:
         return "schedule"
-    first, *others = request.method.split("_")
+    first, *others = request.last.method.split("_")
     return first + "".join(map(str.title, others))
 
 
-def _put_units(record: Record, decision: Decision) -> None:
-    request, execution = decision.request, decision.execution
-    kind, answer, called = request.kind, decision.answer, execution.results
-    asked = _asked(kind, request.wanted, decision.calls, called, decision.unit_errors)
-    hosts = execution.hosts or _ids(request.hosts)
-    # Where no filter ran, one that is not there accepts no host (contract 4.2).
-    missed = kind is Kind.FILTER and not called and not answer
-    _put_said(record, decision, hosts, asked, len(asked), missed)
-    if kind is Kind.BALANCE:
-        chosen = answer.hosts if isinstance(answer, Migration) else ()
-        _put_reasons(record["hosts"], called, chosen)
-    if isinstance(answer, Migration):
-        _put_vm(record, answer.vm, execution.names)
-        record["answer"] = {"vm": answer.vm, "hosts": list(answer.hosts)}
-    elif kind is Kind.COST_FUNCTION:
-        record["answer"] = ranking.ranked(record)
-        record["decisive"] = [*ranking.decisive(record)]
-    elif isinstance(answer, tuple):
-        record["answer"] = list(answer)
-
-
-def _put_driver(record: Record, decision: DriverDecision) -> None:
-    request, execution = decision.request, decision.execution
-    driver, answer = request.driver, decision.answer
-    filters = _asked(
-        Kind.FILTER, request.filters, decision.filters, execution.filters, decision.unit_errors
-    )
-    costs = _asked(
-        Kind.COST_FUNCTION, request.cost_functions, decision.cost_functions,
-        execution.cost_functions, decision.unit_errors,
-    )  # fmt: skip
-    functions = len(decision.cost_functions)
-    _put_said(record, decision, execution.hosts, [*filters, *costs], functions)
-    own = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
-    record["units"].append({**own, **_ended(execution.result)})
-    chosen: Sequence[str] = answer if isinstance(answer, tuple) else ()
-    if isinstance(answer, Mapping):
-        chosen = [host for hosts_of_vm in answer.values() for host in hosts_of_vm]
-        record["answer"] = {vm: list(hosts_of_vm) for vm, hosts_of_vm in answer.items()}
-    elif driver.defines(request.method) is not None:
-        record["answer"] = list(answer) if isinstance(answer, tuple) else answer
-    if execution.result is not None:
-        _put_reasons(record["hosts"], (execution.result,), chosen)
-    best = ranking.best(record)
-    if best is not None and isinstance(answer, tuple) and answer[:1] == (best,):
-        record["decisive"] = [*ranking.decisive(record)]
-
-
-def _put_said(
-    record: Record,
-    decision: AnyDecision,
-    hosts: Sequence[str],
-    asked: Sequence[_Asked],
-    functions: int,
-    missed: bool = False,
-) -> None:
-    """Add the policy units, the hosts, and what the units said of these.
-
-    Args:
-        hosts: their ids.
-        functions: cost functions of the call, but for those in shadow.
-        missed: a filter that is not there accepts no host.
-    """
-    names = decision.execution.names
+def _put_units_and_hosts(record: Record, decision: Decision) -> None:
+    """Add what was called, the hosts, and what the policy units said of these."""
+    request, execution, names = decision.request, decision.execution, decision.execution.names
+    asked = [
+        each
+        for kind, wanted in request.wanted.items()
+        for each in _asked(kind, wanted, decision, _results(kind, execution))
+    ]
     shadows = _asked_in_shadow(decision.shadows)
     record["units"] = [each.unit for each in (*asked, *shadows)]
+    if request.last is not None:
+        driver = request.last.driver
+        own = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
+        record["units"].append({**own, **_ended(execution.result)})
+    hosts = execution.hosts or _ids(request.subjects.hosts)
     record["hosts"] = told = [entity(host, names.get(host, "")) for host in hosts]
     left: Sequence[Record] = told
     for each in _of_kind(asked, Kind.FILTER):
-        left = _put_verdicts(each, told, left, missed and each.call is None)
-    _put_costs(told, _of_kind(asked, Kind.COST_FUNCTION), functions)
+        # One that is not there accepts no host, and then nothing is called (contract 4.2).
+        left = _put_verdicts(each, told, left, missed=not execution.hosts)
+    _put_costs(told, _of_kind(asked, Kind.COST_FUNCTION))
     for each in _of_kind(shadows, Kind.FILTER):
         _put_verdicts(each, told, told)
-    _put_costs(told, _of_kind(shadows, Kind.COST_FUNCTION), functions + 1)
+    _put_costs(told, _of_kind(shadows, Kind.COST_FUNCTION))
     ranking.put_totals(record)
+
+
+def _results(kind: Kind, execution: Execution) -> Sequence[CallResult]:
+    """Of the policy units of a kind."""
+    if kind is Kind.FILTER:
+        return execution.filters
+    if kind is Kind.COST_FUNCTION:
+        return execution.cost_functions
+    return () if execution.result is None else (execution.result,)
+
+
+def _put_answer(record: Record, decision: Decision) -> None:
+    """Add the answer, the reasons of what was called last, and which units were decisive."""
+    request, answer, result = decision.request, decision.answer, decision.execution.result
+    chosen: Container[str] = ()
+    if request.returns is Returns.COSTS:
+        answer = ranking.ranked(record)
+        record["decisive"] = [*ranking.decisive(record)]
+    elif isinstance(answer, Migration):
+        _put_vm(record, answer.vm, decision.execution.names)
+        chosen, answer = answer.hosts, {"vm": answer.vm, "hosts": list(answer.hosts)}
+    elif request.returns is Returns.MIGRATIONS:
+        chosen = [host for hosts in answer.values() for host in hosts]
+        answer = {vm: list(hosts) for vm, hosts in answer.items()}
+    elif isinstance(answer, tuple):
+        chosen, answer = answer, list(answer)
+        best = ranking.best(record)
+        if best is not None and answer[:1] == [best]:
+            record["decisive"] = [*ranking.decisive(record)]
+    if answer is not None and request.returns is not Returns.VALUE:
+        record["answer"] = answer
+    if result is not None:
+        _put_reasons(record["hosts"], result, chosen)
 
 
 def _of_kind(asked: Sequence[_Asked], kind: Kind) -> list[_Asked]:
@@ -220,14 +197,11 @@ def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> list[_Asked]:
 
 
 def _asked(
-    kind: Kind,
-    wanted: Sequence[WantedUnit],
-    calls: Sequence[UnitCall],
-    results: Sequence[CallResult],
-    problems: Mapping[str, Sequence[str]],
+    kind: Kind, wanted: Sequence[WantedUnit], decision: Decision, results: Sequence[CallResult]
 ) -> list[_Asked]:
-    called = {call.unit.name: call for call in calls}
+    called = {call.unit.name: call for call in decision.of(kind)}
     ended = {result.unit: result for result in results}
+    problems = decision.unit_errors
     named: dict[str, WantedUnit] = {}
     for each in wanted:
         named.setdefault(each.name, each)  # of a name that is there twice, the first counts
@@ -292,7 +266,11 @@ def _ended(result: Optional[CallResult], problem: str = "", mode: str = "live") 
 def _put_verdicts(
     asked: _Asked, hosts: Sequence[Record], left: Sequence[Record], missed: bool = False
 ) -> list[Record]:
-    """Add what one filter said of each host; those that are left after it."""
+    """Add what one filter said of each host; those that are left after it.
+
+    Args:
+        missed: a filter that is not there accepts no host.
+    """
     result = asked.result
     about = {host["id"] for host in left} if result is not None else set()
     kept = frozenset(result.value) if result is not None and result.ok else frozenset()
@@ -308,7 +286,7 @@ def _put_verdicts(
     for host in hosts:
         key, reason = host["id"], ""
         if key not in about:
-            verdict = REMOVED if missed else NEVER_ASKED
+            verdict = REMOVED if missed and asked.call is None else NEVER_ASKED
         elif failed:
             verdict = REMOVED if rejects else FAILED
         else:
@@ -318,23 +296,18 @@ def _put_verdicts(
     return [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
 
 
-def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int) -> None:
-    """Put the costs of each cost function into the records of the hosts.
-
-    Args:
-        functions: of the call, which bound each one's costs.
-    """
+def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked]) -> None:
+    """Put the costs of each cost function into the records of the hosts."""
     by_id = {host["id"]: host for host in hosts}
-    for asked in costs:
-        result = asked.result
-        if result is None or not result.ok:
+    for unit, call, result in costs:
+        if call is None or result is None or not result.ok:
             continue
-        name, factor = asked.unit["name"], asked.unit["factor"]
-        held, _ = aggregate.held(result.value, factor, functions)
+        held, _ = aggregate.held(result.value, call.factor, call.functions)
         for host, cost in result.value.items():
             counted = held[host]
             entry: Record = {
-                "unit": name, "cost": cost, "factor": factor, "weighted": factor * counted
+                "unit": unit["name"], "cost": cost, "factor": call.factor,
+                "weighted": call.factor * counted,
             }  # fmt: skip
             if counted != cost:
                 entry["held"] = counted
@@ -344,18 +317,15 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked], functions: int)
                 by_id[host].setdefault("costs", []).append(entry)
 
 
-def _put_reasons(
-    hosts: Sequence[Record], results: Sequence[CallResult], chosen: Sequence[str]
-) -> None:
+def _put_reasons(hosts: Sequence[Record], result: CallResult, chosen: Container[str]) -> None:
     """Add a verdict where a balance or a driver said why: whether it named the host."""
-    for result in results:
-        for host in hosts:
-            asked = {verdict["unit"] for verdict in host.get("verdicts", ())}
-            if host["id"] in result.reasons and result.unit not in asked:
-                verdict = PASSED if host["id"] in chosen else REMOVED
-                host.setdefault("verdicts", []).append(
-                    {"unit": result.unit, "verdict": verdict, "reason": result.reasons[host["id"]]}
-                )
+    for host in hosts:
+        asked = {verdict["unit"] for verdict in host.get("verdicts", ())}
+        if host["id"] in result.reasons and result.unit not in asked:
+            verdict = PASSED if host["id"] in chosen else REMOVED
+            host.setdefault("verdicts", []).append(
+                {"unit": result.unit, "verdict": verdict, "reason": result.reasons[host["id"]]}
+            )
 
 
 def each_text(value: Any, change: Callable[[str], str]) -> Any:

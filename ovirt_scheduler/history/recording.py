@@ -20,7 +20,7 @@ from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.history.schema import Row
-from ovirt_scheduler.model.drivers import DriverRequest, Subjects
+from ovirt_scheduler.model.decisions import Request
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, Role
 
@@ -60,10 +60,19 @@ def leave_out(documents: Sequence[Document]) -> Sequence[Optional[Pieces]]:
     return [None] * len(documents)
 
 
-def inputs(
-    subjects: Subjects, replies: EngineReplies, request: Mapping[str, object]
-) -> Optional[Inputs]:
-    """What a request was made on; None where a document of the engine's is not there."""
+def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) -> Optional[Inputs]:
+    """What a request was decided on, beside what is in its record.
+
+    Args:
+        selected: ids of the hosts that its scheduler had selected last.
+
+    Returns:
+        None where it is not recorded: of a topic's method, whose arguments are not kept, and where
+        a document of the engine's is not there.
+    """
+    subjects, last = request.subjects, request.last
+    if last is not None and last.defined is None:
+        return None
     documents = [
         Given(role, False, document)
         for role, document in (
@@ -78,27 +87,18 @@ def inputs(
             if each.pack is None or each.document is None:
                 return None
             documents.append(Given(role, True, each.document))
-    return Inputs(tuple(documents), request)
-
-
-def of_driver(request: DriverRequest, selected: object) -> Mapping[str, object]:
-    """What a driver was asked, beside what is in the record and in documents.
-
-    Args:
-        selected: ids of the hosts that it had selected last.
-    """
-    subjects = request.subjects
+    if last is None:
+        return Inputs(tuple(documents), {})
     ids = {
         name: each
-        for name, each in (
-            ("vms", subjects.vms), ("vm", subjects.vm), ("host", subjects.host)
-        )
+        for name, each in (("vms", subjects.vms), ("vm", subjects.vm), ("host", subjects.host))
         if each and not isinstance(each, Document)
+    }
+    asked = {
+        "method": last.method, "ids": ids, "arguments": last.arguments,
+        "selected": selected, "destinations": last.destinations,
     }  # fmt: skip
-    return {
-        "method": request.method, "ids": ids, "arguments": request.arguments,
-        "selected": selected, "destinations": request.destinations,
-    }  # fmt: skip
+    return Inputs(tuple(documents), asked)
 
 
 def cut(documents: Mapping[bytes, Document], split: Split) -> dict[bytes, Pieces]:

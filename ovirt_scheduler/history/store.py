@@ -27,12 +27,13 @@ from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.history import record, schema
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.record import AnyDecision, Record
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.recording import Inputs, Made, Split, leave_out
 from ovirt_scheduler.history.schema import OtherVersion
 from ovirt_scheduler.history.tables import Tables
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import HistoryState
+from ovirt_scheduler.model.decisions import Decision
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class History:
         self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
         self._records = keeps and records
 
-    def keep(self, decision: AnyDecision, inputs: Optional[Inputs]) -> None:
+    def keep(self, decision: Decision, inputs: Optional[Inputs]) -> None:
         """Have a decision written; ``inputs`` as in ``put``."""
         light = record.light(decision)
         self.put(partial(record.of, light), record.size(decision), inputs)

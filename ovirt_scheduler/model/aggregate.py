@@ -83,14 +83,13 @@ def held(costs: Mapping[str, int], factor: int, functions: int) -> tuple[Mapping
 
 
 def summed(
-    calls: Sequence[UnitCall], results: Sequence[CallResult], functions: int
+    calls: Sequence[UnitCall], results: Sequence[CallResult]
 ) -> tuple[dict[str, int], tuple[CallResult, ...], tuple[str, ...]]:
     """The weighted sum of the costs, each held within its bound (contract 3.6).
 
     Args:
         calls: of the functions, with their factors.
         results: of these calls, in the same order.
-        functions: how many the call names, with those that do not exist.
 
     Returns:
         The weighted sum; the results as they count for it; the errors of no single function.
@@ -101,9 +100,9 @@ def summed(
         if not result.ok:
             counted.append(result)
             continue
-        within, beyond = held(result.value, call.factor, functions)
+        within, beyond = held(result.value, call.factor, call.functions)
         if beyond:
-            limit = bound(call.factor, functions)
+            limit = bound(call.factor, call.functions)
             errors.append(f"{call.unit.name}: a cost beyond {limit} either way was held there")
         counted.append(result._replace(value=within) if beyond else result)
     total = weighted_sum(

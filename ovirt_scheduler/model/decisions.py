@@ -1,14 +1,69 @@
-"""The execution of a request, and the decision that is made of it."""
+"""A request, its execution, and the decision that is made of it.
+
+::
+
+    policy units ──► a driver's method     one of the two may be missing
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
-from ovirt_scheduler.model.requests import Request
-from ovirt_scheduler.model.results import Answer, CallResult
-from ovirt_scheduler.model.tasks import Pack, Role
-from ovirt_scheduler.model.units import UnitCall
+from ovirt_scheduler.model.drivers import Destinations, DriverUnit, InterfaceMethod
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.tasks import Pack, Returns, Role
+from ovirt_scheduler.model.units import Kind, UnitCall
+
+
+class DriverCall(NamedTuple):
+    """A method of a driver or scheduler.
+
+    Attributes:
+        arguments: those beside the subjects and the properties, by their names.
+        destinations: as far as they are known, where the method migrates VMs.
+    """
+
+    driver: DriverUnit
+    method: str
+    arguments: Mapping[str, object] = {}
+    destinations: Destinations = {}  # noqa: RUF012  nobody changes it
+
+    @property
+    def defined(self) -> Optional[InterfaceMethod]:
+        """The method of an interface that is called; None where the driver publishes its own."""
+        return self.driver.defines(self.method)
+
+    @property
+    def returns(self) -> Returns:
+        """What the method returns."""
+        return Returns.VALUE if self.defined is None else self.defined.returns
+
+
+class Request(NamedTuple):
+    """A call, decoded: of policy units of one kind, or of a driver and the units before it.
+
+    Attributes:
+        wanted: the units, by their kind; before a driver none of a kind need be there.
+        last: of a driver, after the filters and cost functions; None: units alone are asked.
+    """
+
+    caller: Caller
+    subjects: Subjects
+    properties: Mapping[str, str] = {}
+    wanted: Mapping[Kind, tuple[WantedUnit, ...]] = {}
+    last: Optional[DriverCall] = None
+
+    @property
+    def returns(self) -> Returns:
+        """What the answer is."""
+        return self.last.returns if self.last is not None else next(iter(self.wanted)).returns
+
+    @property
+    def strict(self) -> bool:
+        """Whether a property's value that is refused ends it all (contract 1.5)."""
+        return self.caller.form is AnswerForm.DESIGN
 
 
 class ShadowCall(NamedTuple):
@@ -43,12 +98,21 @@ class Decision(NamedTuple):
 
     request: Request
     execution: Execution  # with costs as the functions told them
-    results: tuple[CallResult, ...]  # of the execution, with costs as they count for the answer
-    answer: Answer
+    answer: Any  # as ``request.returns`` says; of a call that failed: that nothing is to be done
     errors: tuple[str, ...] = ()
     unit_errors: Mapping[str, tuple[str, ...]] = {}
-    calls: tuple[UnitCall, ...] = ()
+    calls: tuple[UnitCall, ...] = ()  # of the units that were to be called
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given
     shadows: tuple[ShadowCall, ...] = ()
+
+    def of(self, kind: Kind) -> list[UnitCall]:
+        """The calls of units of one kind."""
+        return [call for call in self.calls if call.unit.kind is kind]
+
+    @property
+    def failure(self) -> Optional[str]:
+        """Why a balance or a driver gave no answer; None where it gave one, or was not called."""
+        result = self.execution.result
+        return None if result is None or result.ok else result.message

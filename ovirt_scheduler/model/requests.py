@@ -1,15 +1,12 @@
-"""What a caller asks: which units, for which hosts and which VM, in which form."""
+"""Who asks, in which form, and about which hosts and VMs."""
 
 from __future__ import annotations
 
 import enum
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple, Optional, Union
-
-from ovirt_scheduler.model.units import Kind
 
 LONGEST_ID = 255  # characters of the id of a host or a VM (contract 1.4)
 
@@ -58,9 +55,17 @@ def is_document(text: str) -> bool:
 
 
 Hosts = Union[tuple[str, ...], Document]  # ids, or a document (contract 1.4)
-
-
+Vms = Hosts
 Vm = Union[str, Document]
+
+
+class Subjects(NamedTuple):
+    """What a request is about: documents, or ids (contract 1.4)."""
+
+    hosts: Hosts = ()
+    vms: Vms = ()
+    vm: Optional[Vm] = None
+    host: Optional[Vm] = None  # whose status has changed: an id, or a document
 
 
 class WantedUnit(NamedTuple):
@@ -95,14 +100,3 @@ class Caller:
     def decision(self) -> str:
         """The id of what is decided: that of the request, without the cluster's name."""
         return self.request_id.rpartition(" ")[2]
-
-
-class Request(NamedTuple):
-    """One of the three run calls, decoded."""
-
-    caller: Caller
-    kind: Kind
-    wanted: tuple[WantedUnit, ...]
-    hosts: Hosts
-    vm: Optional[Vm]  # None for a balance
-    properties: Mapping[str, str]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
+from ovirt_scheduler.model.tasks import Returns
 
 LONGEST_NAME = 128  # characters of the name of a unit or a driver (contract 3.1)
 MOST_UNITS = 256  # that one call may name (contract 4.2a)
@@ -31,12 +32,22 @@ class Kind(enum.Enum):
         return ("hosts", "properties") if self is Kind.BALANCE else ("hosts", "vm", "properties")
 
     @property
+    def returns(self) -> Returns:
+        """What the function returns."""
+        return _RETURNS[self]
+
+    @property
     def words(self) -> str:
         """The kind in a sentence: ``cost function``."""
         return self.value.replace("_", " ")
 
 
 _FUNCTIONS = {Kind.FILTER: "do_filter", Kind.COST_FUNCTION: "do_score", Kind.BALANCE: "do_balance"}
+_RETURNS = {
+    Kind.FILTER: Returns.HOSTS,
+    Kind.COST_FUNCTION: Returns.COSTS,
+    Kind.BALANCE: Returns.MIGRATION,
+}
 
 
 class OnFailure(enum.Enum):
@@ -78,3 +89,4 @@ class UnitCall(NamedTuple):
     unit: PolicyUnit
     properties: Mapping[str, str]
     factor: int = 1  # of a cost function
+    functions: int = 1  # cost functions that the request names, which bound each one's costs

@@ -27,7 +27,6 @@ from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.daemon_state import ProcessesState
 from ovirt_scheduler.model.decisions import Execution
-from ovirt_scheduler.model.drivers import Subjects
 from ovirt_scheduler.model.plugins import (
     NO_ENGINE,
     Candidate,
@@ -37,7 +36,7 @@ from ovirt_scheduler.model.plugins import (
     PluginUser,
     ProcessKey,
 )
-from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.requests import Document, Subjects
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import (
     CallInputs,
@@ -61,11 +60,6 @@ from ovirt_scheduler.processes.zygotes import Zygotes
 
 States = TypeVar("States")
 
-_RETURNS = {
-    Kind.FILTER: Returns.HOSTS,
-    Kind.COST_FUNCTION: Returns.COSTS,
-    Kind.BALANCE: Returns.MIGRATION,
-}
 # Of functions that answer with some of the hosts given, and are not called where there are none.
 _OF_GIVEN_HOSTS = (Returns.MIGRATION, Returns.SELECTION, Returns.TRUTH)
 
@@ -344,7 +338,7 @@ def _unit_call(call: UnitCall, inputs: CallInputs, engine: Engine, shown: int) -
         unit.name,
         unit.kind.words,
         unit.kind.function,
-        _RETURNS[unit.kind],
+        unit.kind.returns,
         unit.class_name,
         unit.kind.parameters,
         takes_ids=unit.class_name is not None,
@@ -360,5 +354,5 @@ def _with_costs(last: PluginCall, job: Job, scored: Sequence[CallResult]) -> Plu
     """The last call; a scheduler's has the weighted sum of the costs as ``self.costs``."""
     if not scored:
         return last
-    total, _, _ = aggregate.summed(job.of(Kind.COST_FUNCTION), scored, len(scored))
+    total, _, _ = aggregate.summed(job.of(Kind.COST_FUNCTION), scored)
     return last._replace(attributes={**last.attributes, "costs": total})

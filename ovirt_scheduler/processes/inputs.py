@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Optional, cast
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
-from ovirt_scheduler.model.drivers import Subjects
-from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.requests import Document, Subjects
 from ovirt_scheduler.model.tasks import (
     CallInputs,
     EngineReplies,

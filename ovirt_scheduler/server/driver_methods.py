@@ -10,19 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from ovirt_scheduler.decisions.drivers import DriverService
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadParameters, DriverFailed, UnknownUnit
-from ovirt_scheduler.model.drivers import (
-    COST_FUNCTIONS,
-    FILTERS,
-    INTERFACE_METHODS,
-    DriverDecision,
-    DriverRequest,
-    DriverUnit,
-    Subjects,
-)
-from ovirt_scheduler.model.requests import AnswerForm, Caller, WantedUnit
+from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, INTERFACE_METHODS, DriverUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
 from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server import values
 from ovirt_scheduler.server.method import (
     Method,
@@ -63,7 +57,7 @@ _CALLS = (
 )  # fmt: skip
 
 
-def methods(service: DriverService, engine_reasons: bool = False) -> Iterator[Method]:
+def methods(service: DecisionService, engine_reasons: bool = False) -> Iterator[Method]:
     """The methods of schedulers and topics in both answer forms (docs/api.md).
 
     Args:
@@ -90,7 +84,7 @@ def methods(service: DriverService, engine_reasons: bool = False) -> Iterator[Me
 
 
 def _call(
-    service: DriverService,
+    service: DecisionService,
     method: str,
     nothing: object,
     with_reasons: bool,
@@ -107,7 +101,7 @@ def _call(
     return decided(_result(decision), decision, with_reasons)
 
 
-def _schedule(service: DriverService, caller: Caller, parameters: Parameters) -> object:
+def _schedule(service: DecisionService, caller: Caller, parameters: Parameters) -> object:
     topic, method = map(values.string, ("topic", "method"), parameters)
     arguments = parameters[2]
     if not isinstance(arguments, dict):
@@ -131,7 +125,7 @@ def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> 
 
 def _request(
     caller: Caller, driver: DriverUnit, method: str, arguments: Mapping[str, object]
-) -> DriverRequest:
+) -> Request:
     """A call of a driver's method, its arguments by name.
 
     Those of the interfaces get hosts and VMs as all calls have them (contract 1.4); a driver's
@@ -153,38 +147,31 @@ def _request(
         raise BadParameters(f"arguments: {', '.join(unknown)[:200]} unknown; it is {whole}")
     defined = driver.defines(method)
     if defined is None:
-        return DriverRequest(caller, driver, method, arguments=arguments)
+        return Request(caller, Subjects(), last=DriverCall(driver, method, arguments))
     properties = dict(values.properties(arguments.get("properties")))
-    filters: tuple[WantedUnit, ...] = ()
-    cost_functions: tuple[WantedUnit, ...] = ()
+    wanted: dict[Kind, tuple[WantedUnit, ...]] = {}
     if defined.interface == "HostSelector":
         filters = tuple(map(WantedUnit, _names(properties.pop(FILTERS, ""))))
         cost_functions = tuple(map(_factor, _names(properties.pop(COST_FUNCTIONS, ""))))
         values.check_units("properties", (*filters, *cost_functions))
-    return DriverRequest(
-        caller,
-        driver,
-        method,
-        subjects=_subjects(arguments),
-        arguments={
-            name: values.string(name, arguments[name])
-            for name in ("old_status", "new_status")
-            if name in arguments
-        },
-        properties=properties,
-        filters=filters,
-        cost_functions=cost_functions,
-    )
+        wanted = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
+    subjects = _subjects(arguments)
+    statuses = {
+        name: values.string(name, arguments[name])
+        for name in ("old_status", "new_status")
+        if name in arguments
+    }
+    return Request(caller, subjects, properties, wanted, DriverCall(driver, method, statuses))
 
 
-def _result(decision: DriverDecision) -> object:
+def _result(decision: Decision) -> object:
     """What a decision gives back in the design form, and within the engine form's envelope."""
-    returns = decision.request.returns
+    returns, last = decision.request.returns, decision.request.last
     if returns in (Returns.TRUTH, Returns.VALUE):
         return decision.answer
     if returns is Returns.MIGRATIONS:
         return {vm: list(hosts) for vm, hosts in decision.answer.items()}
-    if decision.request.method == "select_host":
+    if last is not None and last.method == "select_host":
         return decision.answer[0] if decision.answer else ""
     return list(decision.answer)
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.history import record
-from ovirt_scheduler.history.record import AnyDecision
+from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 
@@ -83,7 +83,7 @@ def answered(
     return made
 
 
-def decided(result: object, decision: AnyDecision, with_reasons: bool = False) -> Reply:
+def decided(result: object, decision: Decision, with_reasons: bool = False) -> Reply:
     """The reply with what was decided.
 
     Args:

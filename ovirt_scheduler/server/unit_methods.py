@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Callable, cast
+from typing import Callable
 
-from ovirt_scheduler.decisions.units import UnitService
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model import aggregate, properties
+from ovirt_scheduler.model.decisions import Decision, Request
 from ovirt_scheduler.model.requests import (
     UUID,
     AnswerForm,
     Caller,
     EngineScores,
-    Request,
+    Subjects,
     WantedUnit,
 )
 from ovirt_scheduler.model.results import Migration
+from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery, values
 from ovirt_scheduler.server.method import Method, Parameters, Reply, decided, in_both_forms
@@ -39,7 +40,7 @@ _ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BAL
 
 
 def methods(
-    service: UnitService, scores: EngineScores, engine_reasons: bool = False
+    service: DecisionService, scores: EngineScores, engine_reasons: bool = False
 ) -> Iterator[Method]:
     """The four operations in both answer forms (contract 2, 3), discover in both spellings.
 
@@ -63,7 +64,7 @@ def methods(
 
 
 def _discover(
-    service: UnitService,
+    service: DecisionService,
     tell: Callable[[Sequence[PolicyUnit]], object],
     _caller: Caller,
     _none: Parameters,
@@ -85,7 +86,7 @@ def engine_discovery(units: Iterable[PolicyUnit]) -> dict[str, object]:
 
 
 def _decide(
-    service: UnitService,
+    service: DecisionService,
     scores: EngineScores,
     with_reasons: bool,
     kind: Kind,
@@ -116,7 +117,8 @@ def request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Request
         wanted = [WantedUnit(values.string(place, named))]
     values.check_units(place, wanted)
     vm = values.vm(vms[0]) if vms else None
-    return Request(caller, kind, tuple(wanted), values.hosts(hosts), vm, values.properties(custom))
+    subjects = Subjects(values.hosts(hosts), vm=vm)
+    return Request(caller, subjects, values.properties(custom), {kind: tuple(wanted)})
 
 
 def _factors(place: str, value: object) -> list[WantedUnit]:
@@ -166,7 +168,7 @@ def _for_engine(decision: Decision) -> Decision:
     migration = decision.answer
     if not isinstance(migration, Migration) or UUID.fullmatch(migration.vm):
         return decision
-    (wanted,) = decision.request.wanted
+    (wanted,) = decision.request.wanted[Kind.BALANCE]
     error = f"answered with {migration.vm!r:.80}, which is not the id of a VM"
     told = (*decision.unit_errors.get(wanted.name, ()), error)
     return decision._replace(answer=None, unit_errors={**decision.unit_errors, wanted.name: told})
@@ -174,17 +176,18 @@ def _for_engine(decision: Decision) -> Decision:
 
 def _engine_result(decision: Decision, scores: EngineScores) -> object:
     """The result in the engine form's envelope (contract 3.3 to 3.5)."""
-    answer = decision.answer
-    if decision.request.kind is Kind.BALANCE:
+    returns, answer = decision.request.returns, decision.answer
+    if returns is Returns.MIGRATION:
         # Nothing to do is never [], which stops the engine's balancing.
         return [answer.vm, list(answer.hosts)] if isinstance(answer, Migration) else ["", []]
-    if decision.request.kind is Kind.FILTER:
-        return list(cast("tuple[str, ...]", answer))
+    if returns is Returns.HOSTS:
+        return list(answer)
     if scores is EngineScores.PER_UNIT:
+        _, counted, _ = aggregate.summed(decision.calls, decision.execution.cost_functions)
         return [
             [host, cost, outcome.unit]
-            for outcome in decision.results
+            for outcome in counted
             if outcome.ok
             for host, cost in outcome.value.items()
         ]
-    return [[host, cost] for host, cost in cast("Mapping[str, int]", answer).items()]
+    return [[host, cost] for host, cost in answer.items()]

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable, Optional, TypeVar, Union, cast
+from typing import Any, Callable, Optional, TypeVar, cast
 
 from ovirtsdk4 import types
 
@@ -16,11 +16,11 @@ from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.command import trial
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Runtime, Services
-from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.decisions.units import UnitService
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import SchedulerError
-from ovirt_scheduler.model.drivers import DriverRequest, DriverUnit, Subjects
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit, new_id
+from ovirt_scheduler.model.decisions import DriverCall, Request
+from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit, new_id
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings import config
@@ -99,14 +99,12 @@ class Runs:
         started = [] if of_kind is Kind.BALANCE else [vm or make_vm()]
         request = Request(
             _caller(),
-            of_kind,
-            (_wanted(loaded, of_kind, plugin, unit),),
-            _ids(hosts),
-            started[0].id if started else None,
+            Subjects(_ids(hosts), vm=started[0].id if started else None),
             _texts(properties),
+            {of_kind: (_wanted(loaded, of_kind, plugin, unit),)},
         )
         services = self._services(hosts, [*vms, *started], loaded)
-        answer = _answer(services.units, request, of_kind.words)
+        answer = _answer(services.decisions, request, of_kind.words)
         names = _names(hosts)
         if of_kind is Kind.FILTER:
             return [names[host] for host in answer]
@@ -145,28 +143,30 @@ class Runs:
             )
         asked_vm = (vm or make_vm()) if "vm" in defined.parameters else None
         statuses = {"old_status": old_status, "new_status": new_status}
+        told = {name: word for name, word in statuses.items() if word is not None}
         files = {path: self._load(path) for path in (*filters, *cost_functions)}
-        request = DriverRequest(
+        costs = tuple(
+            _wanted(files[path], Kind.COST_FUNCTION, path)._replace(factor=factor)
+            for path, factor in cost_functions.items()
+        )
+        request = Request(
             _caller(),
-            driver,
-            method,
             Subjects(
                 _ids(hosts),
                 _ids(vms),
                 None if asked_vm is None else asked_vm.id,
                 None if host is None else host.id,
             ),
-            {name: word for name, word in statuses.items() if word is not None},
             _texts(properties),
-            tuple(_wanted(files[path], Kind.FILTER, path) for path in filters),
-            tuple(
-                _wanted(files[path], Kind.COST_FUNCTION, path)._replace(factor=factor)
-                for path, factor in cost_functions.items()
-            ),
+            {
+                Kind.FILTER: tuple(_wanted(files[path], Kind.FILTER, path) for path in filters),
+                Kind.COST_FUNCTION: costs,
+            },
+            DriverCall(driver, method, told),
         )
         machines = [*vms, *filter(None, (vm or asked_vm,))]
         services = self._services(hosts, machines, loaded, *files.values())
-        answer = _answer(services.drivers, request, driver.words)
+        answer = _answer(services.decisions, request, driver.words)
         return _named(answer, defined.returns, _names(hosts), _names(machines))
 
     @_without_our_frames
@@ -175,8 +175,8 @@ class Runs:
         loaded = self._load(plugin)
         drivers = [each for each in loaded.drivers if each.method(method)]
         driver = _chosen(drivers, f"driver with a method {method}", plugin, None)
-        request = DriverRequest(_caller(), driver, method, arguments=arguments)
-        return _answer(self._services((), (), loaded).drivers, request, driver.words)
+        request = Request(_caller(), Subjects(), last=DriverCall(driver, method, arguments))
+        return _answer(self._services((), (), loaded).decisions, request, driver.words)
 
     def _services(self, hosts: Hosts, vms: Vms, *files: LoadedPlugin) -> Services:
         """What calls the units and drivers of some files, on these hosts and VMs.
@@ -235,7 +235,7 @@ def _wanted(
     return WantedUnit(_chosen(units, kind.words, plugin, name).name)
 
 
-def _answer(service: Union[UnitService, DriverService], request: Any, words: str) -> Any:
+def _answer(service: DecisionService, request: Request, words: str) -> Any:
     """What units or a driver answer; shows what was printed.
 
     Args:

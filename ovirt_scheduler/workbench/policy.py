@@ -8,22 +8,22 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Optional, Union, cast
+from typing import Callable, Optional, cast
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import log
-from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.decisions.units import UnitService
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadUsage, ConfigError
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.cluster_state import ClusterState
-from ovirt_scheduler.model.decisions import Decision
-from ovirt_scheduler.model.drivers import POLICY, DriverDecision, DriverRequest, Subjects
-from ovirt_scheduler.model.requests import Caller, Request
+from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
+from ovirt_scheduler.model.drivers import POLICY
+from ovirt_scheduler.model.requests import Caller, Subjects
 from ovirt_scheduler.model.tasks import EngineReplies
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.syntax import content, entries
@@ -91,8 +91,7 @@ class Policy:
         seconds = runtime.services.settings.request_timeout
         self._service = _NotedService(runtime.registry, runtime.executor, seconds, cluster)
         self._service.note = self._note
-        self._scheduling = DriverService(runtime.registry, runtime.executor, seconds, cluster)
-        catalogue = self._scheduling.registry.current()
+        catalogue = runtime.registry.current()
         problem = check.problem(settings, catalogue)
         if problem:
             raise problem
@@ -113,20 +112,18 @@ class Policy:
             hosts: those that the engine itself would let it on.
         """
         settings = self._settings
-        request = DriverRequest(
-            caller=Caller.of_cluster(self._cluster.name),
-            driver=self._selector,
-            method="select_host",
-            subjects=Subjects(hosts=tuple(hosts), vm=vm.id),
-            properties=self._properties,
-            filters=settings.filters,
-            cost_functions=settings.cost_functions,
+        decision = self._service.decide(
+            Request(
+                Caller.of_cluster(self._cluster.name),
+                Subjects(hosts=tuple(hosts), vm=vm.id),
+                self._properties,
+                {Kind.FILTER: settings.filters, Kind.COST_FUNCTION: settings.cost_functions},
+                DriverCall(self._selector, "select_host"),
+            )
         )
-        decision = self._scheduling.decide(request)
-        self._note(decision, self._selector.name)
         self.asked.add(vm.id)
         execution = decision.execution
-        left, _ = aggregate.filtered(execution.hosts, execution.filters, decision.filters)
+        left, _ = aggregate.filtered(execution.hosts, execution.filters, decision.of(Kind.FILTER))
         self.accepted.update(left)
         answer = cast("tuple[str, ...]", decision.answer)
         return (answer[0], "") if answer else (None, log.summary(decision))
@@ -143,13 +140,7 @@ class Policy:
         destinations = ClusterDestinations(
             self._service, self._settings, View(state), staying, former, threading.Event()
         )
-
-        def decide(request: DriverRequest, known: Optional[EngineReplies]) -> DriverDecision:
-            decision = self._scheduling.decide(request, known)
-            self._note(decision, self._driver.name)
-            return decision
-
-        answer = destinations.answer(self._driver, BALANCE, decide)
+        answer = destinations.answer(self._driver, BALANCE)
         for vm in answer.keys() - state.vms.keys():  # a balance may name any
             self.problems[f"{vm} is to be migrated, and no VM that runs has this id"] += 1
         chosen, _ = destinations.choose(answer)
@@ -162,15 +153,14 @@ class Policy:
         fit = [host for host in others if not host.refusal(simulated)]
         return min(fit, key=lambda host: host.view().used).id if fit else ""
 
-    def _note(self, decision: Union[Decision, DriverDecision], driver: str = "") -> None:
-        failure = decision.failure if isinstance(decision, DriverDecision) else None
-        texts = [] if failure is None else [f"{driver}: {failure}"]
+    def _note(self, decision: Decision) -> None:
+        texts: list[str] = []
         for unit, problems in decision.unit_errors.items():
             texts += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]
         self.problems.update(dict.fromkeys([*texts, *decision.errors], 1))
 
 
-class _NotedService(UnitService):
+class _NotedService(DecisionService):
     """A service whose decisions are told to somebody."""
 
     note: Callable[[Decision], None]

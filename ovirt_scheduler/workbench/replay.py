@@ -26,21 +26,20 @@ from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.decisions.drivers import DriverService
-from ovirt_scheduler.decisions.units import UnitService
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
 from ovirt_scheduler.history import record
 from ovirt_scheduler.history.reader import Reader, Recorded
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model import spelling
-from ovirt_scheduler.model.drivers import DriverRequest, Subjects
+from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import (
     AnswerForm,
     Caller,
     Document,
     Hosts,
-    Request,
+    Subjects,
     Vm,
     WantedUnit,
     new_id,
@@ -157,48 +156,34 @@ class Policy:
         """Make a decision: its record, or why it was refused."""
         former = recorded.record
         form = AnswerForm.DESIGN if former["form"] == "design" else AnswerForm.ENGINE
-        caller = Caller(new_id(), form, "replay")
+        service = DecisionService(self.catalogue, self._executor, self._seconds, past)
         try:
+            subjects, last = past.subjects, None
             if former["method"] in _KINDS:
-                return self._decide_units(caller, former, past)
-            return self._decide_driver(caller, recorded, past)
+                kinds = [_KINDS[former["method"]]]
+                of_vm = Kind.BALANCE not in kinds  # else the record's VM is the one that it moves
+                subjects = subjects._replace(vm=subjects.vm or "" if of_vm else None)
+            else:
+                last = _driver_call(service, recorded)
+                kinds = [Kind.FILTER, Kind.COST_FUNCTION] if last.method in _SELECTS else []
+            wanted = {kind: self._changes.units(kind, former, self.catalogue) for kind in kinds}
+            caller = Caller(new_id(), form, "replay")
+            request = Request(caller, subjects, _properties(former), wanted, last)
+            return record.of(service.decide(request))
         except RequestError as error:
             return str(error)
 
-    def _decide_units(self, caller: Caller, former: Record, past: Past) -> Record:
-        kind = _KINDS[former["method"]]
-        service = UnitService(self.catalogue, self._executor, self._seconds, past)
-        request = Request(
-            caller,
-            kind,
-            self._changes.units(kind, former, self.catalogue),
-            past.subjects.hosts,
-            None if kind is Kind.BALANCE else past.subjects.vm or "",
-            _properties(former),
-        )
-        return record.of(service.decide(request))
 
-    def _decide_driver(self, caller: Caller, recorded: Recorded, past: Past) -> Record:
-        former, asked = recorded.record, recorded.request
-        scheduling = DriverService(self.catalogue, self._executor, self._seconds, past)
-        driver = scheduling.scheduler(former["units"][-1]["name"], asked["method"])
-        scheduling.selections.keep(driver.name, asked["selected"])
-        filters, costs = (
-            self._changes.units(kind, former, self.catalogue) if asked["method"] in _SELECTS else ()
-            for kind in (Kind.FILTER, Kind.COST_FUNCTION)
-        )
-        request = DriverRequest(
-            caller,
-            driver,
-            asked["method"],
-            past.subjects,
-            asked["arguments"],
-            _properties(former),
-            filters,
-            costs,
-            asked["destinations"],
-        )
-        return record.of(scheduling.decide(request))
+def _driver_call(service: DecisionService, recorded: Recorded) -> DriverCall:
+    """The call of a recorded decision's scheduler, which knows what it had selected.
+
+    Raises:
+        UnknownUnit: there is no such scheduler any more.
+    """
+    asked = recorded.request
+    driver = service.scheduler(recorded.record["units"][-1]["name"], asked["method"])
+    service.selections.keep(driver.name, asked["selected"])
+    return DriverCall(driver, asked["method"], asked["arguments"], asked["destinations"])
 
 
 def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:

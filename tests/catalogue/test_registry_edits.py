@@ -8,9 +8,10 @@ from typing import Optional
 
 import pytest
 
-from ovirt_scheduler.decisions.units import UnitService
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
+from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.clients import Clients
 from tests.support.place import cost_function, plugin, versions
@@ -81,7 +82,8 @@ def test_a_conf_file_moved_away_is_not_yet_gone(place):
 
 def request(name: str) -> Request:
     caller = Caller("r", AnswerForm.DESIGN, "127.0.0.1:1")
-    return Request(caller, Kind.COST_FUNCTION, (WantedUnit(name),), ("h",), "vm", {})
+    subjects = Subjects(("h",), vm="vm")
+    return Request(caller, subjects, {}, {Kind.COST_FUNCTION: (WantedUnit(name),)})
 
 
 class Crowd(Clients):
@@ -90,7 +92,7 @@ class Crowd(Clients):
     One more discovers all the time.
     """
 
-    def __init__(self, service: UnitService, units: list[str]) -> None:
+    def __init__(self, service: DecisionService, units: list[str]) -> None:
         super().__init__([*(partial(self._call, name) for name in units), self._discover])
         self.answers: dict[str, list[Optional[int]]] = {name: [] for name in units}
         self.problems: list[str] = []
@@ -130,7 +132,7 @@ def test_calls_beside_edits_get_what_some_good_version_gives(place, turns):
 
     ``steady`` is always there in a good version; ``moves`` and ``moved`` come and go.
     """
-    registry, service = place.registry, UnitService(place.registry, place.executor, 60.0)
+    registry, service = place.registry, DecisionService(place.registry, place.executor, 60.0)
     good = [1]
     steady = place.write("steady", plugin(1))
     moves = place.write("moves", plugin(1))

@@ -25,7 +25,7 @@ def services(tmp_path):
     with RestServer(tmp_path, tls=False) as engine:
         inventory = Inventory(engine.settings())
         plans, memory = Plans(lambda _: None), DriveMemory(tmp_path / "clusters.json")
-        yield ClusterServices(plans, memory, inventory, None, None, None, threading.Event())
+        yield ClusterServices(plans, memory, inventory, None, None, threading.Event())
         inventory.close()
 
 

@@ -181,7 +181,7 @@ def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states)
     """A thread that the settings have ended may be in the middle of a look."""
     stopping, memory = threading.Event(), DriveMemory(tmp_path / "clusters.json")
     settings = ClusterSettings("Default", "default", {}, 60.0, 60.0, drive=Drive.APPROVE)
-    services = ClusterServices(registry, memory, None, None, None, None, stopping)
+    services = ClusterServices(registry, memory, None, None, None, stopping)
     actions = ClusterActions(settings, services, ClusterMigrations(settings, services))
     destinations = ClusterDestinations(None, settings, View(STATE), (), {}, stopping)
     if stops:

@@ -18,9 +18,9 @@ from ovirt_scheduler.history import explanation, record
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, History, Reader
-from ovirt_scheduler.model.decisions import Decision, Execution
+from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import EngineAccess
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Request
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import config
@@ -333,12 +333,13 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
     unit = dataclasses.replace(unit_named("keeps_all"), shadow=True)
     access = EngineAccess("https://engine.example.com/ovirt-engine/api", None, "the-token")
     caller = Caller("0" * 16, AnswerForm.ENGINE, "here", afterwards=[])
-    request = Request(caller, Kind.FILTER, (), HOSTS, "vm-1", {"said": "the-token"})
+    subjects = Subjects(HOSTS, vm="vm-1")
+    request = Request(caller, subjects, {"said": "the-token"}, {Kind.FILTER: ()})
     history = History(tmp_path / "history.sqlite")
     history.start()
     shadows = Shadows(executor, history)
     shadows.call(
-        Decision(request, Execution(HOSTS), (), HOSTS, time=time.time()),
+        Decision(request, Execution(HOSTS), HOSTS, time=time.time()),
         None,
         [job_of([unit], strict=False)],
         lambda job: (job._replace(engine=access), ()),

@@ -10,9 +10,9 @@ from ovirt_scheduler.history import record as records_of
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.model.decisions import Decision, Execution
+from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Request, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from tests.support.daemon import Daemon, StartDaemon
@@ -177,9 +177,11 @@ def test_a_record_of_many_filters_takes_little_for_each_verdict():
     code, limits = PluginCode("filters", "/", ()), Limits(1, 1, 1, 1)
     units = [PolicyUnit(each.name, Kind.FILTER, "", code, "", limits) for each in wanted]
     decision = Decision(
-        Request(Caller("id", AnswerForm.DESIGN, "peer"), Kind.FILTER, wanted, hosts, "vm", {}),
+        Request(
+            Caller("id", AnswerForm.DESIGN, "peer"), Subjects(hosts), {}, {Kind.FILTER: wanted}
+        ),
         Execution(hosts, tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted)),
-        (), hosts, calls=tuple(UnitCall(unit, {}) for unit in units),
+        hosts, calls=tuple(UnitCall(unit, {}) for unit in units),
     )  # fmt: skip
     tracemalloc.start()
     made = records_of.of(decision)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.decisions.units import UnitService
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import NotXmlRpc
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.processes.executor import Executor
@@ -86,7 +86,7 @@ def dispatcher(executor: Executor, tmp_path_factory: pytest.TempPathFactory) -> 
     registry = Registry(Loader(settings, executor.analyse), LastGood(folder / "state"))
     registry.refresh()
     return Dispatcher(
-        unit_methods.methods(UnitService(registry, executor, 60.0), settings.engine_scores)
+        unit_methods.methods(DecisionService(registry, executor, 60.0), settings.engine_scores)
     )
 
 

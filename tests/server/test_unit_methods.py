@@ -9,18 +9,18 @@ import pytest
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.aggregate import weighted_sum
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.decisions import Decision, Execution
+from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
 from ovirt_scheduler.model.requests import (
     AnswerForm,
     Caller,
     Document,
     EngineScores,
-    Request,
+    Subjects,
     WantedUnit,
 )
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
-from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.server import unit_methods
 
 CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
@@ -38,7 +38,10 @@ def filters(*parameters: object) -> Request:
 def test_the_parameters_of_run_filters_make_a_request():
     """Names in their order, hosts as ids, the VM as an id (contract 2.2)."""
     assert filters(["b", "a"], HOSTS, "vm-1", {"k": "v"}) == Request(
-        CALLER, Kind.FILTER, (WantedUnit("b"), WantedUnit("a")), ("h1", "h2"), "vm-1", {"k": "v"}
+        CALLER,
+        Subjects(("h1", "h2"), vm="vm-1"),
+        {"k": "v"},
+        {Kind.FILTER: (WantedUnit("b"), WantedUnit("a"))},
     )
 
 
@@ -47,18 +50,16 @@ def test_the_parameters_of_run_cost_functions_make_a_request(functions):
     """Pairs, or a struct (contract 2.3)."""
     assert unit_methods.request(CALLER, C, (functions, HOSTS, "vm-1", {})) == Request(
         CALLER,
-        Kind.COST_FUNCTION,
-        (WantedUnit("a", 2), WantedUnit("b", -1)),
-        ("h1", "h2"),
-        "vm-1",
+        Subjects(("h1", "h2"), vm="vm-1"),
         {},
+        {Kind.COST_FUNCTION: (WantedUnit("a", 2), WantedUnit("b", -1))},
     )
 
 
 def test_the_parameters_of_run_load_balancing_make_a_request():
     """One name, and no VM (contract 2.4)."""
     assert unit_methods.request(CALLER, B, ("a", HOSTS, {})) == Request(
-        CALLER, Kind.BALANCE, (WantedUnit("a"),), ("h1", "h2"), None, {}
+        CALLER, Subjects(("h1", "h2")), {}, {Kind.BALANCE: (WantedUnit("a"),)}
     )
 
 
@@ -74,7 +75,7 @@ def test_the_parameters_of_run_load_balancing_make_a_request():
 )
 def test_hosts_as_one_text_are_a_document_as_an_array_ids(given, hosts):
     """A base64 document keeps the encoding that it declares (contract 1.4)."""
-    assert filters([], given, "vm", {}).hosts == hosts
+    assert filters([], given, "vm", {}).subjects.hosts == hosts
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_hosts_as_one_text_are_a_document_as_an_array_ids(given, hosts):
 )
 def test_a_vm_that_starts_with_an_angle_bracket_is_a_document(given, vm):
     """White space before it does not count (contract 1.4)."""
-    assert filters([], HOSTS, given, {}).vm == vm
+    assert filters([], HOSTS, given, {}).subjects.vm == vm
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_what_is_as_long_as_it_may_be_is_taken():
     """Ids of 255 characters, names of 128, and properties of 262,144 in all."""
     given = {"k": "v" * (2**18 - 1)}
     request = filters(["u" * 128], ["h" * 255], "v" * 255, given)
-    assert request.hosts == ("h" * 255,)
+    assert request.subjects.hosts == ("h" * 255,)
     assert request.properties == given
 
 
@@ -180,7 +181,7 @@ def test_hosts_that_are_neither_a_document_nor_ids_are_refused():
 @pytest.mark.parametrize("factor", [2**31 - 1, -(2**31), 0])
 def test_any_factor_of_32_bits_is_taken(factor):
     """Zero and the extremes too."""
-    (wanted,) = unit_methods.request(CALLER, C, ([["a", factor]], [], "vm", {})).wanted
+    (wanted,) = unit_methods.request(CALLER, C, ([["a", factor]], [], "vm", {})).wanted[C]
     assert wanted.factor == factor
 
 
@@ -191,11 +192,9 @@ def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
     assert len(str(caught.value)) < 200
 
 
-def decision(
-    caller: Caller, kind: Kind, answer: object, results: tuple = (), **changes: object
-) -> Decision:
-    request = Request(caller, kind, (WantedUnit("u"),), ("h1", "h2"), "vm", {})
-    return Decision(request, Execution(("h1", "h2"), results, vm="vm"), results, answer, **changes)
+def decision(caller: Caller, kind: Kind, answer: object, **changes: object) -> Decision:
+    request = Request(caller, Subjects(("h1", "h2"), vm="vm"), {}, {kind: (WantedUnit("u"),)})
+    return Decision(request, Execution(("h1", "h2"), vm="vm"), answer)._replace(**changes)
 
 
 @pytest.mark.parametrize(
@@ -271,13 +270,17 @@ def test_scores_per_unit_lead_the_engine_to_the_same_sums():
     )
     factors = {"a": 3, "b": 7, "c": -2}
     answer = weighted_sum([result.value or {} for result in results], list(factors.values()))
-    made = decision(ENGINE, Kind.COST_FUNCTION, answer, results)
+    calls = tuple(
+        UnitCall(unit(name, C), {}, factor, len(factors)) for name, factor in factors.items()
+    )
+    execution = Execution(("h1", "h2"), cost_functions=results)
+    made = decision(ENGINE, C, answer, execution=execution, calls=calls)
     summed = unit_methods.reply(made, SUMMED).answer["result"]
     per_unit = unit_methods.reply(made, PER_UNIT).answer["result"]
     assert per_unit == [["h1", 5, "a"], ["h2", -1, "a"], ["h2", 4, "c"]]
     by_engine: dict = {}
-    for host, cost, unit in per_unit:
-        by_engine[host] = by_engine.get(host, 0) + factors[unit] * cost
+    for host, cost, name in per_unit:
+        by_engine[host] = by_engine.get(host, 0) + factors[name] * cost
     assert by_engine == dict(summed)
 
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from ovirt_scheduler.model.decisions import Execution
-from ovirt_scheduler.model.drivers import Subjects
 from ovirt_scheduler.model.plugins import Limits
+from ovirt_scheduler.model.requests import Subjects
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import PolicyUnit, UnitCall
 from ovirt_scheduler.processes.executor import Executor, Job

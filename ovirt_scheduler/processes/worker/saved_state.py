@@ -22,11 +22,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Callable, Optional
 
 _LIBC = ctypes.CDLL(None)
-_ENVIRON = ctypes.c_void_p.in_dll(_LIBC, "environ")  # an array that ends with a null
-_ADDRESS_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _ZONE = ctypes.c_long.in_dll(_LIBC, "timezone")
 _clear_environment = _LIBC.clearenv
-_string_at = ctypes.string_at
 _putenv, _umask = os.putenv, os.umask
 _set_locale = functools.partial(locale.setlocale, locale.LC_ALL)  # asks, where nothing is given
 _seed, _urandom, _int_of, _tzset = random.seed, os.urandom, int.from_bytes, time.tzset
@@ -74,8 +71,7 @@ class SavedState:
 
     def __init__(self) -> None:
         self._environ = os.environ, {**vars(os.environ)}
-        self._variables: dict[bytes, bytes] = vars(os.environ)["_data"]
-        self._environment = dict(self._variables), _addresses()
+        self._variables: dict[bytes, bytes] = {**vars(os.environ)["_data"]}
         self._mask = _umask(0o022)
         _umask(self._mask)
         self._settings = [(get, put, get()) for get, put in _SETTINGS]
@@ -131,17 +127,12 @@ class SavedState:
     def _restore_environment(self) -> None:
         os.environ, own = self._environ  # the same object again
         vars(os.environ).update(own)
-        python, (array, addresses) = self._environment
-        in_place = (_ENVIRON.value or 0) == array and _string_at(array, len(addresses)) == addresses
-        if not in_place or self._variables != python:
-            self._variables.clear()
-            self._variables.update(python)
-            _clear_environment()
-            for name, value in python.items():
-                _putenv(name, value)
-            self._environment = python, _addresses()
-            _tzset()
-        elif (_ZONE.value, time.tzname) != self._zone:
+        own["_data"].clear()
+        own["_data"].update(self._variables)
+        _clear_environment()  # ``os.putenv`` changes it unseen by ``os.environ``
+        for name, value in self._variables.items():
+            _putenv(name, value)
+        if (_ZONE.value, time.tzname) != self._zone:
             _tzset()
 
 
@@ -172,19 +163,6 @@ class _List:
         setattr(self._module, self._name, self._list)
         self._list[:] = self._members
         return True
-
-
-def _addresses() -> tuple[int, bytes]:
-    """Where the C library's environment lies, and where each of its variables does.
-
-    ``os.putenv`` changes them unseen by ``os.environ``; each other value has another address.
-    """
-    array = _ENVIRON.value or 0
-    found = ctypes.cast(array, ctypes.POINTER(ctypes.c_void_p))
-    size = 0
-    while array and (not size or found[size // _ADDRESS_BYTES - 1]):
-        size += _ADDRESS_BYTES
-    return array, _string_at(array, size)
 
 
 def _loggers() -> list[tuple[str, logging.Logger]]:

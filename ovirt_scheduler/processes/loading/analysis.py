@@ -10,7 +10,7 @@ import inspect
 import marshal
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Optional, Union
 
@@ -19,17 +19,20 @@ from ovirt_scheduler.model.plugins import Candidate, Module, Source
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
-from ovirt_scheduler.processes.loading import engine_access, imports, python2, raised
+from ovirt_scheduler.processes.loading import imports, python2
 from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
 from ovirt_scheduler.processes.loading.modules import (
     VERSION_3,
     compile_source,
     finder_of_sources,
     lines,
+    own_line,
+    raised,
 )
 
 # What class units call their parameters.
 _IN_A_CLASS = {"hosts": "hosts_ids", "vm": "vm_id", "properties": "args_map"}
+_NAMING = ("id", "attr", "name", "module")  # what nodes of syntax call a name that they have
 
 
 def analyse(candidate: Candidate) -> Analysis:
@@ -67,12 +70,11 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
                 line, description = class_lines.get(found.__name__, 1), description_of(module)
                 drivers.append(driver_analysis.read(found, description, source.path, line))
         modules = tuple(_compiled(candidate))
-        wants_statistics = engine_access.wants_statistics(module, modules)
+        wants_engine, wants_statistics = _engine_use(module, modules)
     except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
     except BaseException as error:  # noqa: BLE001  what is looked at is the plugin's
         return Analysis(fault=_load_fault(candidate, error))
-    wants_engine = engine_access.wants_connection(modules)
     return Analysis(
         tuple(units),
         modules,
@@ -176,6 +178,32 @@ def _compiled(candidate: Candidate) -> Iterator[Module]:
                 names += sorted(sources.keys() - set(names))
 
 
+def _engine_use(plugin: ModuleType, modules: Iterable[Module]) -> tuple[bool, bool]:
+    """Which engine data a plugin uses, found in its code and in that of its helpers.
+
+    Returns:
+        Whether it names ``engine_connection``, or imports version 3 of the SDK; and whether it
+        reads an attribute ``statistics``, unless its ``uses_statistics`` says so.
+
+    Raises:
+        Misdefined: ``uses_statistics`` is neither True nor False.
+    """
+    said = getattr(plugin, "uses_statistics", None)
+    if said is not None and not isinstance(said, bool):
+        raise Misdefined(1, f"uses_statistics is {said!r:.60}; set it to True or False")
+    nodes = [node for each in modules for node in ast.walk(ast.parse(each.source))]
+    texts = [(each, getattr(node, each, None)) for node in nodes for each in _NAMING]
+    names = {text for _, text in texts if isinstance(text, str)}
+    connects = "engine_connection" in names or any(
+        name.partition(".")[0] == VERSION_3 for name in names
+    )
+    if said is None:
+        said = ("attr", "statistics") in texts or any(
+            isinstance(node, ast.Constant) and node.value == "statistics" for node in nodes
+        )
+    return connects, said
+
+
 def _syntax_fault(source: Source, error: BaseException) -> FileFault:
     if not isinstance(error, SyntaxError):
         what = str(error) or type(error).__name__
@@ -209,14 +237,14 @@ def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
 
 def _shown_fault(candidate: Candidate, error: BaseException) -> FileFault:
     paths = {source.path for source in (candidate.source, *candidate.neighbours)}
-    file, line = raised.own_line(error, paths) or (candidate.source.path, None)
+    file, line = own_line(error, paths) or (candidate.source.path, None)
     if isinstance(error, SyntaxError) and error.filename:  # of a helper
         texts = {source.path: source for source in candidate.neighbours}
         if error.filename in texts:
             return _syntax_fault(texts[error.filename], error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         return FileFault(file, line, f"cannot import {error.name}{_missing(candidate, error.name)}")
-    what = one_line(raised.told(error))
+    what = one_line(raised(error))
     if not isinstance(error, SystemExit):
         what = f"raised {what}"
     mend = "this line" if line else "the file"

@@ -1,11 +1,13 @@
 """Imports plugins' modules from the code that the registry holds, instead of from the disk.
 
 Runs only in processes of plugins. What runs is what was analysed: a file that is edited
-meanwhile, or a helper that is imported late, is still the last good version.
+meanwhile, or a helper that is imported late, is still the last good version. ``raised`` and
+``own_line`` tell of an exception that comes from there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.machinery
@@ -14,7 +16,8 @@ import linecache
 import marshal
 import os.path
 import sys
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Collection, Iterable, Mapping
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Callable, Optional
 
@@ -174,3 +177,25 @@ def _show_lines(modules: Iterable[Module]) -> None:
 def lines(source: bytes) -> list[str]:
     """Split source into lines as Python counts them; a form feed ends none."""
     return [line.decode("utf-8", "replace") for line in source.splitlines(keepends=True)]
+
+
+def raised(error: BaseException) -> str:
+    """What a plugin raised: ``ValueError: its text``, or ``called sys.exit(1)``.
+
+    Its class and its texts are the plugin's too: this may raise whatever they do.
+    """
+    if isinstance(error, SystemExit):
+        return f"called sys.exit({error.code!r:.80})"
+    text = ""
+    with contextlib.suppress(BaseException):  # without it there is still the class
+        text = str(error)
+    return type(error).__name__ + (f": {text}" if text else "")
+
+
+def own_line(error: BaseException, paths: Collection[str]) -> Optional[tuple[str, int]]:
+    """The innermost line of these files that it came from; None where it came from none."""
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename in paths:
+            found = frame.f_code.co_filename, line
+    return found

@@ -49,7 +49,7 @@ from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
 from ovirt_scheduler.processes.documents import serialization
 from ovirt_scheduler.processes.kernel import children, limits
-from ovirt_scheduler.processes.loading import modules, raised
+from ovirt_scheduler.processes.loading import modules
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.worker import answers
 from ovirt_scheduler.processes.worker.answers import BadAnswer
@@ -410,10 +410,10 @@ def _described(code: PluginCode, error: BaseException) -> tuple[str, str]:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename not in own:
         trace = trace.tb_next
-    what = raised.told(error)
+    what = modules.raised(error)
     if isinstance(error, MemoryError):
         what = "MemoryError: the call reached its memory_limit"
-    place = raised.own_line(error, own)
+    place = modules.own_line(error, own)
     if place is not None:
         what += f" ({os.path.basename(place[0])}:{place[1]})"  # noqa: PTH119  a string will do
     lines = traceback.format_exception(type(error), error, trace or error.__traceback__)

@@ -147,6 +147,20 @@ def _groups(moves: Sequence[Step]) -> Iterator[list[Step]]:
         yield [move for move in moves if move.source == source]
 
 
+def exhausted(migrated: dict[str, list[float]], most: int, now: float) -> tuple[str, ...]:
+    """The VMs that were migrated within the hour as often as they may be.
+
+    Args:
+        migrated: a VM's id to the times of its migrations; what is older is taken out.
+        most: migrations of a VM.
+    """
+    for vm, times in tuple(migrated.items()):
+        times[:] = [begun for begun in times if begun > now - _HOUR]
+        if not times:
+            del migrated[vm]
+    return tuple(vm for vm, times in migrated.items() if len(times) >= most)
+
+
 def cluster_imbalance(state: ClusterState) -> Optional[float]:
     """The imbalance of the hosts that are up, in percent; None where not all tell their use."""
     return _Use(state).imbalance(key for key, host in state.hosts.items() if host.status == "up")

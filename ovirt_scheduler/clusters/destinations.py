@@ -177,16 +177,10 @@ class ClusterDestinations:
         others = [host for host in self.state.hosts if host != here]
         if not offered and others and all(left.get(host) == 0 for host in others):
             return ""
-        if offered:
-            return min(
-                (host for host in offered if host in left), key=left.__getitem__, default=None
-            )
-        # The engine would not ask the filters. Equal hosts share the VMs.
-        return min(
-            (host for host in others if host in left),
-            key=lambda host: (left[host], zlib.crc32(f"{vm} {host}".encode())),
-            default=None,
-        )
+        # To any host: the engine would not ask the filters, and equal hosts share the VMs.
+        turns = {host: 0 if offered else zlib.crc32(f"{vm} {host}".encode()) for host in left}
+        fit = [host for host in offered or others if host in left]
+        return min(fit, key=lambda host: (left[host], turns[host]), default=None)
 
     def _allowed(self, vm: str) -> Mapping[str, int]:
         """The hosts that the filters leave, each with the sum of the cost functions."""

@@ -1,4 +1,4 @@
-"""Drives one cluster: calls its scheduler when something happens, and acts on the answers.
+"""Drives clusters: calls their schedulers when something happens, and acts on the answers.
 
 ::
 
@@ -11,16 +11,22 @@
                                           what is done with it (actions.py)
 
 Whatever goes wrong, with the engine, the scheduler or a migration, is logged, and tried again at
-the next look. Clusters do not affect each other.
+the next look. Clusters do not affect each other: each has a thread.
+
+One more thread asks for events. An event of the engine only tells a cluster which of its hosts and
+VMs to look at; that shows what has changed. So no change is lost: a cluster is looked at when the
+daemon starts, too, and without an event each minute.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from queue import Empty, SimpleQueue
 from typing import Optional
 
 from ovirt_scheduler.clusters import check
@@ -36,6 +42,7 @@ from ovirt_scheduler.errors import (
     SchedulerError,
     UnreadableDocument,
 )
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import Kind
@@ -48,13 +55,22 @@ _AGAIN_EVERY = 60.0  # seconds between looks while something is wrong, but not w
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0  # seconds after a look that failed
 _HOOKS_AT_ONCE = 1.0  # seconds in which hooks are begun before their answers are acted on
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
+_WATCH_EVERY = 2.0  # seconds between two questions for events
+_LONGEST_SILENCE = 60.0  # seconds between them while the engine does not answer
+_WATCH_SECONDS = 20.0  # for one answer
 
 
 class ClusterDrive:
-    """Does what is due for one cluster; used by one thread."""
+    """Does what is due for one cluster; used by one thread.
+
+    Attributes:
+        ownership: says whether this daemon drives the cluster.
+        news: what events have named, from any thread; None: it may be anything.
+    """
 
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self.name = settings.name
+        self.news: SimpleQueue[Optional[frozenset[str]]] = SimpleQueue()
         self._settings = settings
         self._services = services
         self._memory = services.memory.cluster(settings.name)
@@ -84,6 +100,16 @@ class ClusterDrive:
             self.name, self._settings.drive.value, self._looked, next_look, _words(self._problem),
             self._actions.imbalance, plans, self.ownership.driven_by,
         )  # fmt: skip
+
+    def run(self) -> None:
+        """Do what is due until nothing more is to be begun."""
+        named: Optional[frozenset[str]] = frozenset()
+        while not self._services.stopping.is_set():
+            again = self.run_due(named)
+            try:
+                named = self.news.get(timeout=max(0.0, again - time.monotonic()))
+            except Empty:
+                named = frozenset()
 
     def run_due(self, named: Optional[frozenset[str]]) -> float:
         """Do what is due.
@@ -289,3 +315,96 @@ def _changes(
         StatusChange(key, old, now[key]) for key, old in remembered.items() if old != now[key]
     ]
     return {**remembered, **{key: now[key] for key in now if key not in remembered}}, changes
+
+
+class ClusterThreads:
+    """Drives the clusters from ``start`` to ``stop``.
+
+    Args:
+        clusters: each has a thread of its own.
+        services: which they share.
+    """
+
+    def __init__(self, clusters: Sequence[ClusterSettings], services: ClusterServices) -> None:
+        self._inventory = services.inventory
+        self._stopping = services.stopping
+        self._clusters = {each.name: ClusterDrive(each, services) for each in clusters}
+        runs = {f"cluster {name}": each.run for name, each in self._clusters.items()}
+        self._threads = [
+            threading.Thread(target=run, name=name, daemon=True)
+            for name, run in {"events": self._watch, **runs}.items()
+        ]
+
+    def start(self) -> None:
+        """Begin with a look at each cluster."""
+        for thread in self._threads:
+            thread.start()
+
+    def state(self) -> tuple[ClusterLook, ...]:
+        """How each cluster is looked after."""
+        return tuple(each.state() for each in self._clusters.values())
+
+    def take(self, name: str) -> str:
+        """Have this daemon drive a cluster for which it stands by, if it does.
+
+        Returns:
+            The daemon that drove it; empty where this one did.
+
+        Raises:
+            SchedulerError: none of that name is looked after.
+        """
+        if name not in self._clusters:
+            raise SchedulerError(
+                f"no cluster {name!r:.80} is looked after here"
+                f"{spelling.hint(name, self._clusters)}; there are "
+                f"{', '.join(self._clusters) or 'none'}"
+            )
+        ownership = self._clusters[name].ownership
+        former = ownership.driven_by
+        ownership.take()
+        self.wake(name)
+        return former
+
+    def wake(self, name: str) -> None:
+        """Look at a cluster now."""
+        if name in self._clusters:
+            self._clusters[name].news.put(None)
+
+    def stop(self, seconds: float) -> None:
+        """Begin nothing more, and wait so long for what is under way; may be called again."""
+        self._stopping.set()
+        for cluster in self._clusters.values():
+            cluster.news.put(None)
+        give_up = time.monotonic() + seconds
+        for thread in filter(threading.Thread.is_alive, self._threads):
+            thread.join(max(0.0, give_up - time.monotonic()))
+
+    def _watch(self) -> None:
+        """Tell the clusters what the engine's events name, each event once."""
+        last: Optional[int] = None
+        pause = _WATCH_EVERY
+        was_away = False
+        while not self._stopping.is_set():
+            asked_at = time.monotonic()
+            deadline = asked_at + _WATCH_SECONDS
+            try:
+                if was_away and last is not None:
+                    # One that was restored goes on from the number of its backup.
+                    last = min(last, self._inventory.events(None, deadline).latest or 0)
+                was_away = False
+                events = self._inventory.events(last, deadline)
+                last = events.latest
+                for cluster in self._clusters.values():
+                    cluster.ownership.heard(events.correlation_ids)
+                    if events.named != frozenset():
+                        cluster.news.put(events.named)
+                # One that takes long to answer is not to be asked all the time.
+                pause = max(_WATCH_EVERY, time.monotonic() - asked_at)
+            except EngineUnavailable as error:
+                # The clusters tell, too.
+                _log.debug("events cannot be watched: %(reason)s", {"reason": str(error)})
+                pause = min(_LONGEST_SILENCE, 2 * pause)
+                was_away = True
+            except Exception:  # noqa: BLE001  nobody else would tell
+                _log.exception("watching for the engine's events failed; it is tried again")
+            self._stopping.wait(pause)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
+from ovirt_scheduler.clusters import calm
 from ovirt_scheduler.clusters.persistence import Migrating
 from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
@@ -28,7 +29,6 @@ from ovirt_scheduler.settings.config import ClusterSettings
 
 _log = logging.getLogger(__name__)
 
-_HOUR = 3600.0
 _BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen on its way
 _EVENTS_SECONDS = 5.0  # for the engine to tell how long migrations took
 _LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
@@ -57,14 +57,8 @@ class ClusterMigrations:
 
     def exhausted(self) -> tuple[str, ...]:
         """The VMs that were migrated within the hour as often as they may be."""
-        since = time.monotonic() - _HOUR
-        migrated = self._memory.migrated
-        for vm, times in tuple(migrated.items()):
-            times[:] = [begun for begun in times if begun > since]
-            if not times:
-                del migrated[vm]
         most = self._settings.migrations_per_vm
-        return tuple(vm for vm, times in migrated.items() if len(times) >= most)
+        return calm.exhausted(self._memory.migrated, most, time.monotonic())
 
     def make(self, steps: Sequence[Step]) -> list[str]:
         """Make migrations, some at a time.

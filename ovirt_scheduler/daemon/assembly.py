@@ -20,11 +20,10 @@ from OpenSSL import SSL
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.clusters.drive import ClusterDrive
+from ovirt_scheduler.clusters.drive import ClusterThreads
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.services import ClusterServices
-from ovirt_scheduler.clusters.threads import ClusterThreads
 from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
 from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control
@@ -197,8 +196,7 @@ class Assembly:
         shared = ClusterServices(
             self._plans, self._drive_memory, inventory, decisions, executor, stopping
         )
-        clusters = [ClusterDrive(each, shared) for each in settings.clusters]
-        return ClusterThreads(clusters, shared)
+        return ClusterThreads(settings.clusters, shared)
 
     def _server_settings(self, services: Services) -> ServerSettings:
         settings = services.settings

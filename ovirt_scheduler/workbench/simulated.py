@@ -68,7 +68,6 @@ class SimulatedVm(EntityDocument):
         ends: the hour.
         waits: what it is for the host that it waits for: placed, restarted; empty: it does not.
         fell: with which host that has not returned.
-        migrated: the hours when a balancing migrated it.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -83,7 +82,6 @@ class SimulatedVm(EntityDocument):
         self.ends = math.inf
         self.waits = ""
         self.fell: Optional[SimulatedHost] = None
-        self.migrated: list[float] = []
         self.is_movable = self.values.get("placement_policy/affinity") in (None, "migratable")
         self.is_highly_available = self.values.get("high_availability/enabled") == "true"
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple
 
-from ovirt_scheduler.clusters.calm import Calm
+from ovirt_scheduler.clusters.calm import Calm, exhausted
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.cluster_state import imbalance
 from ovirt_scheduler.model.plans import Step
@@ -151,6 +151,7 @@ class Simulation:
         self._coming: deque[Arrival] = deque(scenario.arrivals)
         self._events: deque[HostEvent] = deque(scenario.host_events)
         self._moved: Sequence[str] = ()  # by the balancing before
+        self._migrated: dict[str, list[float]] = {}  # by a VM's id, when balancings migrated it
         self._calm = Calm(settings.hold, settings.margin)
         self._still_since = 0.0  # the hour
 
@@ -270,7 +271,8 @@ class Simulation:
             return
         outcome, now, state = self._outcome, self._hour * 3600, self._cluster.state()
         outcome.balancings += 1
-        staying = (*self._moved, *self._exhausted())
+        most = self._settings.migrations_per_vm
+        staying = (*self._moved, *exhausted(self._migrated, most, now))
         wanted = self._policy.balance(state, staying, self._calm.former_hosts(now))
         judged = self._calm.judge(wanted, state, now)
         made = [each for each in judged if not each.problem and self._migrate(each)]
@@ -291,16 +293,10 @@ class Simulation:
             refusal = f"{host.name} {host.refusal(vm)}"
         else:
             self._move(vm, host, MIGRATED, step.reason)
-            vm.migrated.append(self._hour)
+            self._migrated.setdefault(vm.id, []).append(self._hour * 3600)
             return True
         self._outcome.refused[f"{vm.name}: {refusal}"] += 1
         return False
-
-    def _exhausted(self) -> Sequence[str]:
-        """The VMs that were migrated within the hour as often as they may be."""
-        since, most = self._hour - 1, self._settings.migrations_per_vm
-        vms = self._cluster.vms.values()
-        return [vm.id for vm in vms if sum(each > since for each in vm.migrated) >= most]
 
     def _move(self, vm: SimulatedVm, host: SimulatedHost, what: str, reason: str = "") -> None:
         former = "" if vm.host is None else vm.host.name

@@ -118,14 +118,13 @@ def add_certificate(command: argparse.ArgumentParser) -> None:
     """Add ``--ca``: whom to trust when the daemon is called."""
     command.add_argument(
         "--ca", metavar="FILE", type=Path,
-        help="certificate to trust (default: the daemon's own, from the settings or the state "
-        "folder; who cannot read it names a copy)",
+        help="certificate to trust (default: the daemon's own; name a copy if you may not read it)",
     )  # fmt: skip
 
 
 def add_url(command: argparse.ArgumentParser) -> None:
     """Add ``--url`` and ``--ca``, for what is read in the state folder unless they are there."""
-    command.add_argument("--url", help="of the daemon, to ask it in place of reading the folder")
+    command.add_argument("--url", help="ask the daemon there, instead of reading the folder")
     add_certificate(command)
 
 

@@ -21,9 +21,10 @@ _AS_ROOT = "sudo reads the state folder, for which none needs to run"
 
 _ABOUT = """{0}.
 
-{0}: of a running daemon, or with --local of the plugins right here, with what
-they print and their tracebacks. -o names gives nothing but names, one on a line, and problems on
-standard error.
+{0}.
+The running daemon answers. With --local the plugins are called right here, and what they print and
+their tracebacks are shown, too. -o names shows names alone, one on a line, and problems on standard
+error.
 
 examples:
   {1}
@@ -42,19 +43,22 @@ def add(to: arguments.Add) -> None:
         "Quiet --hosts hosts.xml --vm vm.xml --property most=5",
         lambda call, asked: terminal.run_filters(call, asked.unit, inputs.of(asked)),
     )  # fmt: skip
-    command.add_argument("unit", metavar="NAME", nargs="+", help="of a filter")
+    command.add_argument("unit", metavar="NAME", nargs="+", help="a filter")
     command = _add(
         to, "score", "Ask what cost functions make of hosts",
         "Quiet=2 Memory --hosts hosts.xml --vm vm.xml", _score,
     )  # fmt: skip
     command.add_argument(
-        "unit", metavar="NAME[=FACTOR]", nargs="+", help="of a cost function; factor 1"
+        "unit",
+        metavar="NAME[=FACTOR]",
+        nargs="+",
+        help="a cost function, and its factor (default: 1)",
     )
     command = _add(
         to, "balance", "Ask which VM a balance would migrate", "Memory --hosts hosts.xml",
         lambda call, asked: terminal.run_balance(call, asked.unit, inputs.of(asked)),
     )  # fmt: skip
-    command.add_argument("unit", metavar="NAME", help="of the balance")
+    command.add_argument("unit", metavar="NAME", help="the balance")
     _add(to, "schedulers", "List the schedulers", "--local",
          lambda call, _: terminal.schedulers(call))  # fmt: skip
     command = _add(
@@ -72,11 +76,11 @@ def add(to: arguments.Add) -> None:
             call, asked.topic, asked.method, inputs.arguments(asked.argument)
         ),
     )  # fmt: skip
-    command.add_argument("topic", metavar="TOPIC", help="of the driver")
-    command.add_argument("method", metavar="METHOD", help="that it publishes")
+    command.add_argument("topic", metavar="TOPIC", help="its name")
+    command.add_argument("method", metavar="METHOD", help="one of the topic's")
     command.add_argument(
         "argument", metavar="KEY=VALUE", nargs="*", default=[],  # else argparse calls it required
-        help="of the method; JSON, or else text; @FILE stands for the text of a file",
+        help="an argument of the method: JSON, or else text; @FILE stands for the text of a file",
     )  # fmt: skip
 
 
@@ -99,8 +103,8 @@ def _add(
     )  # fmt: skip
     command.set_defaults(ask=ask)
     where = command.add_mutually_exclusive_group()
-    where.add_argument("--url", help="of the daemon (default: where the settings have it listen)")
-    where.add_argument("--local", action="store_true", help="run the plugins here instead")
+    where.add_argument("--url", help="the daemon's (default: where the settings have it listen)")
+    where.add_argument("--local", action="store_true", help="call the plugins right here instead")
     arguments.add_certificate(command)
     if with_hosts:
         inputs.add(command, with_vm=name != "balance")

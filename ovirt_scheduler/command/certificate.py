@@ -31,7 +31,7 @@ def add(to: arguments.Add) -> None:
         help="fewer days left than this are a problem (default: %(default)s)",
     )  # fmt: skip
     command.add_argument(
-        "--switch", action="store_true", help="of renew: put the next certificate in use"
+        "--switch", action="store_true", help="with renew: put the next certificate in use"
     )
 
 
@@ -206,10 +206,10 @@ def _trust(file: Path) -> Iterator[str]:
         words = " ".join([*command, "-noprompt", "-file", str(file)])
         yield f"the engine of this machine: {words}; then systemctl restart ovirt-engine"
     yield (
-        "an engine that was set up by hand, if it calls over TLS: the same for its Java's trust "
-        f"store, as {manual.page('engine.md')} has it"
+        f"an engine that was set up by hand, if it calls over TLS: import {file} into the trust "
+        f"store of its Java ({manual.page('engine.md')})"
     )
-    yield f"whoever has a copy of the one in use (--ca, --cacert): {file}, too"
+    yield f"whoever has a copy of the one in use (--ca, --cacert): give them {file}, too"
 
 
 def _stores() -> list[str]:

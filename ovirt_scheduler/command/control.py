@@ -19,7 +19,7 @@ from ovirt_scheduler.history import explanation
 from ovirt_scheduler.model.plans import REFUSED
 from ovirt_scheduler.server.pages import status
 
-_SECONDS = 10.0  # for an answer
+_SECONDS, _MOST_BYTES = 10.0, 64 << 20  # for an answer, and of it
 _LOGIN = Path("/proc/self/loginuid")  # proc(5); sudo and su leave it as it is
 _NOBODY = 2**32 - 1  # logged in: what runs was started by the system
 
@@ -33,10 +33,12 @@ def add(to: arguments.Add) -> None:
     arguments.add_command(to, "status", _status)
     command = arguments.add_command(to, "clusters", _clusters)
     command.add_argument("action", choices=("list", "take"))
-    command.add_argument("cluster", metavar="NAME", nargs="?", help="of take: the cluster")
+    command.add_argument(
+        "cluster", metavar="NAME", nargs="?", help="the cluster's, to take it over"
+    )
     command = arguments.add_command(to, "plan", _plan, output=("table", "json", "names"))
     command.add_argument("action", choices=("list", "show", "approve", "refuse"))
-    command.add_argument("plan", nargs="?", help="its id; list needs none")
+    command.add_argument("plan", metavar="ID", nargs="?", help="the plan's; list needs none")
 
 
 def ask(state: Path, command: str, **further: object) -> Any:
@@ -57,7 +59,7 @@ def ask(state: Path, command: str, **further: object) -> Any:
             channel.connect(name)
             channel.sendall(f"{asked}\n".encode())
             with channel.makefile("rb") as file:
-                line = file.readline()
+                line = file.readline(_MOST_BYTES)
     except PermissionError:
         raise NoAnswer(
             f"{state / FILE}: only root and the daemon's own user may ask; try it with sudo"
@@ -101,7 +103,7 @@ def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterat
 
 
 def _status(_: argparse.Namespace) -> Shown:
-    """How the daemon is.
+    """Tell how the daemon is.
 
     Tell how the daemon on this machine is: its units and drivers, what fails since when and what to
     do next. Exit status 0: all is well; 1: something fails. Root may ask, and the daemon's own
@@ -146,7 +148,7 @@ def _status_text(report: dict[str, Any]) -> str:
 
 
 def _clusters(options: argparse.Namespace) -> Shown:
-    """Who drives the clusters, and have this daemon take one over.
+    """List the clusters that are looked after, or take one over.
 
     list: the clusters that the daemon on this machine looks after, and whether it stands by for
     another.

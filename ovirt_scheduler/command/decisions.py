@@ -27,13 +27,16 @@ _FIRST_LOOK = 50  # decisions; more where all of them are new
 
 # The options that choose decisions: metavar, help.
 _CHOOSING = {
-    "vm": ("VM", "on this VM, by its name or id"),
-    "host": ("HOST", "about this host, by its name or id"),
-    "unit": ("NAME", "in which this unit or scheduler was asked for"),
-    "cluster": ("CLUSTER", "that the daemon looked after by itself"),
-    "method": ("METHOD", "of this call, such as runFilters"),
-    "since": ("TIME", "from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
-    "until": ("TIME", "before this time"),
+    "vm": ("VM", "decisions on this VM, by its name or id"),
+    "host": ("HOST", "decisions about this host, by its name or id"),
+    "unit": ("NAME", "decisions that asked for this unit or scheduler"),
+    "cluster": ("CLUSTER", "decisions that the daemon made for this cluster by itself"),
+    "method": ("METHOD", "decisions of this method, such as runFilters"),
+    "since": (
+        "TIME",
+        "decisions from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h",
+    ),
+    "until": ("TIME", "decisions before this time"),
 }
 
 _HEADINGS = ("TIME", "DECISION", "METHOD", "VM", "OUTCOME")
@@ -46,17 +49,23 @@ def add(to: arguments.Add) -> None:
     )
     add_query(command, *_CHOOSING)
     command.add_argument(
-        "--outcome", choices=OUTCOMES, help="in which a unit ended so; with --unit, that one"
+        "--outcome",
+        choices=OUTCOMES,
+        help="decisions in which a unit ended so; with --unit, in which that unit did",
     )
     command.add_argument(
-        "--limit", metavar="NUMBER", type=int, help="the newest of them (default: 100)"
+        "--limit",
+        metavar="NUMBER",
+        type=int,
+        help="the newest ones, so many at most (default: 100)",
     )
     command.add_argument(
-        "--follow", action="store_true", help="the last ten, then each that comes, until Ctrl-C"
+        "--follow", action="store_true", help="show the last ten, then each new one, until Ctrl-C"
     )
     command.add_argument(
         "--events", action="store_true",
-        help="in their place, what happened to the daemon and its plugins; with --since, --until",
+        help="show what happened to the daemon and its plugins, instead of decisions; goes with "
+        "--since, --until and --limit",
     )  # fmt: skip
     arguments.add_url(command)
 

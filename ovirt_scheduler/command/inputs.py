@@ -40,24 +40,25 @@ def add(command: argparse.ArgumentParser, with_vm: bool, required: bool = True) 
     """Add the options of a call about hosts."""
     command.add_argument(
         "--hosts", metavar="FILE", required=required,
-        help="XML document of the hosts, or their ids with white space between; - is standard "
-        "input",
+        help="a file with the XML document of the hosts, or with their ids; - is standard input",
     )  # fmt: skip
     if with_vm:
         command.add_argument(
             "--vm", metavar="FILE",
-            help="XML document of the VM, or its id (default: a VM of which nothing is known)",
+            help="a file with the XML document of the VM, or with its id (default: a VM of which "
+            "nothing is known)",
         )  # fmt: skip
     command.add_argument(
         "--property", metavar="KEY=VALUE", action="append", default=[],
-        help="for the units; may be given several times",
+        help="a property for the units; may be given several times",
     )  # fmt: skip
 
 
 def of(options: argparse.Namespace) -> Inputs:
     """Read what the options of ``add`` name."""
-    asked_vm = vm(options.vm) if getattr(options, "vm", None) else NO_VM
-    asked_hosts = hosts(options.hosts) if options.hosts else ()
+    named = getattr(options, "vm", None)  # of a balance there is none
+    asked_vm = NO_VM if named is None else vm(named)
+    asked_hosts = () if options.hosts is None else hosts(options.hosts)
     return Inputs(asked_hosts, asked_vm, pairs(options.property))
 
 
@@ -205,7 +206,7 @@ def names(hosts: HostsInput, tag: str = "host") -> dict[str, str]:
 
 
 def _named(file: str) -> str:
-    return "standard input" if file == "-" else file
+    return "standard input" if file == "-" else file or "''"
 
 
 def _read(file: str) -> str:

@@ -51,7 +51,10 @@ def add(to: arguments.Add) -> None:
     )  # fmt: skip
     decisions.add_query(command, "vm", "unit", "since", "until")
     command.add_argument(
-        "--limit", metavar="NUMBER", type=int, help="the newest of them (default: all)"
+        "--limit",
+        metavar="NUMBER",
+        type=int,
+        help="the newest ones, so many at most (default: all)",
     )
     command.add_argument(
         "--html", metavar="FILE", type=Path, help="write a page with plots, in one file"

@@ -33,18 +33,22 @@ def add(to: arguments.Add) -> None:
     command.add_argument(
         "snapshot", metavar="SNAPSHOT", type=Path, nargs="?", help="the cluster's file"
     )
-    for name, told in (("hosts", "in its place, an XML document of hosts"), ("vms", "and of VMs")):
+    for name, told in (
+        ("hosts", "an XML document of hosts, instead of a snapshot"),
+        ("vms", "an XML document of the VMs on the hosts of --hosts"),
+    ):
         command.add_argument(f"--{name}", metavar="FILE", type=Path, help=told)
     command.add_argument(
         "--recorded", action="store_true",
-        help="in its place, what the daemon recorded of its newest load balancing (record = true)",
+        help="what the daemon recorded of its newest load balancing (record = true), instead of a "
+        "snapshot",
     )  # fmt: skip
     command.add_argument(
         "--scenario", metavar="FILE", type=Path,
         help="what happens: VMs that come, hosts that fail, load in the course of a day",
     )  # fmt: skip
     command.add_argument(
-        "--section", metavar="CLUSTER", help="of [clusters] (default: the snapshot's cluster)"
+        "--section", metavar="CLUSTER", help="one of [clusters] (default: the snapshot's cluster)"
     )
     for name, told in (
         ("set", "a key of the section, such as policy=power_saving; may be given several times"),
@@ -59,7 +63,7 @@ def add(to: arguments.Add) -> None:
     )  # fmt: skip
     command.add_argument(
         "--balancings", metavar="NUMBER", type=int, default=100,
-        help="after the scenario is over, at most (default: 100)",
+        help="rounds of balancing after the scenario, at most (default: 100)",
     )  # fmt: skip
     command.add_argument(
         "--html", metavar="FILE", type=Path, help="write a page with plots, in one file"
@@ -96,8 +100,8 @@ def _simulate(options: argparse.Namespace) -> Shown:
 
     Play the cluster of a snapshot forward, with the plugins and the code that serve: VMs are placed
     one after another, then balanced until nothing moves. The policy is that of the cluster's
-    section in [clusters], or of one without a line, changed by --set. --against is a second policy:
-    the first one, changed. Nothing is asked of an engine.
+    section in [clusters], or the default one where there is none, changed by --set. --against makes
+    a second policy: the first one, changed further. Nothing is asked of an engine.
 
     examples:
       simulate cluster.xml --set policy=power_saving

@@ -31,6 +31,7 @@ from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.text import NOT_IN_XML
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.atomic_file import read_whole
@@ -52,6 +53,7 @@ _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
 _OF_CALL = ("unit", "message", "notes", "traceback", "stdout", "stderr")
 
 _NO_HOSTS = "no hosts\n"
+_SECONDS = 125.0  # for an answer; the daemon gives every one within 119
 
 _OTHER_NAME = (62, 64)  # a host name, an address: X509_verify_cert_error_string(3)
 
@@ -89,12 +91,15 @@ def remote(url: str, certificate: Optional[Path], find: Find = nowhere, instead:
             body = xmlrpc.client.dumps(parameters, name, allow_none=True)
         except OverflowError:
             raise BadUsage(f"{name}: XML-RPC takes integers of at most 32 bits") from None
+        unsent = NOT_IN_XML.search(body)
+        if unsent:
+            raise BadUsage(f"{name}: cannot be sent with {unsent[0]!r}, which XML does not have")
         transport = make(use_builtin_types=True)
         with _explained(url, instead), contextlib.closing(transport):
             (answer,) = transport.request(
                 address.netloc,
                 f"{address.path.rstrip('/')}/{form.value}",
-                body.encode("utf-8", "xmlcharrefreplace"),
+                body.encode(),
             )
         return Reply(answer, record=lambda: find(call, transport.request_id))
 
@@ -127,7 +132,7 @@ def _explained(url: str, instead: str) -> Iterator[None]:
         raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}{tls}") from None
     except (OSError, http.client.HTTPException) as error:
         raise NoAnswer(
-            f"{url}: {error}; is the daemon running (systemctl status ovirt-scheduler)? "
+            f"{url}: {error!s:.200}; is the daemon running (systemctl status ovirt-scheduler)? "
             f"--url names another one{', ' if instead else ''}{instead}"
         ) from None
     except (ExpatError, xmlrpc.client.Error, ValueError, TypeError, LookupError):
@@ -409,12 +414,17 @@ class _Http(Transport):
 
     request_id = ""
 
+    def make_connection(self, host: Any) -> Any:
+        connection = super().make_connection(host)
+        connection.timeout = _SECONDS
+        return connection
+
     def parse_response(self, response: Any) -> Any:
         self.request_id = response.getheader("X-Request-Id", "")
         return super().parse_response(response)
 
 
-class _Https(SafeTransport, _Http):
+class _Https(_Http, SafeTransport):
     """The same over TLS."""
 
 

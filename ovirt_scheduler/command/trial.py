@@ -46,7 +46,7 @@ _KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BA
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(to, "try", _run)
-    command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin's file")
+    command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin")
     what = command.add_mutually_exclusive_group()
     what.add_argument(
         "--kind", type=_kind, action="append",
@@ -55,19 +55,19 @@ def add(to: arguments.Add) -> None:
     )  # fmt: skip
     what.add_argument(
         "--call", metavar=("METHOD", "KEY=VALUE"), nargs="+",
-        help="only this method of a scheduler or a topic. A hook takes host or vm (a name or id), "
-        "new_status and, unless the document tells it, old_status; a topic's method what it has: "
-        "JSON, or else text; @FILE stands for the text of a file",
+        help="only this method of a scheduler or a topic. A hook takes host=NAME or vm=NAME, or an "
+        "id, new_status=STATUS and, unless the document tells it, old_status=STATUS. A topic's "
+        "method takes its own arguments: JSON, or else text; @FILE stands for the text of a file",
     )  # fmt: skip
     inputs.add(command, with_vm=True, required=False)
     command.add_argument(
         "--vms", metavar="FILE",
-        help="XML document of the cluster's VMs, or their ids: for a scheduler's load_balance, "
-        "on_timer_invoked and hooks",
+        help="a file with the XML document of the cluster's VMs, or with their ids: for a "
+        "scheduler's load_balance, on_timer_invoked and hooks",
     )  # fmt: skip
     command.add_argument(
         "--cluster", metavar="FILE", type=Path,
-        help="a cluster that ovirt-scheduler snapshot saved, in the place of --hosts, --vms and an "
+        help="a cluster that ovirt-scheduler snapshot saved, instead of --hosts, --vms and an "
         "engine; --vm names one of its VMs (default: the first that is down, else the first)",
     )  # fmt: skip
     command.add_argument(

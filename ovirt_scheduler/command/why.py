@@ -46,10 +46,10 @@ def _run(options: argparse.Namespace) -> Shown:
       why --decision 1f2e3d4c5b6a7988
       why web -o json
     """
-    if (options.vm is None) == (options.decision is None):
+    if bool(options.vm) == bool(options.decision):
         raise BadUsage("name a VM, by its name or id, or a decision with --decision")
     kept = calls.history(options)
-    if options.vm is None:
+    if options.decision:
         return of_decision(kept, options.decision, options.host)
     return of_vm(kept, options.vm, options.host)
 

@@ -57,7 +57,7 @@ def section(
     lines = [f"{key} = {_quoted(value)}" for key, value in found.items()]
     try:
         text = "\n".join(["[clusters]", f"[[{name}]]", *lines])
-        made = config.clusters(text.encode(), Path(words))[0]
+        made = config.clusters(text.encode("utf-8", "surrogateescape"), Path(words))[0]
     except ConfigError as error:
         raise BadUsage(f"{where}: {error.message}") from None
     return replace(made, file=where, lines={})  # those of the text are no lines of a file

@@ -56,7 +56,10 @@ def test_a_certificate_that_ends_soon_is_told_and_renewed(tmp_path, start_daemon
     status, out, err = run(tmp_path, "cert", "renew")
     assert (status, err) == (0, "")
     assert f"next  {following}\n" in out
-    assert f"whoever has a copy of the one in use (--ca, --cacert): {following}, too\n" in out
+    assert (
+        f"whoever has a copy of the one in use (--ca, --cacert): give them {following}, too\n"
+        in out
+    )
     assert der(following) == new
     daemon.process.send_signal(signal.SIGHUP)
     wait_until(lambda: daemon.log.count(told), suits=lambda seen: seen == 2)

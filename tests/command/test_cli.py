@@ -184,6 +184,14 @@ def test_wrong_usage_is_exit_status_2(tmp_path, arguments):
     assert "--help" in err
 
 
+def test_an_empty_word_names_no_vm(tmp_path):
+    """A variable of a shell that is not set: another VM's decision would be shown."""
+    for words in (("",), ("--decision", "")):
+        status, out, err = run(tmp_path, "why", *words)
+        assert (status, out) == (2, "")
+        assert "name a VM, by its name or id" in err
+
+
 def test_a_word_too_many_is_told_with_the_usage_of_the_command(tmp_path):
     """Which has the option that was forgotten."""
     status, out, err = run(tmp_path, "serve", "plugins")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content, told):
         file.write_bytes(content)
     with pytest.raises(BadInput, match=rf"hosts\.xml: .*{told}"):
         inputs.hosts(str(file))
+
+
+def test_an_empty_name_is_no_file():
+    """A variable of a shell that is not set."""
+    options = argparse.Namespace(hosts="", property=[])
+    with pytest.raises(BadInput, match=r"^'': cannot be read"):
+        inputs.of(options)
 
 
 def test_properties_are_pairs():

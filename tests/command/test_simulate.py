@@ -184,6 +184,7 @@ def test_a_second_policy_is_checked_before_the_first_is_played(tmp_path, cluster
     ("words", "status", "problem"),
     [
         (("--set", "polcy=none"), 2, "--set: [clusters] [[Default]] polcy: there is no such key; did you mean policy?"),
+        (("--set", "policy=\udcff"), 2, "--set: is not UTF-8 text here"),
         (("--against", "policy=non"), 78, "ovirt-scheduler: --against: [clusters] [[Default]] policy: 'non' is no policy of default"),
         (("--plugins", "plugins:nowhere"), 66, "--plugins nowhere: there is no such folder"),
         (("--set", "none"), 2, "'none' is not of the form key=value"),

@@ -298,6 +298,23 @@ def test_the_wrong_scheme_is_told(daemon, plain):
             terminal.discover(terminal.remote(url, None))
 
 
+def test_somebody_who_never_answers_is_not_waited_for_for_good(monkeypatch):
+    """The connection is taken, and then there is nothing."""
+    monkeypatch.setattr(terminal, "_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for scheme in ("http", "https"):
+            url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
+            with pytest.raises(NoAnswer, match="timed out; is the daemon running"):
+                terminal.discover(terminal.remote(url, None))
+
+
+@pytest.mark.parametrize("name", ["\udcff", "\0"])
+def test_what_xml_does_not_have_is_not_sent(plain, name):
+    """As a word of the command line that is not UTF-8; the daemon could only tell a line of XML."""
+    with pytest.raises(BadUsage, match=r"runFilters: cannot be sent with .*, which XML does not"):
+        terminal.run_filters(terminal.remote(plain.url, None), [name], Inputs(HOSTS))
+
+
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
     """Missing, or something else."""
     for content, told in ((None, "is it running"), ("text", "no PEM certificate")):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import shlex
 import shutil
 import stat
@@ -106,11 +107,9 @@ class Machine:
                 known = pwd.getpwnam(user)
                 return Owner(known.pw_uid, known.pw_gid)
             return None
-        for line in (self.read("/etc/passwd") or b"").decode().splitlines():
-            fields = line.split(":")
-            if fields[0] == user:
-                return Owner(int(fields[2]), int(fields[3]))
-        return None
+        line = re.compile(rf"(?m)^{re.escape(user)}:[^:\n]*:(\d+):(\d+):".encode())
+        found = line.search(self.read("/etc/passwd") or b"")
+        return None if found is None else Owner(int(found[1]), int(found[2]))
 
     def tool(self, name: str) -> Optional[str]:
         """The path of one of this system's programs, or None."""

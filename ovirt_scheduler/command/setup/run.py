@@ -51,7 +51,7 @@ def add(to: arguments.Add) -> None:
     )  # fmt: skip
     command.add_argument(
         "--engine", action="store_true",
-        help="connect the engine of this machine: its answer form, its configuration, its trust",
+        help="connect the engine of this machine: root_api, engine-config, its Java's trust store",
     )  # fmt: skip
     command.add_argument(
         "--adopt", action="store_true",

@@ -222,6 +222,15 @@ def test_a_folder_that_became_a_link_stays_with_what_it_leads_to(root, setup, tm
     assert (elsewhere / "history.sqlite").exists()
 
 
+def test_the_user_is_found_among_others(root, setup):
+    """Whatever alphabet their names are in, and however many fields they have."""
+    passwd = at(root, "/etc/passwd")
+    passwd.write_bytes(
+        b"j\xf6rg:x:7:7:J\xf6rg:/:/bin/sh\novirt-scheduler-2\n" + passwd.read_bytes()
+    )
+    assert "already so: the user ovirt-scheduler\n" in setup("--dry-run")[1]
+
+
 def test_a_file_that_is_far_too_long_is_not_read(root, setup):
     """Somebody has put a disk's image in the place of scheduler.conf."""
     setup()

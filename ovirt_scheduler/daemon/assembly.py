@@ -27,12 +27,12 @@ from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
 from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control
-from ovirt_scheduler.daemon.log_output import say
 from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.daemon.watchdog import Watchdog
 from ovirt_scheduler.errors import ConfigError, SchedulerError
 from ovirt_scheduler.history.tally import Tally
+from ovirt_scheduler.log.handlers import say
 from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.requests import Pages

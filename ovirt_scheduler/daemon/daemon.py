@@ -20,11 +20,10 @@ from concurrent.futures import Future
 from typing import Callable, Optional, TypeVar
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.daemon import log_output
 from ovirt_scheduler.daemon.assembly import Assembly
-from ovirt_scheduler.daemon.log_output import say
 from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
+from ovirt_scheduler.log import handlers
 from ovirt_scheduler.processes.kernel import malloc, prctl
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings import config
@@ -53,7 +52,8 @@ def serve(read: Callable[[], Settings]) -> None:
     prctl.hide_memory()  # before there is a secret in it
     malloc.give_back_large_blocks()
     settings = read()
-    log_output.use(log_output.make_handler(settings, os.environ), settings.log_level)
+    handler = handlers.make(settings.log_format, settings.log_file, os.environ)
+    handlers.use(handler, settings.log_level)
     _log.info(
         "ovirt-scheduler %(version)s, pid %(pid)d", {"version": __version__, "pid": os.getpid()}
     )
@@ -99,7 +99,7 @@ def _start(assembly: Assembly, notifier: Notifier, signals: _Signals) -> None:
     gc.collect()
     gc.freeze()
     assembly.listen()
-    say(f"listening on {assembly.server.url}")
+    handlers.say(f"listening on {assembly.server.url}")
     notifier.ready(f"listening on {assembly.server.url}")
     assembly.watch()
 
@@ -172,11 +172,11 @@ def _reload(read: Callable[[], Settings], assembly: Assembly, signals: _Signals)
     try:
         settings = read()
         with contextlib.ExitStack() as unless_used:
-            handler = log_output.make_handler(settings, os.environ)
+            handler = handlers.make(settings.log_format, settings.log_file, os.environ)
             unless_used.callback(handler.close)
             assembly.renew(settings)
             unless_used.pop_all()
-        log_output.use(handler, settings.log_level)
+        handlers.use(handler, settings.log_level)
         if signals.unless_stopped(assembly.runtime.registry.refresh) is None:
             return True
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""The lines of the log: their fields, their two forms, and where they go.
+"""The lines of the log: their fields, their forms, and the handlers that write them.
 
 The daemon's side imports it. It imports ``errors`` alone.
 """

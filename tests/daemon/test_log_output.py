@@ -41,8 +41,8 @@ PLUGINS = {
 UNDER_SYSTEMD = """
 import os, sys
 from ovirt_scheduler.command import cli
-from ovirt_scheduler.log import journal
-journal.SOCKET = sys.argv[1]
+from ovirt_scheduler.log import handlers
+handlers.SOCKET = sys.argv[1]
 stream = os.fstat(2)
 os.environ["JOURNAL_STREAM"] = f"{stream.st_dev}:{stream.st_ino}"
 sys.exit(cli.main(sys.argv[5:]))

@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.log.fields import Block, Costs, Name, Names
 from ovirt_scheduler.log.format import kind
-from ovirt_scheduler.log.journal import JournalHandler, is_standard_error
+from ovirt_scheduler.log.handlers import JournalHandler, is_standard_error
 from tests.support.journal_reader import Journal, fields_of
 from tests.support.log_messages import HOSTILE, MANUAL, messages, shown
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.daemon import log_output
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.log.file import LogFile, StandardError
+from ovirt_scheduler.log import handlers
+from ovirt_scheduler.log.handlers import LogFile, StandardError
 from tests.support.processes import open_files
 
 MISSED = "lines that could not be written here: "
@@ -161,7 +161,7 @@ def test_a_file_moved_while_the_log_changes_holds_up_nobody(handler, path, monke
 
     monkeypatch.setattr(logging, "root", logging.RootLogger(logging.INFO))
     logging.root.addHandler(Changed())
-    log_output.use(logging.NullHandler(), "info")
+    handlers.use(logging.NullHandler(), "info")
     assert finished == [True]
     assert lines(path) == ["two"]
 

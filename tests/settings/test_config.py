@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.log.file import LogFile
+from ovirt_scheduler.log.handlers import LogFile
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.settings import config

@@ -61,7 +61,7 @@ def _messages() -> Iterator[Message]:
             of = node.func.value
             if not isinstance(of, ast.Name) or node.func.attr not in LEVELS:
                 continue
-            its_own = (path.stem, of.id, node.func.attr) == ("file", "self", "_warning")
+            its_own = (path.stem, of.id, node.func.attr) == ("handlers", "self", "_warning")
             if of.id in ("_log", "logger") or its_own:
                 text, *rest = node.args
                 assert isinstance(text, ast.Constant), f"{path.name}:{node.lineno}: no constant"

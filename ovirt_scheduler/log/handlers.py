@@ -1,0 +1,346 @@
+"""Handlers that write the log: to standard error, to a file that rotates, to systemd's journal.
+
+A log that cannot be written stops nothing: the disk may be full, the folder gone, the journal or
+the reader of standard error stuck. Its lines go to standard error, after one that says why. When a
+file takes lines again, its first one says how many it has missed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import select
+import socket
+import stat
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Optional
+
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.log.format import JsonFormatter, PlainFormatter, journal_entry
+
+_log = logging.getLogger(__name__)
+
+SOCKET = "/run/systemd/journal/socket"
+
+_MOST_BYTES = 10 << 20
+_KEPT = 6
+_RETRY_BYTES = 1 << 20  # that a file grows beyond its size before its rotation is tried again
+_STANDARD_ERROR = 2
+_PATIENCE = 1.0  # seconds for standard error to take a line
+_PAUSE = 10.0  # seconds without a try after a line that it did not take
+_SEND_SECONDS = 0.5
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+
+def make(style: str, file: Optional[Path], environ: Mapping[str, str]) -> logging.Handler:
+    """Make what writes the log: to the journal, to standard error, or to a file that rotates.
+
+    Args:
+        style: auto, plain, json or journal.
+        file: None for standard error, or the journal.
+        environ: tells whether standard error goes to the journal already.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    in_journal = style == "auto" and file is None and is_standard_error(environ)
+    if style == "journal" or in_journal:
+        return JournalHandler(SOCKET)
+    made = StandardError() if file is None else LogFile(file)
+    made.setFormatter(JsonFormatter() if style == "json" else PlainFormatter())
+    return made
+
+
+def use(handler: logging.Handler, level: str) -> None:
+    """Log with this handler from now on, and close the one before."""
+    # No line shows these, and each record would look them up.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+
+
+def say(line: str) -> None:
+    """Print a line to standard error, for whoever started the daemon, at any level of the log.
+
+    It is JSON if the log is JSON, as a program reads it then.
+    """
+    used = logging.getLogger().handlers
+    if any(isinstance(each.formatter, JsonFormatter) for each in used):
+        said = {"name": __name__, "msg": line, "levelno": logging.INFO, "levelname": "INFO"}
+        line = JsonFormatter().format(logging.makeLogRecord(said))
+    StandardError.write(line)
+
+
+def is_standard_error(environ: Mapping[str, str]) -> bool:
+    """Whether standard error goes to the journal, as ``JOURNAL_STREAM`` says (systemd.exec(5))."""
+    device, _, inode = environ.get("JOURNAL_STREAM", "").partition(":")
+    try:
+        stream = os.fstat(2)
+    except OSError:
+        return False
+    return (device, inode) == (str(stream.st_dev), str(stream.st_ino))
+
+
+class StandardError(logging.Handler):
+    """Writes each line to standard error at once, without a buffer that could fail later."""
+
+    _next_try = 0.0  # on the monotonic clock, of all handlers: there is one standard error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record. One that cannot be formatted is reported there, too."""
+        try:
+            self.write(self.format(record))
+        except Exception:  # noqa: BLE001  a record that cannot be formatted must not harm its caller
+            self.handleError(record)
+
+    @classmethod
+    def write(cls, line: str) -> None:
+        """Write a line. It is lost if there is no standard error.
+
+        Where whoever reads it takes nothing, the line is lost after a second, and those of the next
+        ten seconds at once: nobody waits for a reader that is stuck.
+        """
+        if time.monotonic() < cls._next_try:
+            return
+        left = memoryview(f"{line}\n".encode("utf-8", "backslashreplace"))
+        with contextlib.suppress(OSError):
+            while left:
+                if not _is_writable():
+                    cls._next_try = time.monotonic() + _PAUSE
+                    return
+                left = left[os.write(_STANDARD_ERROR, left[: select.PIPE_BUF]) :]
+
+
+def _is_writable() -> bool:
+    """Whether standard error takes as much as ``select.PIPE_BUF`` soon, or fails at once."""
+    if stat.S_ISREG(os.fstat(_STANDARD_ERROR).st_mode):
+        return True
+    waiting = select.poll()
+    waiting.register(_STANDARD_ERROR, select.POLLOUT)
+    return bool(waiting.poll(_PATIENCE * 1000))
+
+
+class LogFile(logging.Handler):
+    """Appends lines to a file, and makes a new one where others moved or removed it."""
+
+    def __init__(self, path: Path, most_bytes: int = _MOST_BYTES, kept: int = _KEPT) -> None:
+        """Open the file.
+
+        Args:
+            path: of the file; its folder has to exist.
+            most_bytes: the size at which a file is renamed to ``PATH.1``, and that to ``PATH.2``.
+            kept: how many renamed files there are at most.
+
+        Raises:
+            ConfigError: it cannot be opened.
+        """
+        super().__init__()
+        self._path = str(path.absolute())
+        self._most_bytes = self._rotates_at = most_bytes
+        self._kept = kept
+        self._file = -1  # its descriptor, while it is open
+        self._missed = 0  # lines
+        self._reason = ""  # why they were missed
+        self._ended = False
+        try:
+            self._current_size()
+        except OSError as error:
+            message = (
+                f"the log cannot be written: {error.strerror}; make its folder, writable for the "
+                "daemon, or mend log_file"
+            )
+            raise ConfigError(message, str(path)) from None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record to the file, or to standard error if that fails."""
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001  as in StandardError
+            self.handleError(record)
+            return
+        try:
+            self._write(f"{self._missed_lines()}{line}\n")
+        except OSError as error:
+            self._miss(line, error.strerror or str(error))
+        else:
+            self._missed = 0
+        if self._ended:  # a line of a thread that was about to log when the log changed
+            self._close_file()
+
+    def close(self) -> None:
+        """Close the file. A line that comes later opens and closes it once more."""
+        self.acquire()
+        try:
+            self._ended = True
+            self._close_file()
+        finally:
+            self.release()
+        super().close()
+
+    def _write(self, lines: str) -> None:
+        """Append lines, whole or not at all.
+
+        Raises:
+            OSError: they cannot be written; the file is as long as before.
+        """
+        data = lines.encode("utf-8", "backslashreplace")
+        size = self._current_size()
+        if size and size + len(data) > self._rotates_at:
+            data = self._rotate(size) + data
+            self._current_size()
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                whole = os.fstat(self._file).st_size - (len(data) - len(left))
+                os.truncate(self._file, whole)
+            raise
+
+    def _rotate(self, size: int) -> bytes:
+        """Rename the files. If that fails, the file goes on growing; gives the line to say so."""
+        try:
+            for number in range(self._kept, 0, -1):
+                former = f"{self._path}.{number - 1}" if number > 1 else self._path
+                with contextlib.suppress(FileNotFoundError):
+                    Path(former).replace(f"{self._path}.{number}")
+        except OSError as error:
+            self._rotates_at = size + _RETRY_BYTES
+            warning = self._warning(
+                "the log cannot be rotated: %(reason)s; it grows until the daemon may write to "
+                "%(folders)s",
+                {"reason": error.strerror, "folders": str(Path(self._path).parent)},
+            )
+            return f"{warning}\n".encode()
+        self._rotates_at = self._most_bytes
+        return b""
+
+    def _current_size(self) -> int:
+        """The size of the open file, which is opened anew if another one or none has its name now.
+
+        It is not for everybody to read: it holds what plugins print. Nobody waits for a pipe: one
+        that nobody reads is not opened, one that is full takes no line.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        with contextlib.suppress(OSError):
+            named = os.stat(self._path)  # noqa: PTH116  no objects, under the lock
+            if os.path.samestat(named, os.fstat(self._file)):
+                return named.st_size
+        self._close_file()
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+        self._file = os.open(self._path, flags, 0o640)
+        return os.fstat(self._file).st_size
+
+    def _close_file(self) -> None:
+        descriptor, self._file = self._file, -1
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+    def _miss(self, line: str, reason: str) -> None:
+        if not self._missed:
+            self._reason = reason
+            warning = self._warning(
+                "the log %(file)s cannot be written: %(reason)s; its lines come here",
+                {"file": self._path, "reason": reason},
+            )
+            StandardError.write(warning)
+        self._missed += 1
+        StandardError.write(line)
+
+    def _missed_lines(self) -> str:
+        """The line that says how many lines the file has missed; empty if none."""
+        if not self._missed:
+            return ""
+        warning = self._warning(
+            "lines that could not be written here: %(count)d (%(reason)s); "
+            "they are on standard error",
+            {"count": self._missed, "reason": self._reason},
+        )
+        return f"{warning}\n"
+
+    def _warning(self, message: str, fields: Mapping[str, object]) -> str:
+        """A line of this module's own."""
+        record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (fields,), None)
+        return self.format(record)
+
+
+class JournalHandler(logging.Handler):
+    """Sends each record to the journal, or to standard error while the journal takes none.
+
+    A line says when that begins, and another when it ends.
+    """
+
+    def __init__(self, address: str = SOCKET, pause: float = 1.0) -> None:
+        """Make a handler, which needs no journal yet.
+
+        Args:
+            address: of journald's socket.
+            pause: seconds without a try after one that failed, so that a journal that hangs does
+                not hold up the daemon.
+        """
+        super().__init__()
+        self._address = address
+        self._pause = pause
+        self._instead = StandardError()
+        self._instead.setFormatter(PlainFormatter())
+        self._failed = False
+        self._next_try = 0.0  # on the monotonic clock
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.settimeout(_SEND_SECONDS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record, or write it to standard error if the journal does not take it."""
+        try:
+            reason = self._send(journal_entry(record))
+            if reason:
+                if not self._failed:
+                    self._failed = True  # first: the warning comes through here, too
+                    _log.warning(
+                        "the journal takes nothing, the log goes to standard error: %(reason)s",
+                        {"reason": reason},
+                    )
+                self._instead.handle(record)
+            elif self._failed:
+                self._failed = False
+                _log.info("the journal takes entries again")
+        except Exception:  # noqa: BLE001  as every handler does: a log breaks no call
+            self.handleError(record)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+        super().close()
+
+    def _send(self, data: bytes) -> str:
+        """Send an entry. Gives the reason if it was not taken, or an empty text."""
+        if time.monotonic() < self._next_try:
+            return "it did not a moment ago"
+        try:
+            try:
+                self._socket.sendto(data, self._address)
+            except OSError as error:
+                if error.errno not in (errno.EMSGSIZE, errno.ENOBUFS):
+                    raise
+                self._send_large(data)
+        except OSError as error:
+            self._next_try = time.monotonic() + self._pause
+            return error.strerror or str(error)
+        return ""
+
+    def _send_large(self, data: bytes) -> None:
+        """Pass an entry that no datagram can hold in a memfd that nobody can change."""
+        descriptor = os.memfd_create("ovirt-scheduler-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+            passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))
+            self._socket.sendmsg([], [passed], 0, self._address)

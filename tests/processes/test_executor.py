@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable
 
 import pytest
 
@@ -16,13 +15,11 @@ from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
-from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor, Job
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.processes import processes_with
 from tests.support.waiting import LONG, wait_until
-
-UnitNamed = Callable[..., PolicyUnit]
 
 
 def test_a_filter_gives_the_ids_of_the_entities_that_it_returned(executor, unit_named):
@@ -324,26 +321,11 @@ def test_a_call_sees_nothing_of_the_one_before_it(executor, unit_named):
     assert first.value == second.value == HOSTS
 
 
-def test_hosts_that_were_not_given_are_dropped_and_told(executor, unit_named):
-    """The answer is in the order given, none twice, and strangers are named (3.6)."""
-    result = only(executor.run(job_of([unit_named("returns_strangers")])))
-    assert result.value == HOSTS
-    assert result.notes == ("answered with hosts that it was not given (1 dropped: stranger)",)
-
-
 def test_a_strangers_id_forges_no_line_of_the_log(executor, unit_named):
     """The note on it is one line, whatever the id holds."""
     unit = unit_named("returns_a_forged_line")
     (note,) = only(executor.run(job_of([unit]))).notes
     assert note == "answered with hosts that it was not given (1 dropped: h WARNING all is lost)"
-
-
-def test_a_migration_to_strangers_only_is_no_migration(executor, unit_named):
-    """Dropping its hosts must not make it a migration to any host."""
-    unit = unit_named("returns_strangers", Kind.BALANCE)
-    result = only(executor.run(job_of([unit], vm=None)))
-    assert result.value is None
-    assert "1 dropped: stranger" in result.notes[0]
 
 
 def test_an_unreadable_document_is_the_callers_mistake(executor, unit_named):

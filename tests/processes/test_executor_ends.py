@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import operator
 import os
 import resource
@@ -28,8 +27,6 @@ from tests.support.processes import SPARE_BELOW, offspring
 from tests.support.waiting import LONG, wait_until
 
 CLOSED = "closed descriptor 3, which connects its process with the daemon"
-
-_PTRACE_SEIZE = 0x4206  # ptrace(2)
 
 
 def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
@@ -208,43 +205,6 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
         closing.close()
         with pytest.raises(Overloaded, match="shutting down"):
             request.result(30)
-
-
-@pytest.mark.long
-def test_what_cannot_be_ended_delays_no_other_end(executor, unit_named, tmp_path):
-    """It is waited for once. Here it is traced, so that it stays until its tracer has seen its end."""
-    pid_file, go = tmp_path / "pid", tmp_path / "go"
-    (tmp_path / "leaves.py").write_text(
-        "import os, pathlib, subprocess, time\n"
-        "def do_filter(hosts, vm, properties):\n"
-        "    child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
-        f"    pathlib.Path({str(tmp_path / 'new')!r}).write_text(str(child.pid))\n"
-        f"    os.rename({str(tmp_path / 'new')!r}, {str(pid_file)!r})\n"
-        f"    while not os.path.exists({str(go)!r}):\n"
-        "        time.sleep(0.01)\n"
-        "    os._exit(1)\n"
-    )
-    (tmp_path / "exits.py").write_text(
-        "import os\ndef do_filter(hosts, vm, properties):\n    os._exit(2)\n"
-    )
-    leaves, exits = (unit_named(name, folder=tmp_path) for name in ("leaves", "exits"))
-    with ThreadPoolExecutor(1) as threads:
-        left = threads.submit(executor.run, job_of([leaves]))
-        pid = int(wait_until(lambda: pid_file.exists() and pid_file.read_text()))
-        seized = ctypes.CDLL(None, use_errno=True).ptrace(_PTRACE_SEIZE, pid, None, None)
-        try:
-            if seized != 0:
-                pytest.skip(f"no ptrace here: {os.strerror(ctypes.get_errno())}")
-            go.touch()
-            assert "exit status 1" in only(left.result()).message
-            execution = executor.run(job_of([exits] * 8, seconds=10))
-        finally:
-            go.touch()
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0) if seized == 0 else None
-    assert [result.message for result in execution.results] == [
-        "ended its process without an answer (exit status 2)"
-    ] * 8
 
 
 def test_a_plugin_that_closes_its_descriptors_and_works_on_is_ended_at_once(

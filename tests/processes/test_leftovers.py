@@ -168,20 +168,6 @@ def test_a_child_that_a_call_made_the_zygotes_is_ended(own, unit_named, tmp_path
     wait_until(lambda: not Path(f"/proc/{int(result.stdout)}").exists())
 
 
-def test_a_process_that_closes_the_daemons_socket_is_ended(own, unit_named, tmp_path):
-    """It may go on as long as it likes otherwise, and the call is a failure at once."""
-    (tmp_path / "Closes.py").write_text(
-        "import os, time\n"
-        "def do_filter(hosts, vm, properties):\n"
-        "    os.close(3)\n"
-        "    time.sleep(3600)\n"
-    )
-    result = only(own.run(job_of([unit_named("Closes", folder=tmp_path)])))
-    assert result.outcome is Outcome.KILLED
-    assert result.message == "closed descriptor 3, which connects its process with the daemon"
-    assert result.seconds < 5
-
-
 SEIZE = 0x4206  # ptrace(2)
 
 

@@ -50,7 +50,7 @@ def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded):
         f"import os, pathlib\npathlib.Path({str(loaded)!r}).write_text(str(os.getpid()))\n",
         call="    print(os.getpid())\n",
     )
-    ahead = int(wait_until(lambda: loaded.exists() and loaded.read_text()))
+    ahead = wait_until(lambda: _ready(own))
     assert int(only(own.run(job_of([unit]))).stdout) == ahead
 
 

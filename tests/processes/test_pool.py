@@ -171,46 +171,6 @@ def test_idle_processes_may_be_killed_and_no_request_notices(own, unit_named):
         assert pid_of(own, unit) != pid
 
 
-def test_a_process_killed_in_a_call_fails_that_call_alone(own, unit_named, tmp_path):
-    """kill -9: a failure that says so; the next call has another process."""
-    running = tmp_path / "running"
-    (tmp_path / "Sleeps.py").write_text(
-        "import os, pathlib, time\n"
-        "def do_filter(hosts, vm, properties):\n"
-        f"    pathlib.Path({str(running)!r}).write_text(str(os.getpid()))\n"
-        "    time.sleep(3600)\n"
-    )
-    unit = unit_named("Sleeps", folder=tmp_path)
-    found = []
-    thread = threading.Thread(target=lambda: found.append(own.run(job_of([unit]))))
-    thread.start()
-    pid = int(wait_until(lambda: running.exists() and running.read_text()))
-    os.kill(pid, signal.SIGKILL)
-    thread.join(10)
-    (execution,) = found
-    assert (only(execution).outcome, only(execution).message) == (
-        Outcome.KILLED,
-        "died by SIGKILL",
-    )
-    assert only(own.run(job_of([unit_named("keeps_all")]))).value == HOSTS
-
-
-def test_a_process_that_is_never_ready_again_is_ended(own, unit_named, tmp_path, monkeypatch):
-    """A finalizer that hangs after the answer costs its process, and no call."""
-    monkeypatch.setattr(pool, "_SETTLE_SECONDS", 0.2)
-    (tmp_path / "Hangs.py").write_text(
-        "import os, time\n"
-        "class Hangs:\n"
-        "    def __del__(self):\n        time.sleep(3600)\n"
-        "it = Hangs()\n"
-        "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
-    )
-    unit = unit_named("Hangs", folder=tmp_path, limits=replace(LIMITS, timeout=2.0))
-    result = only(own.run(job_of([unit], seconds=20)))
-    assert result.outcome in (Outcome.OK, Outcome.TIMED_OUT)
-    assert only(own.run(job_of([unit_named("keeps_all")]))).value == HOSTS
-
-
 def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
     """It says so, and the next document is read."""
     big = Document(

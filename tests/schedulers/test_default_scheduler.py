@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from itertools import permutations
 
@@ -10,13 +9,10 @@ import pytest
 from ovirtsdk4 import types
 
 from ovirt_scheduler.plugin import reasons
-from ovirt_scheduler.plugin.cluster_use import uses
 from tests.support.clusters import (
-    GIB,
     DefaultScheduler,
     available,
     host,
-    is_free,
     pinned,
     properties,
     statistic,
@@ -358,80 +354,6 @@ class TestAHostThatFails:
         assert scheduler.on_timer_invoked(hosts, [vm("web", "a")], told) == {}
         hosts[1] = host("b")
         assert ids(scheduler.on_timer_invoked(hosts, [vm("web", "a")], told)) == {"web": ["b"]}
-
-
-class MadeCluster:
-    """Hosts of 64 GiB and 16 processors, and VMs that really use what they are given."""
-
-    def __init__(self, seed, hosts, vms, crowded):
-        chance = random.Random(seed)
-        self.names = [f"host{number:02}" for number in range(hosts)]
-        self.vms = []
-        room = dict.fromkeys(self.names, 58)
-        for number in range(vms):
-            memory = chance.choice([1, 2, 2, 3, 4])
-            names = [name for name in self.names[:crowded] if room[name] >= memory]
-            name = chance.choice(names or self.names)
-            room[name] -= memory
-            affinity = "pinned" if chance.random() < 0.04 else "migratable"
-            self.vms.append(vm(f"vm{number:03}", name, memory=memory, affinity=affinity))
-        self.pinned = {found.id for found in self.vms if not is_free(found)}
-
-    def hosts(self):
-        on = {name: [found for found in self.vms if found.host.id == name] for name in self.names}
-        return [
-            host(
-                name,
-                used=sum(found.memory for found in found_on) / (64 * GIB),
-                busy=min(100, len(found_on) * 4),
-            )
-            for name, found_on in on.items()
-        ]
-
-    def fractions(self):
-        return {use.id: use.fraction for use in uses(self.hosts(), self.vms)}
-
-    def used_hosts(self):
-        return {found.host.id for found in self.vms}
-
-    def apply(self, migrations):
-        for moved, (target,) in migrations.items():
-            moved.host = types.Host(id=target.id)
-
-
-def settle(cluster, policy, rounds=200):
-    """Balance again and again until nothing is moved; gives the ids moved in each round."""
-    told = properties(policy)
-    moved = []
-    for _ in range(rounds):
-        migrations = DefaultScheduler().load_balance(cluster.hosts(), cluster.vms, told)
-        if not migrations:
-            return moved
-        moved.append({found.id for found in migrations})
-        cluster.apply(migrations)
-    raise AssertionError(f"it did not come to rest in {rounds} rounds")
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("policy", ["evenly_distribute", "power_saving"])
-def test_a_cluster_of_50_hosts_and_500_vms_comes_to_rest(policy, seed):
-    """Evenly within both marks, or on fewer hosts; no VM twice in a row, and no pinned one."""
-    cluster = MadeCluster(
-        seed, hosts=50, vms=500, crowded=25 if policy == "evenly_distribute" else 50
-    )
-    used_before = len(cluster.used_hosts())
-    before = cluster.fractions().values()
-    moved = settle(cluster, policy)
-    after = cluster.fractions().values()
-    assert moved, "it began uneven"
-    assert not cluster.pinned & set().union(*moved)
-    assert not any(first & second for first, second in zip(moved, moved[1:]))
-    assert max(after) <= 0.8
-    if policy == "evenly_distribute":
-        assert max(before) > 0.8
-        assert min(before) < 0.2 <= min(after)
-    else:
-        assert len(cluster.used_hosts()) < used_before
 
 
 def test_the_manual_has_its_policies_and_properties():

@@ -11,7 +11,6 @@ import socket
 import ssl
 import stat
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any, Optional
 
@@ -224,27 +223,6 @@ def test_an_odd_host_name_does_no_harm(
     monkeypatch.setattr(socket, "gethostname", lambda: name)
     subject = load(ensure(tmp_path / "tls").certificate).subject
     assert [attribute.value for attribute in subject] == ["localhost"]
-
-
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
-def test_python_trusts_the_certificate(made: CertificateFiles, host: str) -> None:
-    """A client with this certificate as its only authority shakes hands, checks and all."""
-    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ours.load_cert_chain(*made)
-    theirs = ssl.create_default_context(cafile=str(made.certificate))
-    theirs.verify_flags |= ssl.VERIFY_X509_STRICT
-    end, other_end = socket.socketpair()
-
-    def serve() -> None:
-        with ours.wrap_socket(end, server_side=True) as server:
-            server.recv(1)
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    with theirs.wrap_socket(other_end, server_hostname=host) as client:
-        assert client.getpeercert()
-        client.sendall(b"x")
-    thread.join(30)
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")

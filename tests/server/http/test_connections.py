@@ -61,20 +61,6 @@ def soon() -> float:
     return time.monotonic() + 30
 
 
-def test_the_longest_idle_makes_room(peers: list[Peer]) -> None:
-    """A full table breaks one connection, the one that is idle for longest."""
-    table = Connections(limit=3)
-    for peer in peers[:3]:
-        assert table.add(peer.socket)
-        peer.serve_in(table)
-    assert table.set_busy(peers[0].socket)
-    assert table.set_idle(peers[0].socket)  # now the last to have become idle
-    assert table.add(peers[3].socket)
-    assert peers[1].cut
-    assert peers[0].open
-    assert peers[2].open
-
-
 def test_one_at_a_time_is_broken(peers: list[Peer]) -> None:
     """However often room is asked for: the next one only when the last has left."""
     table = Connections(limit=3)
@@ -88,25 +74,6 @@ def test_one_at_a_time_is_broken(peers: list[Peer]) -> None:
     table.abort_longest_idle()
     assert peers[1].cut
     assert peers[2].open
-
-
-def test_a_busy_connection_is_not_broken(peers: list[Peer]) -> None:
-    """With all busy, the next waits until one becomes idle."""
-    table = Connections(limit=1)
-    table.add(peers[0].serve_in(table).socket)
-    table.set_busy(peers[0].socket)
-    added = threading.Event()
-
-    def add() -> None:
-        table.add(peers[1].socket)
-        added.set()
-
-    threading.Thread(target=add, daemon=True).start()
-    assert not added.wait(0.1)
-    assert peers[0].open
-    table.set_idle(peers[0].socket)
-    assert added.wait(30)
-    assert peers[0].cut
 
 
 def test_a_raised_limit_lets_in_who_waits(peers: list[Peer]) -> None:
@@ -127,15 +94,6 @@ def test_a_raised_limit_lets_in_who_waits(peers: list[Peer]) -> None:
     assert peers[0].open
 
 
-def test_a_connection_that_is_gone_makes_room(peers: list[Peer]) -> None:
-    """Removing one lets the next in."""
-    table = Connections(limit=1)
-    table.add(peers[0].socket)
-    table.remove(peers[0].socket)
-    assert table.add(peers[1].socket)
-    assert peers[1].open
-
-
 def test_a_broken_connection_takes_no_request(peers: list[Peer]) -> None:
     """The thread of a connection that was broken learns that it came too late."""
     table = Connections(limit=2)
@@ -154,19 +112,6 @@ def test_waiting_for_idleness_ends(peers: list[Peer]) -> None:
     assert not table.wait_until_idle(time.monotonic() + 0.05)
     threading.Timer(0.05, table.set_idle, [peers[0].socket]).start()
     assert table.wait_until_idle(soon())
-
-
-def test_closing_breaks_all_and_waits_for_their_threads(peers: list[Peer]) -> None:
-    """After it no thread of a connection is left, and no connection is taken."""
-    before = {*threading.enumerate()}
-    table = Connections(limit=4)
-    for peer in peers[:3]:
-        table.add(peer.serve_in(table).socket)
-    table.set_busy(peers[0].socket)
-    assert table.close(soon())
-    assert {*threading.enumerate()} <= before
-    assert all(peer.cut for peer in peers[:3])
-    assert not table.add(peers[3].socket)
 
 
 def test_closing_tells_of_a_thread_that_stays(peers: list[Peer]) -> None:

@@ -157,8 +157,10 @@ _SCALARS: dict[str, Callable[[str], object]] = {
     "base64": _base64,
     "nil": _if_like(r"\s*", lambda _: None),
 }
-# A value without a type is a string.
-_TEXTS: dict[str, Callable[[str], object]] = {**_SCALARS, "value": str}
+# Elements that hold a text. A value without a type is a string.
+_TEXTS: dict[str, Callable[[str], object]] = {
+    **_SCALARS, "value": str, "name": str, "methodName": _if_like(r"(?s).*\S.*", str)
+}  # fmt: skip
 
 # Where an element stands: in which state it is, which child may come next, and to which
 # state that brings it. An element's first state bears its name. A state without a row has no child.
@@ -189,8 +191,8 @@ class _CallReader:
     def __init__(self, parser: expat.XMLParserType, size: int):
         self._parser = parser
         self._states = ["document"]
-        self._method = ""
-        self._values: list[object] = []  # that no array or struct holds yet; names of members too
+        # The method's name, and what no array or struct holds yet; names of members, too.
+        self._values: list[object] = []
         self._arrays: list[int] = []  # of each array that is open: where its values begin
         self._structs: list[dict[str, object]] = []  # that are open
         self._text: list[str] = []
@@ -203,7 +205,8 @@ class _CallReader:
         parser.CharacterDataHandler = self._text.append
 
     def call(self) -> tuple[str, tuple[object, ...]]:
-        return self._method, tuple(self._values)
+        method, *parameters = self._values
+        return cast("str", method), tuple(parameters)
 
     def refuse_long_token(self, parsed: int) -> None:
         """Refuse a tag or comment that goes on for a piece and more; ``parsed`` counts bytes."""
@@ -236,51 +239,33 @@ class _CallReader:
 
     def _end(self, tag: str) -> None:
         state = self._states.pop()
+        values = self._values
         read = _TEXTS.get(state)
         if read is not None:
-            text = self._taken()
+            text = "".join(self._text)
+            self._text.clear()
             try:
-                self._values.append(read(text))
+                values.append(read(text))
             except ValueError:
                 name = tag.rpartition(":")[2]
                 raise self._refusal(f"{text[:_SHOWN]!r} cannot be read as {name}") from None
-        elif state == "value, typed":
-            if self._text:
-                self._take_blank()
-        elif state == "name":
-            self._take_name(self._taken())
-        elif state == "methodName":
-            self._method = self._taken()
-            if not self._method.strip():
-                raise self._refusal(f"{self._method[:_SHOWN]!r} cannot be read as methodName")
-        else:
-            self._end_of_elements(state)
-
-    def _end_of_elements(self, state: str) -> None:
-        if state in _UNFINISHED:
-            raise self._refusal(f"<{_element(state)}> ends early")
+            return
         if self._text:
             self._take_blank()
-        values = self._values
-        if state == "array, read":
+        if state == "value, typed":
+            pass
+        elif state == "array, read":
             first = self._arrays.pop()
             values[first:] = [values[first:]]
         elif state == "member, read":
-            value = values.pop()
-            self._structs[-1][cast("str", values.pop())] = value
+            value, name = values.pop(), cast("str", values.pop())
+            if name in self._structs[-1]:  # it could be understood in two ways
+                raise self._refusal(f"the struct's member {name[:_SHOWN]!r} occurs twice")
+            self._structs[-1][name] = value
         elif state == "struct":
             values.append(self._structs.pop())
-
-    def _take_name(self, name: str) -> None:
-        """Two members of one name could be understood in two ways."""
-        if name in self._structs[-1]:
-            raise self._refusal(f"the struct's member {name[:_SHOWN]!r} occurs twice")
-        self._values.append(name)
-
-    def _taken(self) -> str:
-        text = "".join(self._text)
-        self._text.clear()
-        return text
+        elif state in _UNFINISHED:
+            raise self._refusal(f"<{_element(state)}> ends early")
 
     def _take_blank(self) -> None:
         text = "".join(self._text)

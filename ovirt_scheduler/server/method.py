@@ -48,7 +48,6 @@ _PARAMETERS = {  # by name: the same in every method
     "vm": Parameter("an XML document, or an id"),
     "vms": Parameter("an XML document of <vms>, or ids", _DOCUMENT_OR_IDS),
 }
-_OTHER = Parameter("")
 
 
 class Reply(NamedTuple):
@@ -119,14 +118,14 @@ class Method(NamedTuple):
     @property
     def help(self) -> str:
         """What ``system.methodHelp`` answers: how it is called, and what it does."""
-        told = [(each, _PARAMETERS.get(each, _OTHER)) for each in self.parameters]
+        told = [(each, _PARAMETERS[each]) for each in self.parameters]
         lines = [f"\n{name} ({' or '.join(of.types)}): {of.help}" for name, of in told]
         return f"{self.name}({', '.join(self.parameters)})\n\n{self.text}{''.join(lines)}"
 
     @property
     def signatures(self) -> list[tuple[str, ...]]:
         """What ``system.methodSignature`` answers: types of a result and of each parameter."""
-        types = [_PARAMETERS.get(each, _OTHER).types for each in self.parameters]
+        types = [_PARAMETERS[each].types for each in self.parameters]
         return [
             signature
             for count in range(len(types) - self.optional, len(types) + 1)

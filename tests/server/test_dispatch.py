@@ -20,7 +20,7 @@ CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
 
 
 def method(name: str, run: Any) -> Method:
-    parameters = ("first", "second")
+    parameters = ("name", "topic")
     return Method(name, parameters, ("array",), f"What {name} does.", run, optional=2)
 
 
@@ -154,7 +154,9 @@ def test_the_methods_are_listed(echo: Dispatcher) -> None:
 
 def test_every_method_has_help_and_signatures(echo: Dispatcher) -> None:
     """Both are of what the method was given with, and true of the three themselves."""
-    told = "echo(first, second)\n\nWhat echo does.\nfirst (string): \nsecond (string): "
+    told = (
+        "echo(name, topic)\n\nWhat echo does.\nname (string): of a method\ntopic (string): its name"
+    )
     assert call(echo, "system.methodHelp", "echo") == told
     assert call(echo, "system.methodSignature", "echo") == [
         ["array"], ["array", "string"], ["array", "string", "string"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
-import re
 import socket
 import time
-import xmlrpc.client
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -34,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 _LINGER = 2.0  # seconds in which a client may read our last answer
 _BUFFER = 65536  # bytes of a connection that are read at once
-_COMPRESSED = 16384  # bytes from which an answer is worth compressing
 
 _PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
     "/design": AnswerForm.DESIGN,
@@ -281,19 +278,8 @@ class ConnectionHandler:
         afterwards: list[Callable[[], None]] = []
         caller = Caller(self._request.id, self._form, self._peer, afterwards=afterwards)
         document = self._server.dispatcher.answer(caller, body)
-        headers = {"Content-Type": "text/xml"}
         try:
-            if len(document) >= _COMPRESSED and self._accepts_gzip():
-                document = xmlrpc.client.gzip_encode(document)
-                headers["Content-Encoding"] = "gzip"
-            self._send(HTTPStatus.OK, document, headers)
+            self._send(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
         finally:  # also where nobody takes the answer
             for each in afterwards:
                 each()
-
-    def _accepts_gzip(self) -> bool:
-        for element in listed(self._request.headers, "accept-encoding"):
-            coding, _, weight = element.partition(";")
-            if coding.strip() in ("gzip", "x-gzip"):
-                return re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
-        return False

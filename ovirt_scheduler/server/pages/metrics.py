@@ -10,7 +10,8 @@ import importlib
 import itertools
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, Callable, Union
+from types import SimpleNamespace
+from typing import Any, Union
 
 from ovirt_scheduler.history.tally import BUCKETS, Histogram, Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
@@ -54,88 +55,68 @@ def _buckets(histogram: Histogram) -> list[tuple[Any, ...]]:
     return list(zip(ends, counts, examples))
 
 
-class Metrics:
-    """The exporter.
+def write(state: DaemonState, tally: Tally, accept: str) -> tuple[str, bytes]:
+    """The content type and the text, in the form that the scraper prefers.
 
     Args:
         state: how the daemon is now.
         tally: what the decisions came to.
+        accept: the scraper's ``Accept`` header.
+
+    Raises:
+        ImportError: prometheus_client is not installed.
     """
-
-    def __init__(self, state: Callable[[], DaemonState], tally: Tally) -> None:
-        self._state, self._tally = state, tally
-
-    def write(self, accept: str) -> tuple[str, bytes]:
-        """The content type and the text, in the form that the scraper prefers.
-
-        Args:
-            accept: its ``Accept`` header.
-
-        Raises:
-            ImportError: prometheus_client is not installed.
-        """
-        client = importlib.import_module("prometheus_client")
-        encode, content_type = client.exposition.choose_encoder(accept)
-        return content_type, encode(self)
-
-    def collect(self) -> Iterator[Any]:
-        """All families of metrics, from the counts of this moment; an encoder asks for them."""
-        state = self._state()
-        yield from self._units(state)
-        yield from self._requests()
-        yield from _processes(state)
-        yield from _surroundings(state)
-
-    def _units(self, state: DaemonState) -> Iterator[Any]:
-        tallies = self._tally.units()
-        yield _counter(
-            "unit_calls", "Calls of policy units and drivers.",
-            {(tally.name, tally.kind, *ended): count
-             for tally in tallies for ended, count in tally.outcomes.items()},
-            "unit", "kind", "outcome", "mode",
-        )  # fmt: skip
-        yield _histogram(
-            "unit_call_duration_seconds", "Time of a call of a unit or driver.",
-            {(tally.name, tally.kind): tally.times for tally in tallies}, "unit", "kind",
-        )  # fmt: skip
-        yield _counter(
-            "hosts_removed", "Hosts that a filter removed.",
-            {(tally.name, mode): count for tally in tallies if tally.kind == "filter"
-             for mode, count in tally.hosts_removed.items()},
-            "unit", "mode",
-        )  # fmt: skip
-        yield _counter(
-            "decisive",
-            "Decisions that would have gone to another host without the unit, or with a shadow.",
-            {(tally.name, mode): count for tally in tallies if tally.kind == "cost function"
-             for mode, count in tally.decisive.items()},
-            "unit", "mode",
-        )  # fmt: skip
-        yield _gauge(
-            "unit_failing", "1: the last call of the unit failed.",
-            {(unit.name, unit.kind):
-             self._tally.unit(unit.name, unit.kind).failing_since is not None
-             for unit in state.units},
-            "unit", "kind",
-        )  # fmt: skip
-        yield _gauge(
-            "unit_old_version", "1: an older version answers, as the file does not load.",
-            {(unit.name, unit.kind): unit.old_since is not None for unit in state.units},
-            "unit", "kind",
-        )  # fmt: skip
-        yield _gauge("plugin_files_failing", "Files of plugins that give no unit.",
-                     len(state.faults))  # fmt: skip
-
-    def _requests(self) -> Iterator[Any]:
-        yield _counter("requests", "Requests that were decided.", dict(self._tally.requests),
-                       "method", "form", "outcome")  # fmt: skip
-        yield _histogram("request_duration_seconds", "Time of a request.",
-                         dict(self._tally.request_times), "method")  # fmt: skip
-        yield _counter("requests_no_host_left", "Requests in which filters removed each host.",
-                       dict(self._tally.no_host_left), "method")  # fmt: skip
+    client = importlib.import_module("prometheus_client")
+    encode, content_type = client.exposition.choose_encoder(accept)
+    families = [*_units(state, tally), *_requests(tally), *_daemon(state)]
+    return content_type, encode(SimpleNamespace(collect=lambda: families))
 
 
-def _processes(state: DaemonState) -> Iterator[Any]:
+def _units(state: DaemonState, tally: Tally) -> Iterator[Any]:
+    called = {(each.name, each.kind): each for each in tally.units()}
+    loaded = {(each.name, each.kind): each for each in state.units}
+    yield _counter(
+        "unit_calls", "Calls of policy units and drivers.",
+        {(*unit, *ended): count
+         for unit, each in called.items() for ended, count in each.outcomes.items()},
+        "unit", "kind", "outcome", "mode",
+    )  # fmt: skip
+    yield _histogram("unit_call_duration_seconds", "Time of a call of a unit or driver.",
+                     {unit: each.times for unit, each in called.items()},
+                     "unit", "kind")  # fmt: skip
+    yield _counter(
+        "hosts_removed", "Hosts that a filter removed.",
+        {(name, mode): count for (name, kind), each in called.items() if kind == "filter"
+         for mode, count in each.hosts_removed.items()},
+        "unit", "mode",
+    )  # fmt: skip
+    yield _counter(
+        "decisive",
+        "Decisions that would have gone to another host without the unit, or with a shadow.",
+        {(name, mode): count for (name, kind), each in called.items() if kind == "cost function"
+         for mode, count in each.decisive.items()},
+        "unit", "mode",
+    )  # fmt: skip
+    yield _gauge("unit_failing", "1: the last call of the unit failed.",
+                 {unit: unit in called and called[unit].failing_since is not None
+                  for unit in loaded}, "unit", "kind")  # fmt: skip
+    yield _gauge("unit_old_version", "1: an older version answers, as the file does not load.",
+                 {unit: each.old_since is not None for unit, each in loaded.items()},
+                 "unit", "kind")  # fmt: skip
+    yield _gauge("plugin_files_failing", "Files of plugins that give no unit.",
+                 len(state.faults))  # fmt: skip
+
+
+def _requests(tally: Tally) -> Iterator[Any]:
+    yield _counter("requests", "Requests that were decided.", dict(tally.requests),
+                   "method", "form", "outcome")  # fmt: skip
+    yield _histogram("request_duration_seconds", "Time of a request.",
+                     dict(tally.request_times), "method")  # fmt: skip
+    yield _counter("requests_no_host_left", "Requests in which filters removed each host.",
+                   dict(tally.no_host_left), "method")  # fmt: skip
+
+
+def _daemon(state: DaemonState) -> Iterator[Any]:
     processes = state.processes
     yield _counter("processes_replaced", "Processes of plugins that were replaced.",
                    processes.replaced, "reason")  # fmt: skip
@@ -146,9 +127,6 @@ def _processes(state: DaemonState) -> Iterator[Any]:
     yield _gauge("calls_places", "Places for calls.", processes.places)
     yield _gauge("requests_waiting", "Requests that wait for a place.", processes.waiting)
     yield _counter("requests_refused", "Requests refused at the limit.", processes.refused)
-
-
-def _surroundings(state: DaemonState) -> Iterator[Any]:
     yield _gauge("start_time_seconds", "When the daemon started, since 1970.", state.started)
     yield _gauge("up", "0: calls of plugins do not work.", not state.stuck)
     if state.certificate_ends is not None:

@@ -20,9 +20,8 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.model.requests import Pages
-from ovirt_scheduler.server.pages import status, views
+from ovirt_scheduler.server.pages import metrics, status, views
 from ovirt_scheduler.server.pages.access import is_ours, may_read
-from ovirt_scheduler.server.pages.metrics import Metrics
 
 _REFRESH = 10  # seconds
 _ROWS = 50  # of a list of decisions
@@ -83,7 +82,6 @@ class Site:
         self._pages, self._names = pages, frozenset(name.lower() for name in names)
         self._stuck = stuck
         self._state, self._tally, self._reader = state, tally, reader
-        self._metrics = Metrics(state, tally)
 
     def answer(
         self, path: str, query: str, headers: Mapping[str, Sequence[str]], peer: str, local: str
@@ -114,7 +112,7 @@ class Site:
         if path in ("/health", "/health.json"):
             return self._health(path != "/health" or "application/json" in accept)
         if path == "/metrics":
-            kind, body = self._metrics.write(accept)
+            kind, body = metrics.write(self._state(), self._tally, accept)
             return Page(200, body, {"Content-Type": kind})
         if path == "/style.css":
             return _answer(200, "text/css", (_FOLDER / "style.css").read_text("utf-8"))

@@ -24,12 +24,11 @@ from ovirt_scheduler.clusters.drive import ClusterThreads
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.services import ClusterServices
-from ovirt_scheduler.daemon.certificate_watch import CertificateWatch
+from ovirt_scheduler.daemon.certificate_report import CertificateWatch
 from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control
-from ovirt_scheduler.daemon.notify import Notifier
 from ovirt_scheduler.daemon.runtime import Runtime, Services
-from ovirt_scheduler.daemon.watchdog import Watchdog
+from ovirt_scheduler.daemon.watchdog import Notifier, Watchdog
 from ovirt_scheduler.errors import ConfigError, SchedulerError
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.log.handlers import say

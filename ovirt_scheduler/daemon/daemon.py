@@ -21,7 +21,7 @@ from typing import Callable, Optional, TypeVar
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.daemon.assembly import Assembly
-from ovirt_scheduler.daemon.notify import Notifier
+from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
 from ovirt_scheduler.log import handlers
 from ovirt_scheduler.processes.kernel import malloc, prctl

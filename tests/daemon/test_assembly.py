@@ -16,7 +16,7 @@ import pytest
 
 from ovirt_scheduler.daemon import assembly
 from ovirt_scheduler.daemon.assembly import Assembly
-from ovirt_scheduler.daemon.notify import Notifier
+from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.security.certificates import ensure
 from ovirt_scheduler.settings import config
 from tests.support.daemon import Daemon

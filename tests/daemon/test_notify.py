@@ -10,7 +10,7 @@ import uuid
 
 import pytest
 
-from ovirt_scheduler.daemon.notify import Notifier
+from ovirt_scheduler.daemon.watchdog import Notifier
 
 
 @pytest.fixture(params=["path", "abstract"])

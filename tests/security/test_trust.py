@@ -17,7 +17,7 @@ import pytest
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.daemon.assembly import Assembly
-from ovirt_scheduler.daemon.notify import Notifier
+from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.security import certificates, trust

@@ -104,21 +104,24 @@ def _shown(
         tell: gives their lines, of the host of an id or of all.
     """
     cleaned = explanation.cleaned(decisions)
-    table = ""
+    hosts, below = explanation.host_names(cleaned), ""
     if host is None:
         lines = tell(cleaned, None)
         headings, rows = grid(cleaned)
-        table = tables.table(headings, rows) if len(headings) > 1 else ""
+        below = f"\n{tables.table(headings, rows)}" if len(headings) > 1 else ""
+        if len(hosts) > explanation.MOST_HOSTS:
+            below += (
+                f"\n{len(hosts) - explanation.MOST_HOSTS:,} more hosts rank behind these, or are "
+                "out: --host HOST tells of one, -o json of all\n"
+            )
     else:
-        hosts = explanation.host_names(cleaned)
         wanted = [found for found, name in hosts.items() if host in (found, name)]
         lines = (
             tell(cleaned, wanted[0])
             if wanted
             else _not_asked_about(cleaned[-1], host, hosts.values())
         )
-    text = "".join(_painted(lines)) + (f"\n{table}" if table else "")
-    return Shown(text, decisions)
+    return Shown("".join(_painted(lines)) + below, decisions)
 
 
 def _not_asked_about(last: Record, host: str, hosts: Iterable[str]) -> Iterator[Line]:

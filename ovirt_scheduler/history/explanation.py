@@ -18,6 +18,8 @@ from ovirt_scheduler.history.record import NOT_ASKED, PASSED, REMOVED, each_text
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
 
+MOST_HOSTS = 100  # that are told of at once, the best first
+
 _TOPIC = "schedule"  # the call of a method of a topic
 _DRIVERS = ("scheduler", "driver")  # kinds of units
 _MOST_NAMED = 10  # hosts or migrations in a heading
@@ -56,7 +58,7 @@ def lines(decision: Record, host: Optional[str] = None) -> Iterator[Line]:
 
     Args:
         decision: ``cleaned``.
-        host: the id of one of its hosts, of which alone it is told.
+        host: the id of one of its hosts, of which alone it is told; None: of ``MOST_HOSTS``.
     """
     yield Line(f"{when(decision)}  {heading(decision)}", Tone.HEADING)
     yield Line(f"  {_circumstances(decision)}")
@@ -96,7 +98,7 @@ def outcome(decision: Record) -> str:
         best = ranking.best(decision)
         result = "no costs" if best is None else f"{_named(decision, [best])[0]} is best"
     elif isinstance(answer, list) and Kind.BALANCE.words not in kinds:
-        hosts = _listed(_named(decision, answer), "then")
+        hosts = listed(_named(decision, answer), "then")
         result = hosts if answer else f"no host: {left(decision)}"
     elif failed := failed_units(decision):
         return f"{' and '.join(failed)} failed"
@@ -269,11 +271,11 @@ class _Hosts:
         """What each host's fate was, the best first; hosts with the same lines share them.
 
         Args:
-            only: the id of a host, of which alone it is told, and more; None: of all.
+            only: the id of a host, of which alone it is told, and more; None: of ``MOST_HOSTS``.
         """
         shared: dict[Line, list[str]] = {}
-        for host in self._in_order:
-            if only in (None, host["id"]):
+        for place, host in enumerate(self._in_order):
+            if host["id"] == only or (only is None and place < MOST_HOSTS):
                 verdicts = self._verdicts(host, in_full=only is not None)
                 for line in (*verdicts, *self._rank(host), *self._costs(host)):
                     shared.setdefault(line, []).append(str(host.get("name") or host["id"]))
@@ -299,7 +301,7 @@ class _Hosts:
                 passed.append(f"{unit} ({each['reason']})" if each.get("reason") else unit)
         removal = self._removed.get(host["id"])
         if passed and (in_full or not (removal or host.get("costs"))):
-            yield Line(f"passed {_listed(passed, 'and')}")
+            yield Line(f"passed {listed(passed, 'and')}")
         if removal:
             yield Line(f"removed by {_said(removal)}", Tone.BAD)
         yield from reasons
@@ -376,13 +378,13 @@ def _migrations(decision: Record, answer: Record) -> str:
     words = []
     for moved, hosts in [*moves.items()][:_MOST_NAMED]:
         called = vm.get("name") or moved if moved == vm.get("id") else moved
-        to = _listed(_named(decision, hosts), "or") if hosts else "any host"
+        to = listed(_named(decision, hosts), "or") if hosts else "any host"
         words.append(f"VM {called} to {to}")
     more = [f"{len(moves) - _MOST_NAMED} more"] if len(moves) > _MOST_NAMED else []
     return f"migrate {'; '.join([*words, *more])}"
 
 
-def _listed(names: list[str], word: str) -> str:
+def listed(names: list[str], word: str) -> str:
     """``lynx, puma or serval``; of many the first ones, and how many more."""
     shown = names[:_MOST_NAMED]
     if len(names) > len(shown):

@@ -81,9 +81,10 @@ def _between(before: Record, after: Record, host: Optional[str]) -> Iterator[Lin
     called = explanation.host_names([before])
     names = [called.get(each, each) for each in gone if host in (None, each)]
     if names:
+        listed = explanation.listed(names, "and")
         yield Line(
-            f"  {', '.join(names)}: left by our filters, but the engine asked for no costs: its "
-            "own filters removed it",
+            f"  {listed}: left by our filters, but the engine asked for no costs: its own "
+            "filters removed it",
             Tone.BAD,
         )
 

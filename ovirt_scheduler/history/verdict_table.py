@@ -17,7 +17,7 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows; decisions on the same hosts share a row for each host.
 
     A filter's cell has its verdict, a cost function's its cost before it is multiplied. The best
-    hosts stand first, those that were removed last.
+    hosts stand first, those that were removed last; there are ``MOST_HOSTS`` at most.
 
     Args:
         decisions: in the order of their times, ``explanation.cleaned``.
@@ -29,7 +29,8 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     last = {host["id"]: host for decision in decisions for host in decision["hosts"]}
     scored = ("total", "rank") if any("rank" in host for host in last.values()) else ()
     rows = []
-    for key in sorted(last, key=lambda each: (each in out, last[each].get("rank", len(last)))):
+    in_order = sorted(last, key=lambda each: (each in out, last[each].get("rank", len(last))))
+    for key in in_order[: explanation.MOST_HOSTS]:
         told = [*(of_unit.get(key) for of_unit in cells), *(last[key].get(part) for part in scored)]
         rows.append([names[key], *(_NOTHING if word is None else str(word) for word in told)])
     headings = ["HOST", *(_heading(unit) for _, unit in units), *map(str.upper, scored)]

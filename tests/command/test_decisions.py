@@ -286,6 +286,44 @@ def test_why_reads_the_calls_of_the_last_placement_alone(tmp_path):
     assert "runFilters for VM web: 2 hosts" in out
 
 
+def test_why_on_thousands_of_hosts_tells_of_the_best(tmp_path):
+    """The rest are counted; any one host and all of them are still to be had."""
+    removed = {"unit": "MaxVms", "verdict": "removed", "reason": "runs 12 VMs"}
+    filtered = [
+        {"id": f"h{n}", "verdicts": [removed if n % 2 else {**removed, "verdict": "passed"}]}
+        for n in range(5000)
+    ]
+    costs = {"unit": "EvenVms", "cost": 0, "factor": 1, "weighted": 0}
+    scored = [
+        {"id": f"h{n}", "costs": [{**costs, "cost": 5000 - n, "weighted": 5000 - n}]}
+        for n in range(0, 5000, 4)
+    ]
+    units = [{**UNIT, "name": "MaxVms", "kind": "filter", "outcome": "ok"}]
+    functions = [{**UNIT, "name": "EvenVms", "kind": "cost function", "factor": 1, "outcome": "ok"}]
+    answer = [host["id"] for host in filtered[::2]]
+    write(
+        tmp_path,
+        record(1, "runFilters", units, filtered, answer=answer),
+        record(2, "runCostFunctions", functions, scored, answer=[]),
+    )
+    status, out, err = run(tmp_path, "why", "web")
+    assert (status, err) == (0, "")
+    assert len(out) < 30_000
+    assert "h4996: 1st of 1250, cost 4 = EvenVms 1 × 4" in out
+    assert "h4600: 100th of 1250" in out
+    assert "h4596" not in out
+    assert "and 1240 more: left by our filters, but the engine asked for no costs" in out
+    assert out.count("\nh") == 100  # rows of the table
+    assert out.endswith(
+        "\n4,900 more hosts rank behind these, or are out: --host HOST tells of one, -o json of all\n"
+    )
+    assert (
+        "h4999: removed by MaxVms: runs 12 VMs" in run(tmp_path, "why", "web", "--host", "h4999")[1]
+    )
+    everything = json.loads(run(tmp_path, "why", "web", "-o", "json")[1])
+    assert [len(each["hosts"]) for each in everything] == [5000, 1250]
+
+
 def test_what_happened_to_plugins_is_listed(tmp_path):
     """The newest first, with both checksums; options on decisions do not go with it."""
     (tmp_path / "state").mkdir()

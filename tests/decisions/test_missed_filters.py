@@ -7,6 +7,8 @@ from xmlrpc.client import Fault
 
 import pytest
 
+from tests.support.waiting import wait_until
+
 pytestmark = pytest.mark.long
 
 HOSTS = ["11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"]
@@ -156,7 +158,11 @@ def test_the_design_form_has_its_fault_all_the_same(folders):
 def test_a_scheduler_gets_no_host_either(folders):
     """A selection that such a filter comes before finds none."""
     folders.write(BROKEN, "on_failure = reject\n")
-    folders.start()
+    folders.start("pages = loopback\n")
     answer = folders.engine.selectHost("default", HOSTS, VM, {"filters": "guard"})
     assert answer["result"] == ""
     assert "accepts no host" in answer["plugin_errors"]["guard"][0]
+    (kept,) = wait_until(lambda: folders.design.decisions({"method": "selectHost"}))
+    assert [host["verdicts"] for host in kept["hosts"]] == [
+        [{"unit": "guard", "verdict": "removed"}] for _ in HOSTS
+    ]

@@ -27,7 +27,6 @@ _WHAT = {
     "onVmStatusChanged": "Status of a VM changed",
     "onHostStatusChanged": "Status of a host changed",
 }
-_MOST_HOSTS = 1000  # of a decision, and lines on it, on its page
 
 
 def templates(folder: Path) -> Any:
@@ -54,15 +53,15 @@ def summaries(found: Iterable[Record]) -> list[View]:
 def decision(of: Record) -> View:
     """All that the page of one decision shows."""
     columns = verdict_table.columns(of)
-    hosts = explanation.in_order(of)
+    hosts, most = explanation.in_order(of), explanation.MOST_HOSTS
     view = {
         **_summary({**of, **explanation.summary(of)}),
         "ranked": ranking.best(of) is not None,
         "columns": columns,
-        "rows": [_row(host, columns) for host in hosts[:_MOST_HOSTS]] if columns else (),
-        "left_out": max(0, len(hosts) - _MOST_HOSTS),
+        "rows": [_row(host, columns) for host in hosts[:most]] if columns else (),
+        "left_out": max(0, len(hosts) - most),
         "sentences": [
-            line.text.strip() for line in itertools.islice(explanation.lines(of), 2, _MOST_HOSTS)
+            line.text.strip() for line in itertools.islice(explanation.lines(of), 2, None)
         ],
     }
     return cast("View", explanation.cleaned(view))

@@ -15,43 +15,44 @@ from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
 from ovirt_scheduler.settings.values import Key
 
 _ABOUT = (
-    "The engine asks it over XML-RPC which hosts fit a VM, what each would cost, and which VM to "
-    "migrate; it asks the plugins, Python files in the folders of plugins_path, each in a process "
-    "of its own."
+    "The engine asks the daemon over XML-RPC which hosts fit a VM, what each would cost, and "
+    "which VM to migrate. The daemon asks the plugins: Python files in the folders of "
+    "plugins_path, each in processes of its own."
 )
 _SEVERAL = 4  # commands with the same option
 _SIGNALS = {
-    "SIGTERM, SIGINT": "End: no new calls; those under way end, or reach ten seconds.",
+    "SIGTERM, SIGINT": "End: take no new calls, and give running calls ten seconds.",
     "SIGHUP": "Read settings, certificates and plugins again; no connection and no call is broken. "
-    "What is wrong with them changes nothing, and is told in the log.",
+    "If they have a mistake, nothing changes, and the log says what is wrong.",
 }
 _FILES = {
     "/etc/ovirt/scheduler/scheduler.conf": "The settings, see ovirt-scheduler.conf(5).",
-    "/etc/ovirt/scheduler/plugins/NAME.conf": "What a plugin has to set.",
-    "/var/lib/ovirt-scheduler": "For root: the certificate that was made on first start, and the "
-    "last version of each plugin that loaded. For others ~/.local/state/ovirt-scheduler.",
+    "/etc/ovirt/scheduler/plugins/NAME.conf": "The settings of the plugin NAME.py.",
+    "/var/lib/ovirt-scheduler": "The state folder: the certificate that was made on first start, "
+    "the history, and the last version of each plugin that loaded. For users other than root and "
+    "its owner it is ~/.local/state/ovirt-scheduler.",
     "PREFIX/share/doc/ovirt-scheduler": "The manual: docs/operations.md, docs/security.md and "
     "others. PREFIX is /usr for a package, /usr/local where setup has made links, else the folder "
     "of the virtual environment.",
 }
 _ENVIRONMENT = {
-    "STATE_DIRECTORY": "The folder for the certificate and the last good plugins. systemd sets it.",
-    "XDG_STATE_HOME": "In which that folder lies, for others than root and the daemon's user.",
+    "STATE_DIRECTORY": "The state folder. systemd sets it.",
+    "XDG_STATE_HOME": "Where the state folder lies, for users other than root and its owner.",
     "PYTHONPATH": "Each entry stands for $PYTHONPATH in plugins_path.",
-    "NOTIFY_SOCKET, WATCHDOG_USEC": "Where systemd is told how the daemon is, and how often; see "
+    "NOTIFY_SOCKET, WATCHDOG_USEC": "Where and how often the daemon reports to systemd; see "
     "sd_notify(3).",
-    "JOURNAL_STREAM": "Tells whether standard error is the journal's, for log_format = auto.",
+    "JOURNAL_STREAM": "Whether standard error goes to the journal, for log_format = auto.",
 }
 _WRITTEN = """\
 A file is UTF-8 text of lines key = value. A comment begins with #. Quotes around a whole value are
-taken off; none are needed, but for a value that holds a # or begins or ends with white space.
+removed; only a value that holds a #, or begins or ends with white space, needs them.
 
 Sizes are bytes, or have a unit of B, KiB, MiB or GiB. Times are seconds. True is true, yes, on or
-1; false is false, no, off or 0. To have the default, leave the line out.
+1; false is false, no, off or 0. To get the default, leave the line out.
 
-A mistake in scheduler.conf stops the start with exit status 78. A mistake in a plugin's file keeps
-that plugin from being loaded. Either way file, line and key are told, and what is allowed;
-ovirt-scheduler check tells it without a daemon.
+If scheduler.conf has a mistake, the daemon does not start (exit status 78). If a plugin's file has
+a mistake, that plugin is not loaded. The message names file, line and key, and what is allowed;
+ovirt-scheduler check shows it without a daemon.
 """
 
 
@@ -70,7 +71,7 @@ def commands(parser: argparse.ArgumentParser) -> str:
         ".SH DESCRIPTION",
         *_prose(f"{_one_line(parser.description)} {_ABOUT}"),
         ".SH COMMANDS",
-        *_prose("Options that several commands have are told once, in COMMON OPTIONS."),
+        *_prose("Options that several commands share are in COMMON OPTIONS."),
     ]
     common = _common_options(parser)
     for command in _sub_parsers(parser):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import run, written_to
+from tests.support.command import program, run, spawned
 from tests.support.paths import PROJECT
 from tests.support.processes import as_stranger
 
@@ -26,13 +26,15 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path, words):
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "wb") as closed:
-        assert written_to(tmp_path, closed, *words) == (0, "")
+        ended = spawned(tmp_path, *words, stdout=closed, env={"PYTHONUNBUFFERED": ""})
+        assert ended == (0, None, "")
 
 
 def test_an_output_that_cannot_be_written_is_told(tmp_path):
     """As on a full disk: in a sentence, with an exit status of its own."""
     with Path("/dev/full").open("wb") as full:
-        status, err = written_to(tmp_path, full, "completion", "bash")
+        words = ("completion", "bash")
+        status, _, err = spawned(tmp_path, *words, stdout=full, env={"PYTHONUNBUFFERED": ""})
     told = "ovirt-scheduler: standard output cannot be written: No space left on device\n"
     assert (status, err) == (73, told)
 
@@ -64,15 +66,12 @@ def test_a_command_whose_error_output_is_closed_writes_no_error_elsewhere(tmp_pa
 def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path):
     """With the exit status that shells have for it."""
     os.mkfifo(tmp_path / "hosts")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ovirt_scheduler", "try", "x.py", "--hosts", tmp_path / "hosts"],
-        cwd=PROJECT,
-        stderr=subprocess.PIPE,
-    )
+    words = ("try", "x.py", "--hosts", tmp_path / "hosts")
+    process = program(tmp_path, *words, stderr=subprocess.PIPE)
     with process, (tmp_path / "hosts").open("w"):  # opens when the command does
         process.send_signal(signal.SIGINT)
         err = process.communicate(timeout=60)[1]
-    assert (process.returncode, err) == (130, b"")
+    assert (process.returncode, err) == (130, "")
 
 
 @pytest.mark.parametrize("loaded", [_LOADED, b" ovirt_scheduler.catalogue.snapshot\n"])
@@ -132,15 +131,12 @@ def test_a_root_that_is_no_folder_is_told(tmp_path):
 def test_another_locale_changes_no_document_and_no_json(tmp_path):
     """A document on standard input is UTF-8, and so is JSON."""
     (tmp_path / "Good.py").write_text(GOOD)
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", "filter", "Good", "--hosts", "-", "--local",
-         "--plugins", tmp_path, "-o", "json"],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path), "PYTHONIOENCODING": "iso-8859-1"},
+    _, told, _ = spawned(
+        tmp_path, "filter", "Good", "--hosts", "-", "--local", "--plugins", tmp_path, "-o", "json",
+        env={"PYTHONIOENCODING": "iso-8859-1"}, text=False,
         input="<hosts><host id='a'><name>Lüchs…</name></host></hosts>".encode(),
-        stdout=subprocess.PIPE, timeout=60, check=False,
     )  # fmt: skip
-    (host,) = json.loads(ended.stdout.decode("ascii"))["decision"]["hosts"]
+    (host,) = json.loads(told.decode("ascii"))["decision"]["hosts"]
     assert host["name"] == "Lüchs…"
 
 

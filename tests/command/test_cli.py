@@ -6,8 +6,6 @@ import json
 import os
 import pty
 import pwd
-import subprocess
-import sys
 
 import pytest
 
@@ -439,25 +437,12 @@ def test_a_terminal_gets_a_table(tmp_path):
     (tmp_path / "Good.py").write_text(GOOD)
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb") as terminal:
-        ended = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "ovirt_scheduler",
-                "discover",
-                "--local",
-                "--plugins",
-                str(tmp_path),
-            ],
-            cwd=PROJECT,
-            stdin=subprocess.DEVNULL,
-            stdout=theirs,
-            timeout=60,
-            check=False,
+        status, _, _ = spawned(
+            tmp_path, "discover", "--local", "--plugins", tmp_path, stdout=theirs
         )
         lines = [terminal.readline().split() for _ in range(2)]
     os.close(theirs)
-    assert ended.returncode == 0
+    assert status == 0
     assert lines == [
         [b"UNIT", b"KIND", b"PROPERTIES", b"DESCRIPTION"],
         [b"Good", b"filter", b"Keep", b"all."],

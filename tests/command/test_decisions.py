@@ -18,7 +18,7 @@ from ovirt_scheduler.command.decisions import query
 from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tables import Tables
-from tests.support.command import run
+from tests.support.command import program, run, spawned
 from tests.support.paths import PROJECT
 from tests.support.processes import as_stranger
 
@@ -110,14 +110,7 @@ def test_why_is_in_colours_on_a_terminal_alone(kept):
     assert "\033" not in run(kept, "why", "web")[1]
     for no_color in ("", "1"):
         master, slave = pty.openpty()
-        subprocess.run(
-            [sys.executable, "-m", "ovirt_scheduler", "why", "web"],
-            cwd=PROJECT,
-            env={**os.environ, "STATE_DIRECTORY": str(kept / "state"), "NO_COLOR": no_color},
-            stdout=slave,
-            timeout=60,
-            check=True,
-        )
+        spawned(kept, "why", "web", stdout=slave, env={"NO_COLOR": no_color})
         os.close(slave)
         told = os.read(master, 1 << 16).decode()
         os.close(master)
@@ -126,15 +119,8 @@ def test_why_is_in_colours_on_a_terminal_alone(kept):
 
 def test_a_terminal_that_knows_ascii_alone_is_told_too(kept):
     """What it cannot show is escaped."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", "why", "web"],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(kept / "state"), "PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
-    assert b"cost 8 = EvenVms 2 \\xd7 4\n" in ended.stdout
+    told = spawned(kept, "why", "web", env={"PYTHONIOENCODING": "ascii"})[1]
+    assert "cost 8 = EvenVms 2 \\xd7 4\n" in told
 
 
 def test_why_of_vms_that_share_a_name(kept, tmp_path):
@@ -224,13 +210,8 @@ def test_what_makes_no_sense_is_refused(kept, arguments, status, told):
 def test_what_is_recorded_is_followed(tmp_path):
     """From the last ones on, each once, in their order, until Ctrl-C."""
     write(tmp_path, FILTERED, SCORED)
-    with subprocess.Popen(
-        [sys.executable, "-m", "ovirt_scheduler", "decisions", "--follow", "-o", "names", "--limit", "1"],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as following:  # fmt: skip
+    words = ("decisions", "--follow", "-o", "names", "--limit", "1")
+    with program(tmp_path / "state", *words, stdout=subprocess.PIPE) as following:
         try:
             first = following.stdout.readline()
             # More than are looked at first; some are of the same moment.

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 from urllib.parse import urlsplit
 
@@ -17,7 +14,7 @@ import pytest
 from ovirt_scheduler.errors import AddressUnavailable, ConfigError
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.server.http import listening
-from tests.support.paths import PROJECT
+from tests.support.command import spawned
 from tests.support.rest_server import PASSWORD, RestServer
 
 pytestmark = pytest.mark.long
@@ -27,17 +24,9 @@ def check(folder, conf, *arguments):
     """Exit status and output of ``check``."""
     file = folder / "checked.conf"
     file.write_text(conf, "utf-8")
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", "check", "--config", str(file), *arguments],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(folder / "state")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.stderr == ""
-    return ended.returncode, ended.stdout
+    status, told, said = spawned(folder, "check", "--config", file, *arguments)
+    assert said == ""
+    return status, told
 
 
 @contextlib.contextmanager

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import ovirt_scheduler.schedulers
-from tests.support.command import run
+from tests.support.command import program, run
 from tests.support.paths import PROJECT
 
 pytestmark = pytest.mark.usefixtures("one_executor")
@@ -153,12 +151,8 @@ def test_a_plugin_is_tried_again_at_each_edit(tmp_path):
             "    print(told, properties, len(hosts))\n    return hosts\n")  # fmt: skip
     replace(tmp_path / "_help.py", "told = 'one'\n")
     replace(hosts, "a b")
-    with subprocess.Popen(
-        [sys.executable, "-m", "ovirt_scheduler", "try", plugin, "--hosts", hosts, "--watch"],
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state"), "PYTHONPATH": str(PROJECT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as watching:
+    words = ("try", plugin, "--hosts", hosts, "--watch")
+    with program(tmp_path / "state", *words, stdout=subprocess.PIPE) as watching:
         try:
             until(watching, "one {} 2\n")
             replace(tmp_path / "_help.py", "told = 'two'\n")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import http.client
-import os
 import signal
 import subprocess
-import sys
 import threading
 import xmlrpc.client
 from collections.abc import Iterator
@@ -19,8 +17,8 @@ from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.security.certificates import ensure
 from ovirt_scheduler.settings import config
+from tests.support.command import spawned
 from tests.support.daemon import Daemon
-from tests.support.paths import PROJECT
 from tests.support.processes import offspring, title
 from tests.support.waiting import wait_until
 
@@ -234,13 +232,9 @@ def test_a_key_of_its_own_making_that_others_may_read_stops_the_start(tmp_path):
     files.key.chmod(0o644)
     conf = tmp_path / "scheduler.conf"
     conf.write_text("listening_port = 0\n")
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(conf)],
-        cwd=PROJECT, env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 78
-    assert f"{files.key}: can be read by everybody; mend it: chmod 600 {files.key}" in ended.stderr
+    status, _, said = spawned(tmp_path, "serve", "--config", conf)
+    assert status == 78
+    assert f"{files.key}: can be read by everybody; mend it: chmod 600 {files.key}" in said
 
 
 def test_a_password_that_cannot_be_read_is_told_at_the_start(tmp_path, start_daemon):

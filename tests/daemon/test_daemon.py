@@ -9,8 +9,6 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,6 +17,7 @@ from xmlrpc.client import Fault, ServerProxy
 
 import pytest
 
+from tests.support.command import spawned
 from tests.support.paths import PLUGINS, PROJECT, SHARED
 from tests.support.processes import lives, offspring, processes_with
 from tests.support.waiting import wait_until
@@ -298,16 +297,8 @@ def run_serve(tmp_path, settings):
     """Start a daemon that is expected to give up: exit status and standard error."""
     config = tmp_path / "scheduler.conf"
     config.write_text(settings, "utf-8")
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(config)],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    return ended.returncode, ended.stderr
+    status, _, said = spawned(tmp_path, "serve", "--config", config)
+    return status, said
 
 
 def test_a_port_in_use_stops_the_start(tmp_path):

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 import threading
 import xmlrpc.client
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.log.fields import FIELDS
+from tests.support.command import program
 from tests.support.daemon import Daemon
 from tests.support.journal_reader import Journal
 from tests.support.paths import PROJECT
@@ -274,13 +274,9 @@ def test_who_reads_standard_error_and_stops_holds_up_nobody(tmp_path):
     conf.write_text("listening_port = 0\nssl = false\n")
     read, written = os.pipe()
     fcntl.fcntl(written, fcntl.F_SETPIPE_SZ, 4096)
-    with os.fdopen(read, encoding="utf-8") as lines, subprocess.Popen(
-        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(conf),
-         "--plugins", str(tmp_path)],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        stderr=written,
-    ) as process:  # fmt: skip
+    words = ("serve", "--config", conf, "--plugins", tmp_path)
+    serving = program(tmp_path / "state", *words, stderr=written)
+    with os.fdopen(read, encoding="utf-8") as lines, serving as process:
         os.close(written)
         url = next(line.split()[-1] for line in lines if line.startswith("listening on "))
         try:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.support.command import program
 from tests.support.paths import PROJECT
 from tests.support.processes import offspring
 from tests.support.waiting import LONG, wait_until
@@ -34,14 +35,8 @@ def loading(tmp_path):
     add_plugins_that_hang(plugins, begun)
     conf = tmp_path / "scheduler.conf"
     conf.write_text("listening_port = 0\nssl = false\n")
-    with subprocess.Popen(
-        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(conf),
-         "--plugins", str(plugins)],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:  # fmt: skip
+    words = ("serve", "--config", conf, "--plugins", plugins)
+    with program(tmp_path / "state", *words, stderr=subprocess.PIPE) as process:
         wait_until(begun.exists)
         yield process
         process.kill()

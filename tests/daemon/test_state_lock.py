@@ -5,30 +5,22 @@ from __future__ import annotations
 import os
 import pwd
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.command import program, spawned
 from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until
 
 
 def refused(folder: Path, state: Path) -> str:
     """What a daemon says that does not start, as its settings are wrong."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config",
-         str(folder / "scheduler.conf"), "--plugins", str(PROJECT / "plugins")],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(state)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )  # fmt: skip
-    assert ended.returncode == 78
-    return ended.stderr
+    conf = folder / "scheduler.conf"
+    told = ("--config", conf, "--plugins", PROJECT / "plugins")
+    status, _, said = spawned(state.parent, "serve", *told)
+    assert status == 78
+    return said
 
 
 def test_a_second_daemon_on_a_state_folder_does_not_start(tmp_path, start_daemon):
@@ -59,12 +51,8 @@ def test_a_conf_file_that_lost_its_end_is_told(tmp_path, start_daemon):
     conf = tmp_path / "whole.conf"
     conf.write_text(whole)
     log = tmp_path / "log"
-    with log.open("w") as written, subprocess.Popen(
-        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(conf)],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        stderr=written,
-    ) as process:  # fmt: skip
+    serve = (tmp_path / "state", "serve", "--config", conf)
+    with log.open("w") as written, program(*serve, stderr=written) as process:
         try:
             wait_until(lambda: "listening on" in log.read_text())
             process.send_signal(signal.SIGHUP)

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,14 +26,15 @@ from xmlrpc.client import Fault, ProtocolError
 
 import pytest
 
+from tests.support.command import spawned
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
 from tests.support.processes import SPARE_BELOW, STRANGER, as_stranger, offspring, processes_with
+from tests.support.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.long
 
 IDS = ["host-1", "host-2", "host-3"]
-LONG = 30.0  # seconds; what is awaited comes much sooner
 AT_REST = 2 + SPARE_BELOW  # processes: the zygote, one for the default scheduler, spare ones
 KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:{}]\n"
 HOSTS = "<hosts>" + "".join(f"<host id='{host}'/>" for host in IDS) + "</hosts>"
@@ -68,12 +68,7 @@ def descriptors(daemon: Daemon) -> int:
 
 
 def until(condition: Callable[[], object], daemon: Daemon) -> None:
-    give_up = time.monotonic() + LONG
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < give_up, daemon.log
-        assert daemon.process.poll() is None, daemon.log
-        pause.wait(0.02)
+    wait_until(condition, lambda: daemon.log)
 
 
 def at_rest(daemon: Daemon, plugins: int = 1) -> list[int]:
@@ -153,14 +148,10 @@ def test_a_missing_log_folder_stops_the_start(tmp_path):
     """Exit status 78; the message has the file, the reason and the key."""
     config = tmp_path / "scheduler.conf"
     config.write_text(f"listening_port = 0\nlog_file = {tmp_path}/none/log\n")
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", "serve", "--config", str(config)],
-        cwd=PROJECT, env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        capture_output=True, text=True, timeout=LONG, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 78
-    assert f"{tmp_path}/none/log: the log cannot be written: No such file" in ended.stderr
-    assert "log_file" in ended.stderr
+    status, _, said = spawned(tmp_path, "serve", "--config", config)
+    assert status == 78
+    assert f"{tmp_path}/none/log: the log cannot be written: No such file" in said
+    assert "log_file" in said
 
 
 def test_a_log_folder_that_is_taken_away_and_comes_back(start_daemon, plugins, tmp_path):

@@ -6,10 +6,6 @@ What has to be told is computed here from what the plugins below say, without th
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -17,7 +13,6 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
 from tests.support.command import run
-from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until
 
 VM = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01"
@@ -330,28 +325,3 @@ def test_the_calls_of_a_terminal_tell_the_same(daemon, tmp_path):
     none = ("--property", "most=0", "--property", "filters=RoomyMemory;MaxVms")
     first = command(daemon, "select", "default", *none, *asked)[1].splitlines()[0]
     assert first == "no host: none left, 3 removed by RoomyMemory, 9 by MaxVms"
-
-
-def test_what_is_decided_is_followed(daemon):
-    """From the last ones on, each once, until Ctrl-C."""
-    arguments = ["decisions", "--follow", "-o", "jsonl", "--unit", "NoJ", "--limit", "1"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "ovirt_scheduler", *arguments],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(daemon.state)},
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as following:
-        try:
-            first = json.loads(following.stdout.readline())
-            with daemon.proxy() as scheduler:
-                for _ in range(3):
-                    scheduler.runFilters(["NoJ"], document(["puma", "jaguar"]), "other", {})
-            more = [json.loads(following.stdout.readline()) for _ in range(3)]
-            following.send_signal(signal.SIGINT)
-            rest, _ = following.communicate(timeout=30)
-        finally:
-            following.kill()
-    assert (following.returncode, rest) == (0, "")
-    assert [each["vm"]["id"] for each in more] == ["other"] * 3
-    assert len({each["id"] for each in (first, *more)}) == 4

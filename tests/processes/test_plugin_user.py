@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,17 @@ from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.settings import config
+from tests.support.command import spawned
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
-from tests.support.processes import for_all_users, lives, offspring, open_folder, processes_with
+from tests.support.processes import (
+    STRANGER,
+    for_all_users,
+    lives,
+    offspring,
+    open_folder,
+    processes_with,
+)
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -298,15 +306,13 @@ def test_a_call_under_way_is_ended_with_the_daemon(as_root, marker, room):
     assert processes_with(marker) == []
 
 
-def command(folder: Path, *words: str, user: str = NOBODY.pw_name) -> subprocess.CompletedProcess:
+def command(
+    folder: Path, *words: str, before: Sequence[str] = (), **how: Any
+) -> tuple[int, str, str]:
     """``ovirt-scheduler`` as root, with plugin_user, on plugins in a folder."""
-    (folder / "scheduler.conf").write_text(f"plugin_user = {user}\n")
-    return subprocess.run(
-        [*for_all_users(), sys.executable, "-m", "ovirt_scheduler", *words,
-         "--config", str(folder / "scheduler.conf")],
-        cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60,
-        env={**os.environ, "STATE_DIRECTORY": str(folder / "state")},
-    )  # fmt: skip
+    conf = folder / "scheduler.conf"
+    conf.write_text(f"plugin_user = {NOBODY.pw_name}\n")
+    return spawned(folder, *words, "--config", conf, before=for_all_users(*before), **how)
 
 
 @pytest.fixture
@@ -326,13 +332,13 @@ def test_commands_that_run_plugins_respect_it(folder):
     """try and --local, where they are root's."""
     (folder / "tells.py").write_text(TELLS)
     (folder / "hosts").write_text("host-1")
-    tried = command(folder, "try", str(folder / "tells.py"), "--hosts", str(folder / "hosts"))
-    assert f"stdout:\n{NOBODY.pw_uid}\n" in tried.stdout, tried.stderr
-    asked = command(
-        folder, "filter", "tells", "--local", "--plugins", str(folder), "--hosts",
-        str(folder / "hosts"),
-    )  # fmt: skip
-    assert asked.returncode == 0, asked.stderr
+    hosts = ("--hosts", str(folder / "hosts"))
+    _, tried, said = command(folder, "try", str(folder / "tells.py"), *hosts)
+    assert f"stdout:\n{NOBODY.pw_uid}\n" in tried, said
+    status, _, said = command(
+        folder, "filter", "tells", "--local", "--plugins", str(folder), *hosts
+    )
+    assert status == 0, said
 
 
 def test_check_tells_of_a_folder_that_is_closed_to_that_user(folder):
@@ -342,14 +348,14 @@ def test_check_tells_of_a_folder_that_is_closed_to_that_user(folder):
     plugins.mkdir(parents=True)
     (plugins / "tells.py").write_text(TELLS)
     closed.chmod(0o700)
-    checked = command(folder, "check", "--plugins", str(plugins))
-    assert checked.returncode == 1
+    status, told, _ = command(folder, "check", "--plugins", str(plugins))
+    assert status == 1
     assert (
         f"{plugins}/tells.py: cannot be run in its folder: {closed} is closed to "
         f"{NOBODY.pw_name}, whom plugins run as; mend it: chmod o+x {closed}\n"
-    ) in checked.stdout
+    ) in told
     closed.chmod(0o711)
-    assert command(folder, "check", "--plugins", str(plugins)).stdout.startswith("certificate")
+    assert command(folder, "check", "--plugins", str(plugins))[1].startswith("certificate")
 
 
 def test_a_folder_that_is_closed_later_is_as_one_that_has_gone(root):
@@ -372,48 +378,35 @@ def test_that_user_may_own_no_plugin(folder):
     """Else a plugin could rewrite another, and what is run would not be the administrator's."""
     (folder / "tells.py").write_text(TELLS)
     os.chown(folder / "tells.py", NOBODY.pw_uid, NOBODY.pw_gid)
-    checked = command(folder, "check", "--plugins", str(folder))
-    assert checked.returncode == 1
-    assert f"belongs to {NOBODY.pw_name}, not root; mend it: chown root" in checked.stdout
+    status, told, _ = command(folder, "check", "--plugins", str(folder))
+    assert status == 1
+    assert f"belongs to {NOBODY.pw_name}, not root; mend it: chown root" in told
 
 
 def test_root_without_the_right_to_change_users_is_told_so(folder):
     """As under a unit that takes all capabilities away."""
-    (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")
-    ended = subprocess.run(
-        [*for_all_users("setpriv", "--bounding-set", "-setuid", "--"), sys.executable, "-m",
-         "ovirt_scheduler", "check", "--config", str(folder / "scheduler.conf")],
-        cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert ended.returncode == os.EX_SOFTWARE
-    assert "plugin_user: root may not change users here: it lacks CAP_SETUID" in ended.stderr
-    assert "did not start (exit status 1)" in ended.stderr
+    before = ("setpriv", "--bounding-set", "-setuid", "--")
+    status, _, said = command(folder, "check", before=before)
+    assert status == os.EX_SOFTWARE
+    assert "plugin_user: root may not change users here: it lacks CAP_SETUID" in said
+    assert "did not start (exit status 1)" in said
 
 
 def test_capabilities_that_outlive_the_change_stop_the_start(folder):
     """SECBIT_NO_SETUID_FIXUP has the kernel leave them."""
-    (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")
-    ended = subprocess.run(
-        [*for_all_users("setpriv", "--securebits", "+no_setuid_fixup", "--"), sys.executable,
-         "-m", "ovirt_scheduler", "check", "--config", str(folder / "scheduler.conf")],
-        cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert ended.returncode == os.EX_SOFTWARE
-    assert "plugin_user: the change left capabilities (CapPrm: " in ended.stderr
+    before = ("setpriv", "--securebits", "+no_setuid_fixup", "--")
+    status, _, said = command(folder, "check", before=before)
+    assert status == os.EX_SOFTWARE
+    assert "plugin_user: the change left capabilities (CapPrm: " in said
 
 
 def test_an_interpreter_that_is_closed_to_that_user_is_told(folder):
     """Plugins could import nothing."""
-    (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")
     (folder / "closed").mkdir(mode=0o700)
     shutil.copytree(PROJECT / "ovirt_scheduler", folder / "closed" / "ovirt_scheduler")
-    ended = subprocess.run(
-        [*for_all_users(), sys.executable, "-m", "ovirt_scheduler", "check",
-         "--config", str(folder / "scheduler.conf")],
-        cwd=folder / "closed", capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert ended.returncode == os.EX_SOFTWARE
-    assert f"cannot read {folder}/closed/ovirt_scheduler/processes/worker/zygote.py" in ended.stderr
+    status, _, said = command(folder, "check", cwd=folder / "closed")
+    assert status == os.EX_SOFTWARE
+    assert f"cannot read {folder}/closed/ovirt_scheduler/processes/worker/zygote.py" in said
 
 
 @pytest.mark.parametrize(
@@ -462,28 +455,20 @@ def test_a_log_that_belongs_to_that_user_stops_the_start(folder):
 
 def test_without_root_it_is_a_mistake_for_the_daemon_alone(folder):
     """serve ends with status 78; who tries a plugin runs it as themselves."""
-    (folder / "scheduler.conf").write_text(f"plugin_user = {NOBODY.pw_name}\n")
     (folder / "tells.py").write_text(TELLS)
     (folder / "hosts").write_text("host-1")
-    os.chown(folder, 12345, 12345)
-
-    def run(*words: str) -> subprocess.CompletedProcess:
-        before = for_all_users("setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups")
-        return subprocess.run(
-            [*before, "--", sys.executable, "-m", "ovirt_scheduler", *words,
-             "--config", str(folder / "scheduler.conf")],
-            cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60,
-            env={**os.environ, "STATE_DIRECTORY": str(folder / "state")},
-        )  # fmt: skip
-
-    ended = run("serve")
-    assert ended.returncode == os.EX_CONFIG
+    os.chown(folder, STRANGER, STRANGER)
+    number = str(STRANGER)
+    before = ("setpriv", "--reuid", number, "--regid", number, "--clear-groups", "--")
+    status, _, said = command(folder, "serve", before=before)
+    assert status == os.EX_CONFIG
     assert (
         f"scheduler.conf:1: plugin_user: only root can run plugins as {NOBODY.pw_name}; start it "
         "as root, or take the line out"
-    ) in ended.stderr
-    tried = run("try", str(folder / "tells.py"), "--hosts", str(folder / "hosts"))
-    assert "stdout:\n12345\n" in tried.stdout, tried.stderr
+    ) in said
+    words = ("try", str(folder / "tells.py"), "--hosts", str(folder / "hosts"))
+    _, tried, said = command(folder, *words, before=before)
+    assert f"stdout:\n{STRANGER}\n" in tried, said
 
 
 def test_a_changed_user_takes_a_restart(root):

@@ -10,9 +10,10 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from types import MappingProxyType
+from typing import Any, Union
 
 import pytest
 
@@ -20,6 +21,7 @@ from ovirt_scheduler.command import cli
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.paths import PROJECT
+from tests.support.waiting import LONG
 
 _SETTLE_SECONDS = 10.0
 _PLAIN = re.compile(r"ovirt-scheduler [^|<>&;$`#]*")  # a line that needs no shell
@@ -84,18 +86,40 @@ def run(tmp_path: Path, *arguments: str, folder: Path = PROJECT) -> tuple[int, s
     return status, out.getvalue(), err.getvalue()
 
 
-def spawned(tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
-    """The same of a process of its own."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", *arguments],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state"), "COLUMNS": "100"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return ended.returncode, ended.stdout, ended.stderr
+def program(
+    state: Path,
+    *words: Union[str, Path],
+    before: Sequence[str] = (),
+    env: Mapping[str, str] = MappingProxyType({}),
+    **how: Any,
+) -> subprocess.Popen:
+    """The program in a process of its own.
+
+    Args:
+        state: the state folder.
+        before: the beginning of a command line that runs the rest.
+        env: variables besides those that there are.
+        how: what else ``Popen`` takes.
+    """
+    environment = {**os.environ, "STATE_DIRECTORY": str(state), "COLUMNS": "100", **env}
+    command = [*before, sys.executable, "-m", "ovirt_scheduler", *map(str, words)]
+    return subprocess.Popen(command, env=environment, **{"cwd": PROJECT, "text": True, **how})
+
+
+def spawned(tmp_path: Path, *words: Union[str, Path], **how: Any) -> tuple[int, str, str]:
+    """Exit status and outputs of the program in a process of its own; ``how`` is ``program``'s.
+
+    Args:
+        tmp_path: has the state folder, ``state``.
+    """
+    given = how.pop("input", None)
+    outputs = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with program(tmp_path / "state", *words, **{**outputs, **how}) as process:
+        try:
+            out, err = process.communicate(given, LONG)
+        finally:
+            process.kill()
+    return process.returncode, out, err
 
 
 def of_page(text: str, folder: Path, state: Path) -> Iterator[tuple[int, str, str]]:
@@ -134,20 +158,3 @@ def of_page(text: str, folder: Path, state: Path) -> Iterator[tuple[int, str, st
             os.killpg(shell.pid, signal.SIGKILL)
             raise
     yield shell.returncode, out, err
-
-
-def written_to(tmp_path: Path, output: IO[bytes], *words: str) -> tuple[int, str]:
-    """Exit status and standard error of a command whose standard output is buffered."""
-    environment = {**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")}
-    environment.pop("PYTHONUNBUFFERED", None)
-    ended = subprocess.run(
-        [sys.executable, "-m", "ovirt_scheduler", *words],
-        cwd=PROJECT,
-        env=environment,
-        stdout=output,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return ended.returncode, ended.stderr

@@ -11,7 +11,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ import pytest
 
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.workbench.comparison import Comparison
+from tests.support.command import program, spawned
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.paths import PROJECT
 from tests.support.processes import for_all_users
@@ -300,11 +300,8 @@ def test_a_changed_rule_on_a_thousand_decisions(replay, start_daemon: StartDaemo
     of = recorded(start_daemon, tmp_path, 1000)
     check_report(replay, of, tmp_path / "report.html")
     terminal, theirs = os.openpty()
-    command = ["replay", "--config", str(tmp_path / "scheduler.conf")]
-    with subprocess.Popen(
-        [sys.executable, "-m", "ovirt_scheduler", *command], cwd=PROJECT, stderr=theirs,
-        stdout=subprocess.PIPE, text=True, env={**os.environ, "STATE_DIRECTORY": str(of.state)},
-    ) as running:  # fmt: skip
+    words = ("replay", "--config", tmp_path / "scheduler.conf")
+    with program(of.state, *words, stdout=subprocess.PIPE, stderr=theirs) as running:
         os.close(theirs)
         progress = b""
         while not re.search(rb"[1-9]\d* of 1000 decisions", progress):
@@ -463,10 +460,7 @@ def test_a_replay_as_root_runs_plugins_as_plugin_user(start_daemon: StartDaemon)
         daemon.process.wait()
         conf = folder / "other.conf"
         conf.write_text(f"plugins_path = {folder / 'plugins'}\nplugin_user = nobody\n", "utf-8")
-        command = [sys.executable, "-m", "ovirt_scheduler", "replay", "--config", str(conf)]
-        ended = subprocess.run(
-            [*for_all_users(), *command, "-o", "json"], cwd=PROJECT, check=True, text=True,
-            stdout=subprocess.PIPE, env={**os.environ, "STATE_DIRECTORY": str(daemon.state)},
-        )  # fmt: skip
-    (differ,) = json.loads(ended.stdout)["differ"]
+        words = ("replay", "--config", conf, "-o", "json")
+        told = spawned(daemon.state.parent, *words, before=for_all_users())[1]
+    (differ,) = json.loads(told)["differ"]
     assert (differ["old"], differ["new"]) == ([], [LYNX, PUMA])

@@ -17,7 +17,7 @@ from ovirt_scheduler.command.setup.steps import User
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings import config
 from tests.support import setup_root
-from tests.support.command import written_to
+from tests.support.command import spawned
 from tests.support.paths import PROJECT
 from tests.support.setup_root import CONF, OLDER, SHIPPED, STATE, UNIT, at, became
 
@@ -347,8 +347,9 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path, root, options):
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "wb") as closed:
-        ended = written_to(tmp_path, closed, "setup", "--root", str(root), *options)
-    assert ended == (0, "")
+        words = ("setup", "--root", root, *options)
+        ended = spawned(tmp_path, *words, stdout=closed, env={"PYTHONUNBUFFERED": ""})
+    assert ended == (0, None, "")
     assert at(root, "/etc/ovirt/scheduler/plugins/VmBalance.conf").exists() == (not options)
 
 

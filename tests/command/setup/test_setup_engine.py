@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,8 @@ import pytest
 from ovirt_scheduler.command.setup import run as installation
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.security import certificates
-from tests.support.paths import OLD_PLUGINS, PROJECT
+from tests.support.command import spawned
+from tests.support.paths import OLD_PLUGINS
 
 CONF = "etc/ovirt/scheduler/scheduler.conf"
 STATE = "var/lib/ovirt-scheduler"
@@ -115,10 +115,7 @@ def test_a_run_that_is_killed_at_its_work_can_be_undone(root):
     program(tool, ENGINE_CONFIG + '[ "$1" = -g ] || kill -9 $PPID\n')
 
     def setup(*arguments):
-        command = [sys.executable, "-m", "ovirt_scheduler", "setup", "--root", str(root)]
-        return subprocess.run(
-            [*command, *arguments], cwd=PROJECT, capture_output=True, timeout=60, check=False
-        ).returncode
+        return spawned(root, "setup", "--root", root, *arguments)[0]
 
     assert setup("--engine") == -signal.SIGKILL
     assert (root / "values").read_text() != VALUES

@@ -19,7 +19,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings.config import Settings
-from ovirt_scheduler.workbench import replay, replay_report
+from ovirt_scheduler.workbench import replay, reports
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.replay import Changes, Policy
 
@@ -94,9 +94,9 @@ def _run(options: argparse.Namespace) -> Shown:
         stopped = _replay(reader, numbers, policies, settings, comparison)
     faults = [str(fault) for fault in policies[-1].catalogue.faults]
     lines = [f"stopped: {comparison.count} of {len(numbers)} decisions were replayed"] * stopped
-    lines += replay_report.lines(comparison, faults)
+    lines += reports.replay_lines(comparison, faults)
     if options.html is not None:
-        replay_report.write_page(options.html, comparison, lines)
+        reports.write_replay(options.html, comparison, lines)
     return _shown(comparison, stopped, lines, faults)
 
 
@@ -192,7 +192,7 @@ def _sums(comparison: Comparison) -> str:
         ("DECISIVE", comparison.before.decisive, comparison.after.decisive),
         ("WINNER", comparison.before.wins, comparison.after.wins),
     ):
-        rows = replay_report.rows(before, after)
+        rows = reports.rows(before, after)
         if rows:
             parts.append("\n" + tables.table((heading, "BEFORE", "AFTER"), rows))
     one, other = comparison.before.fields(), comparison.after.fields()

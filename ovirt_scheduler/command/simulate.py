@@ -15,7 +15,7 @@ from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
-from ovirt_scheduler.workbench import policy, scenario, simulation_report, snapshot
+from ovirt_scheduler.workbench import policy, reports, scenario, snapshot
 from ovirt_scheduler.workbench.scenario import Scenario
 from ovirt_scheduler.workbench.simulation import Outcome, Simulation
 from ovirt_scheduler.workbench.snapshot import Snapshot
@@ -135,9 +135,9 @@ def _simulate(options: argparse.Namespace) -> Shown:
         "hours": happens.hours, "seed": options.seed,
     }  # fmt: skip
     if options.html is not None:
-        simulation_report.write_page(options.html, simulated, about)
+        reports.write_simulation(options.html, simulated, about)
     well = not any(each.problems or each.stopped for each in simulated.values())
-    return Shown(_text(simulated), simulation_report.fields(simulated, about), well)
+    return Shown(_text(simulated), reports.simulation_fields(simulated, about), well)
 
 
 def _taken(options: argparse.Namespace) -> Snapshot:
@@ -172,7 +172,7 @@ def _policies(options: argparse.Namespace, cluster: str) -> Mapping[str, Cluster
 def _text(simulated: Mapping[str, Outcome]) -> str:
     marks = [f"{letter}: " for letter in "AB"] if len(simulated) > 1 else [""]
     lines = [f"{mark}{policy}\n" for mark, policy in zip(marks, simulated) if mark]
-    lines.append(tables.table(*simulation_report.measures([*simulated.values()])))
+    lines.append(tables.table(*reports.measures([*simulated.values()])))
     for mark, outcome in zip(marks, simulated.values()):
-        lines += [f"{mark}{what}: {text}\n" for what, text in simulation_report.notes(outcome)]
+        lines += [f"{mark}{what}: {text}\n" for what, text in reports.notes(outcome)]
     return "".join(lines)

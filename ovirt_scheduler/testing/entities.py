@@ -25,44 +25,23 @@ def make_cluster(name: str = "Default", **attributes: Any) -> types.Cluster:
 
 
 def make_host(
-    name: str = "host",
-    *,
-    running: int = 0,
-    processors: int = 16,
-    cluster: Optional[types.Cluster] = None,
-    **attributes: Any,
+    name: str = "host", *, running: int = 0, processors: int = 16, **attributes: Any
 ) -> types.Host:
     """A host; the fixture of this name has what may be said of it."""
     values = {
-        "id": _id("host", name),
         "status": types.HostStatus.UP,
         "memory": 64 * GIB,
-        "cpu": _cpu(processors),
-        "cluster": cluster or make_cluster(),
         "summary": types.VmSummary(active=running, migrating=0, total=running),
-        **_collections(**attributes),
+        **attributes,
     }
     values.setdefault("max_scheduling_memory", values["memory"])
-    return types.Host(name=name, **values)
+    return _made(types.Host, name, processors, **values)
 
 
-def make_vm(
-    name: str = "vm",
-    *,
-    processors: int = 1,
-    cluster: Optional[types.Cluster] = None,
-    **attributes: Any,
-) -> types.Vm:
+def make_vm(name: str = "vm", *, processors: int = 1, **attributes: Any) -> types.Vm:
     """A VM; the fixture of this name has what may be said of it."""
-    values = {
-        "id": _id("vm", name),
-        "status": types.VmStatus.UP,
-        "memory": 4 * GIB,
-        "cpu": _cpu(processors),
-        "cluster": cluster or make_cluster(),
-        **_collections(**attributes),
-    }
-    return types.Vm(name=name, **values)
+    values = {"status": types.VmStatus.UP, "memory": 4 * GIB, **attributes}
+    return _made(types.Vm, name, processors, **values)
 
 
 def saved_cluster(path: Path) -> tuple[list[types.Host], list[types.Vm]]:
@@ -81,32 +60,39 @@ def elements(entities: Iterable[Any]) -> list[Element]:
     return [fromstring(Writer.write(each)) for each in entities]  # noqa: S314  just written
 
 
-def _collections(
+def _made(
+    kind: Any,
+    name: str,
+    processors: int,
     *,
+    cluster: Optional[types.Cluster] = None,
     tags: Sequence[str] = (),
     affinity_labels: Sequence[str] = (),
     statistics: Mapping[str, float] = MappingProxyType({}),
-    **others: Any,
-) -> dict[str, Any]:
-    """The attributes of which the engine has collections; the others as they are."""
-    labels: list[types.AffinityLabel] = [
-        types.AffinityLabel(id=_id("label", name), name=name) for name in affinity_labels
-    ]
-    return {
-        **others,
-        "tags": [types.Tag(id=_id("tag", name), name=name) for name in tags],
-        "affinity_labels": labels,
-        "statistics": [
-            types.Statistic(
-                id=_id("statistic", name), name=name, values=[types.Value(datum=float(datum))]
-            )
-            for name, datum in statistics.items()
-        ],
+    **values: Any,
+) -> Any:
+    """A host or a VM, with what the engine has of both: its cluster and its collections."""
+    topology = types.CpuTopology(sockets=1, cores=processors, threads=1)
+    values = {
+        "id": _id(kind.__name__.lower(), name),
+        "cpu": types.Cpu(topology=topology),
+        "cluster": cluster or make_cluster(),
+        **values,
     }
-
-
-def _cpu(processors: int) -> types.Cpu:
-    return types.Cpu(topology=types.CpuTopology(sockets=1, cores=processors, threads=1))
+    return kind(
+        name=name,
+        tags=[types.Tag(id=_id("tag", tag), name=tag) for tag in tags],
+        affinity_labels=[
+            types.AffinityLabel(id=_id("label", label), name=label) for label in affinity_labels
+        ],
+        statistics=[
+            types.Statistic(
+                id=_id("statistic", each), name=each, values=[types.Value(datum=float(datum))]
+            )
+            for each, datum in statistics.items()
+        ],
+        **values,
+    )
 
 
 def _id(what: str, name: str) -> str:

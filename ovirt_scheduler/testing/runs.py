@@ -51,10 +51,9 @@ def _without_our_frames(run: _Run) -> _Run:
         __tracebackhide__ = True
         try:
             return run(*args, **others)
-        except SchedulerError as error:
-            raise PluginFailed(str(error)) from None
         except Exception as error:  # noqa: BLE001  raised again
-            raise error.with_traceback(None) from None
+            failed = PluginFailed(str(error)) if isinstance(error, SchedulerError) else error
+            raise failed.with_traceback(None) from None
 
     return cast("_Run", called)
 
@@ -141,30 +140,24 @@ class Runs:
                 f"{plugin}: the scheduler {driver.name} does not define {method}; "
                 f"it is {', '.join(driver.interfaces)}"
             )
-        asked_vm = (vm or make_vm()) if "vm" in defined.parameters else None
+        if "vm" in defined.parameters:
+            vm = vm or make_vm()
+        asked_vm = vm if "vm" in defined.parameters else None
+        files = {path: self._load(path) for path in (*filters, *cost_functions)}
+        factors = {Kind.FILTER: dict.fromkeys(filters, 1), Kind.COST_FUNCTION: cost_functions}
+        wanted = {
+            kind: tuple(
+                _wanted(files[path], kind, path)._replace(factor=factor)
+                for path, factor in of_kind.items()
+            )
+            for kind, of_kind in factors.items()
+        }
         statuses = {"old_status": old_status, "new_status": new_status}
         told = {name: word for name, word in statuses.items() if word is not None}
-        files = {path: self._load(path) for path in (*filters, *cost_functions)}
-        costs = tuple(
-            _wanted(files[path], Kind.COST_FUNCTION, path)._replace(factor=factor)
-            for path, factor in cost_functions.items()
-        )
-        request = Request(
-            _caller(),
-            Subjects(
-                _ids(hosts),
-                _ids(vms),
-                None if asked_vm is None else asked_vm.id,
-                None if host is None else host.id,
-            ),
-            _texts(properties),
-            {
-                Kind.FILTER: tuple(_wanted(files[path], Kind.FILTER, path) for path in filters),
-                Kind.COST_FUNCTION: costs,
-            },
-            DriverCall(driver, method, told),
-        )
-        machines = [*vms, *filter(None, (vm or asked_vm,))]
+        asked = Subjects(_ids(hosts), _ids(vms), asked_vm and asked_vm.id, host and host.id)
+        call = DriverCall(driver, method, told)
+        request = Request(_caller(), asked, _texts(properties), wanted, call)
+        machines = [*vms, *filter(None, (vm,))]
         services = self._services(hosts, machines, loaded, *files.values())
         answer = _answer(services.decisions, request, driver.words)
         return _named(answer, defined.returns, _names(hosts), _names(machines))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Optional, cast
+from typing import Optional, cast
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
@@ -67,7 +67,7 @@ def _quoted(value: str) -> str:
     return f"'{value}'" if '"' in value else f'"{value}"'
 
 
-class Policy:
+class Policy(DecisionService):
     """Asks a cluster's filters, cost functions and scheduler; used by one thread.
 
     Args:
@@ -89,8 +89,7 @@ class Policy:
         self._settings = settings
         self._cluster = cluster
         seconds = runtime.services.settings.request_timeout
-        self._service = _NotedService(runtime.registry, runtime.executor, seconds, cluster)
-        self._service.note = self._note
+        super().__init__(runtime.registry, runtime.executor, seconds, cluster)
         catalogue = runtime.registry.current()
         problem = check.problem(settings, catalogue)
         if problem:
@@ -112,7 +111,7 @@ class Policy:
             hosts: those that the engine itself would let it on.
         """
         settings = self._settings
-        decision = self._service.decide(
+        decision = self.decide(
             Request(
                 Caller.of_cluster(self._cluster.name),
                 Subjects(hosts=tuple(hosts), vm=vm.id),
@@ -138,7 +137,7 @@ class Policy:
             former: hosts that a VM is not to go back to.
         """
         destinations = ClusterDestinations(
-            self._service, self._settings, View(state), staying, former, threading.Event()
+            self, self._settings, View(state), staying, former, threading.Event()
         )
         answer = destinations.answer(self._driver, BALANCE)
         for vm in answer.keys() - state.vms.keys():  # a balance may name any
@@ -153,20 +152,11 @@ class Policy:
         fit = [host for host in others if not host.refusal(simulated)]
         return min(fit, key=lambda host: host.view().used).id if fit else ""
 
-    def _note(self, decision: Decision) -> None:
+    def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
+        """Decide, and note what went wrong."""
+        decision = super().decide(request, known)
         texts: list[str] = []
         for unit, problems in decision.unit_errors.items():
             texts += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]
         self.problems.update(dict.fromkeys([*texts, *decision.errors], 1))
-
-
-class _NotedService(DecisionService):
-    """A service whose decisions are told to somebody."""
-
-    note: Callable[[Decision], None]
-
-    def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
-        """Decide, and tell."""
-        decision = super().decide(request, known)
-        self.note(decision)
         return decision

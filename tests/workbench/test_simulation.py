@@ -7,7 +7,7 @@ import pytest
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, ConfigError
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.workbench import policy, scenario, simulation_report
+from ovirt_scheduler.workbench import policy, reports, scenario
 from ovirt_scheduler.workbench.simulation import Simulation
 from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, id_of
@@ -287,7 +287,7 @@ def test_ctrl_c_ends_it_with_what_it_came_to(simulate):
     outcome = simulate(snapshot([host("lynx")]), happens, tell=interrupt)
     assert (outcome.stopped, outcome.rested) == (True, False)
     assert [counts(view) for view in outcome.views] == [{"lynx": 0}, {"lynx": 2}, {"lynx": 2}]
-    told = dict(simulation_report.notes(outcome))
+    told = dict(reports.notes(outcome))
     assert told["stopped"] == "by Ctrl-C, before it was at rest"
 
 
@@ -295,7 +295,7 @@ def test_of_many_notes_the_first_are_shown(simulate):
     """And how many more there are."""
     happens = "[vms]\n[[web]]\ncount = 24\nmemory = 100 GiB\n"
     outcome = simulate(snapshot([host("lynx")]), happens)
-    told = [text for what, text in simulation_report.notes(outcome) if what == "no host"]
+    told = [text for what, text in reports.notes(outcome) if what == "no host"]
     assert told[0] == "web-1: 1 has too little memory left"
     assert told[19:] == ["web-20: 1 has too little memory left", "and 4 more; -o json has them all"]
 
@@ -324,7 +324,7 @@ def test_a_vm_on_a_host_that_is_not_there_is_told(simulate):
     """It cannot count for any host."""
     outcome = simulate(snapshot([host("lynx")], [vm("web", "puma"), vm("mail", "lynx")]))
     assert counts(outcome.views[-1]) == {"lynx": 1}
-    notes = dict(simulation_report.notes(outcome))
+    notes = dict(reports.notes(outcome))
     assert notes["left out"] == f"web: runs on host {id_of('puma')}, which is not there"
 
 

@@ -1,0 +1,231 @@
+"""What replays and simulations came to, for a person, for a program, and as a page with plots.
+
+A page is one file of HTML, which loads nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Callable
+
+from ovirt_scheduler import __version__
+from ovirt_scheduler.errors import BadUsage, NotOverwritten
+from ovirt_scheduler.server.pages import views
+from ovirt_scheduler.workbench.comparison import Comparison, Difference
+from ovirt_scheduler.workbench.simulation import Outcome, View
+
+_FOLDER = Path(__file__).resolve().parent / "templates"
+_MOST_LISTED = 1000  # decisions that a page lists
+_MOST_ROWS = 50  # of a plot
+_MOST_NOTES = 20  # of a kind
+
+Row = tuple[str, int, int]  # a name, and its number before and after
+
+
+def write_page(file: Path, template: str, **values: object) -> None:
+    """Write a page.
+
+    Args:
+        template: its file in ``templates``.
+        values: by their names there.
+
+    Raises:
+        BadUsage: Jinja2 is not installed.
+        NotOverwritten: it cannot be written.
+    """
+    try:
+        page = views.templates(_FOLDER).get_template(template)
+        file.write_text(page.render(version=__version__, **values), "utf-8", "replace")
+    except ImportError:
+        raise BadUsage("--html needs Jinja2, which is not installed") from None
+    except OSError as error:
+        raise NotOverwritten(f"{file}: cannot be written: {error.strerror}") from None
+
+
+def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[str]:
+    """What is to be said of all decisions together.
+
+    Args:
+        problems: with the plugins.
+    """
+    done, differ = comparison.count, comparison.differ
+    share = 100 * comparison.same / max(1, done)
+    yield f"as it was: {comparison.same} of {done} decisions come out the same ({share:.1f} %)"
+    for unit, number in comparison.unsteady.most_common():
+        yield f"  {unit} answers otherwise, {number} of them: it uses time, chance or the engine"
+    for unit, number in comparison.edited.most_common():
+        yield f"  {unit} is gone, or has other code than then: {number} of them"
+    if comparison.uncertain:
+        yield (
+            f"  {len(comparison.uncertain)} decisions are left out below: they do not even come "
+            "out the same unchanged"
+        )
+    yield from (f"problem: {problem}" for problem in problems)
+    word = "with the change" if comparison.changed else "today"
+    refused = sum(len(each.refused) for each in differ)
+    alone = sum(each.no_host for each in differ)
+    winners = sum(each.winners is not None for each in differ)
+    yield (
+        f"{word}: {len(differ)} of {done} decisions differ: hosts newly refused {refused} times, "
+        f"no host left for {alone}, another winner in {winners}"
+    )
+
+
+def brief(each: Difference) -> str:
+    """A difference in some words."""
+    if each.no_host:
+        return "no host is left"
+    if each.winners:
+        return f"{each.winners[1]} wins, and not {each.winners[0]}"
+    if each.refused:
+        return f"{', '.join(each.refused)} refused"
+    return "another answer"
+
+
+def write_replay(file: Path, comparison: Comparison, lines: Sequence[str]) -> None:
+    """Write the page of a replay.
+
+    Args:
+        lines: what the terminal shows.
+
+    Raises:
+        BadUsage, NotOverwritten: as ``write_page``.
+    """
+    before, after = comparison.before, comparison.after
+    charts = {
+        "How often each host was the best": rows(before.wins, after.wins)[:_MOST_ROWS],
+        "How often each unit was decisive": rows(before.decisive, after.decisive)[:_MOST_ROWS],
+        "Decisions by the time of their units": _by_time(before.times, after.times),
+    }
+    listed = [(each, brief(each)) for each in comparison.differ[:_MOST_LISTED]]
+    write_page(
+        file, "replay.html", comparison=comparison, lines=lines, charts=charts, listed=listed
+    )
+
+
+def rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[Row]:
+    """Both numbers of each name, the largest first."""
+    found = [(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
+    return sorted(found, key=lambda row: (-row[2], -row[1], row[0]))
+
+
+def _by_time(before: Sequence[float], after: Sequence[float]) -> list[Row]:
+    """How many decisions took how long, in milliseconds; each step is twice the one before."""
+    one, other = (
+        Counter(math.ceil(math.log2(max(1.0, each))) for each in times) for times in (before, after)
+    )
+    steps = range(max((*one, *other), default=-1) + 1)
+    return [(f"up to {2**step} ms", one[step], other[step]) for step in steps]
+
+
+def simulation_fields(
+    simulated: Mapping[str, Outcome], about: Mapping[str, object]
+) -> dict[str, object]:
+    """All of it, for JSON.
+
+    Args:
+        simulated: each with its policy, in words.
+        about: what the simulations have in common.
+    """
+    policies = []
+    for policy, outcome in simulated.items():
+        stages = {stage: _view(view) for stage, view in outcome.stages}
+        found = {"policy": policy, **stages, **vars(outcome), "migrations": len(outcome.migrations)}
+        del found["views"], found["course"]
+        policies.append({**found, "moves": [move._asdict() for move in outcome.moves]})
+    return {**about, "policies": policies}
+
+
+def _view(view: View) -> dict[str, object]:
+    return {
+        "hour": round(view.hour, 4),
+        "imbalance": {what: round(percent, 2) for what, percent in view.imbalance.items()},
+        "hosts": [
+            {**host._asdict(), "cpu": round(host.cpu, 4), "memory": round(host.memory, 4)}
+            for host in view.hosts
+        ],
+    }
+
+
+def measures(several: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
+    """A table: a column for what all begin with, and two for each policy."""
+    headings, views = ["", "BEFORE"], [several[0].views[0]]
+    for number, each in enumerate(several):
+        mark = "" if len(several) == 1 else f" {'AB'[number]}"
+        headings += [f"BETWEEN{mark}", f"AFTER{mark}"]
+        views += each.views[1:]
+    rows = [[name, *map(measure, views)] for name, measure in _MEASURES.items()]
+    for name, count in _COUNTS.items():
+        numbers = [text for each in several for text in ("", str(count(each)))]
+        rows.append([name, "", *numbers])
+    return headings, rows
+
+
+def _spread(numbers: Sequence[float], mean: str = ".0f") -> str:
+    """The least, the mean and the most of the hosts that are up."""
+    some = numbers or [0]
+    return f"{min(some):.0f} {sum(some) / len(some):{mean}} {max(some):.0f}"
+
+
+_MEASURES: Mapping[str, Callable[[View], str]] = {
+    "imbalance, %": lambda view: f"{view.imbalance['used']:.1f}",
+    "of CPU": lambda view: f"{view.imbalance['cpu']:.1f}",
+    "of memory": lambda view: f"{view.imbalance['memory']:.1f}",
+    "CPU, %: least mean most": lambda view: _spread([100 * host.cpu for host in view.up]),
+    "memory, %: least mean most": lambda view: _spread([100 * host.memory for host in view.up]),
+    "VMs of a host: least mean most": lambda view: _spread([host.vms for host in view.up], ".1f"),
+    "VMs that run": lambda view: str(sum(host.vms for host in view.hosts)),
+    "hosts up": lambda view: str(len(view.up)),
+    "hosts up without VMs": lambda view: str(sum(not host.vms for host in view.up)),
+}
+_COUNTS: Mapping[str, Callable[[Outcome], int]] = {
+    "VMs placed": lambda outcome: len(outcome.moves) - len(outcome.migrations),
+    "VMs without a host": lambda outcome: len(outcome.unplaced),
+    "migrations": lambda outcome: len(outcome.migrations),
+    "balancings": lambda outcome: outcome.balancings,
+}
+
+
+def notes(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """What else there is to say of a policy: what, and of whom or why; of each kind the first."""
+    if outcome.stopped:
+        yield "stopped", "by Ctrl-C, before it was at rest"
+    elif not outcome.rested:
+        yield "not at rest", "VMs would still migrate; --balancings allows more"
+    refused, problems = (
+        {text: f"{number} times" if number > 1 else "" for text, number in counts.items()}
+        for counts in (outcome.refused, outcome.problems)
+    )
+    for what, whys in (
+        ("left out", outcome.left_out), ("no host", outcome.unplaced),
+        ("nobody may use", outcome.closed),
+        ("not migrated", {**outcome.waiting, **refused}), ("problem", problems),
+    ):  # fmt: skip
+        for name, why in [*whys.items()][:_MOST_NOTES]:
+            yield what, ": ".join(filter(None, (name, why)))
+        if len(whys) > _MOST_NOTES:
+            yield what, f"and {len(whys) - _MOST_NOTES} more; -o json has them all"
+
+
+def write_simulation(
+    file: Path, simulated: Mapping[str, Outcome], about: Mapping[str, object]
+) -> None:
+    """Write the page of simulations.
+
+    Raises:
+        BadUsage, NotOverwritten: as ``write_page``.
+    """
+    headings, rows = measures([*simulated.values()])
+    write_page(
+        file,
+        "simulation.html",
+        about=about,
+        headings=headings,
+        rows=rows,
+        simulated=simulated,
+        notes={policy: [*notes(outcome)] for policy, outcome in simulated.items()},
+        longest=max((hour for each in simulated.values() for hour, _ in each.course), default=0),
+    )

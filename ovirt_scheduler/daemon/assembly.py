@@ -40,8 +40,7 @@ from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.addresses import is_loopback
 from ovirt_scheduler.security.certificates import Description
 from ovirt_scheduler.security.clients import Clients
-from ovirt_scheduler.server.http.handler import ServerSettings
-from ovirt_scheduler.server.http.server import SchedulerServer
+from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.http.stream import tls_context
 from ovirt_scheduler.server.pages import status
 from ovirt_scheduler.server.pages.site import Site

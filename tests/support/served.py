@@ -19,8 +19,7 @@ from OpenSSL import SSL
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
-from ovirt_scheduler.server.http.handler import ServerSettings
-from ovirt_scheduler.server.http.server import SchedulerServer
+from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.http.stream import tls_context
 from ovirt_scheduler.server.method import Method
 

@@ -60,7 +60,7 @@ def test_a_client_that_leaves_between_two_requests_is_not_cut(
     secure: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Many leave without TLS's goodbye, which breaks nothing there."""
-    caplog.set_level("DEBUG", "ovirt_scheduler.server.http.handler")
+    caplog.set_level("DEBUG", "ovirt_scheduler.server.http.server")
     connection = secure.connect()
     connection.sendall(post())
     assert Reply(connection).status == 200

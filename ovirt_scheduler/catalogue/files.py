@@ -1,22 +1,43 @@
-"""Lists the folders of plugins: names, paths and stamps. Opens no file.
+"""Lists the folders of plugins, and reads the files there, each once a scan.
 
 A folder below with an ``__init__.py`` is a package, and so on down; its modules are helpers. One
 that somebody else may write is not looked into.
+
+What a file may import the daemon guesses from the words in its text, because it does not parse the
+file. Guessing too many does no harm.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
+import threading
 import time
-from collections.abc import Iterator, Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.model.plugins import Source
 from ovirt_scheduler.security import trust
+from ovirt_scheduler.settings.syntax import LOOSE_LINK
 
 # Two writes that come closer than this may leave the same times on a file.
 _CLOCK_STEP_NS = 50_000_000
+
+_LARGEST_FILE = 1 << 20  # bytes
+_READ_TRIES = 3
+
+_WORD = re.compile(r"\w+")
+_OTHER_ENCODING = re.compile(rb"(.*\n)?[ \t\f]*#.*?coding[:=](?![ \t]*utf-?8\b)", re.IGNORECASE)
+
+# Whoever has one of these in the text may import what no word there names.
+_COMPUTING = frozenset(
+    ("__import__", "import_module", "importlib", "exec", "eval", "runpy", "pkgutil")
+)
 
 _PACKAGE = "__init__.py"
 
@@ -115,3 +136,129 @@ def _inner(
         elif (folder / _PACKAGE).exists():
             # It is refused for this file. There may be more, put there so that the scan never ends.
             yield folder / _PACKAGE, package, stamp(folder / _PACKAGE)
+
+
+class Sources:
+    """The texts of the files that one scan has found. Safe to use from many threads."""
+
+    def __init__(self, files: Sequence[PluginFile]) -> None:
+        self._texts: dict[PluginFile, Source] = {}
+        self._reading = threading.Lock()
+        self._words: dict[PluginFile, Optional[frozenset[str]]] = {}
+        self._named: dict[object, dict[str, list[PluginFile]]] = {}  # by folder and first name
+        for file in files:
+            if "." not in file.path.stem:
+                named = self._named.setdefault(file.folder, {})
+                named.setdefault(file.name.partition(".")[0], []).append(file)
+
+    def of(self, file: PluginFile) -> Source:
+        """The text of a file.
+
+        Raises:
+            FileNotFoundError: it has gone since the scan.
+            PluginError: it cannot be read or trusted.
+        """
+        with self._reading:  # several threads may want a helper that all of them import
+            if file not in self._texts:
+                self._texts[file] = Source(file.name, str(file.path), _read(file.path))
+            return self._texts[file]
+
+    def importable(self, file: PluginFile) -> tuple[list[Source], list[tuple[str, str]]]:
+        """The files of its folder that a file may import, directly or through others.
+
+        Returns:
+            The sources by name; and the names of those that are not to be run, each with why.
+        """
+        named = self._named.get(file.folder, {})
+        found: dict[PluginFile, None] = {file: None}
+        sources: list[Source] = []  # the first is of the file itself
+        refused: list[tuple[str, str]] = []
+        for each in (queue := [file]):  # grows while it runs
+            try:
+                source = self.of(each)
+            except FileNotFoundError:
+                continue
+            except PluginError as error:
+                refused.append((each.name, str(error)))
+                continue
+            sources.append(source)
+            for name in self._names(each, source, named):
+                queue += [other for other in named[name] if other not in found]
+                found.update(dict.fromkeys(named[name]))
+        return sorted(sources[1:], key=lambda other: other.name), sorted(refused)
+
+    def _names(
+        self, file: PluginFile, source: Source, named: Mapping[str, list[PluginFile]]
+    ) -> list[str]:
+        """The modules of the folder that the words of a file name."""
+        if file not in self._words:
+            self._words[file] = _words(source.text)
+        words = self._words[file]
+        return list(named) if words is None else [word for word in words if word in named]
+
+
+def _words(text: bytes) -> Optional[frozenset[str]]:
+    """The words of a text that may name a module; None where it may import any."""
+    if _OTHER_ENCODING.match(text):
+        return None
+    decoded = text.decode("utf-8", "replace")
+    if not decoded.isascii():
+        decoded = unicodedata.normalize("NFKC", decoded)  # as Python does with names
+    words = frozenset(_WORD.findall(decoded))
+    return None if words & _COMPUTING else words
+
+
+def read_conf(path: Path) -> Optional[bytes]:
+    """The text of a conf file; None where there is none.
+
+    Raises:
+        PluginError: it is a link to nothing, or cannot be read or trusted.
+    """
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise PluginError(LOOSE_LINK, str(path)) from None
+        with contextlib.suppress(FileNotFoundError):
+            distrust = trust.tampering(path)
+            if distrust:  # whoever could write it could have taken it away
+                raise PluginError(distrust, str(path)) from None
+        return None
+
+
+def _read(path: Path) -> bytes:
+    """A whole file, read again where its times or its size say that it was written meanwhile.
+
+    Raises:
+        FileNotFoundError: there is none.
+        PluginError: it cannot be read or trusted, is no plain file, is too long, or keeps
+            changing.
+    """
+    for _ in range(_READ_TRIES):
+        try:
+            before = path.stat()
+            if not stat.S_ISREG(before.st_mode):
+                raise PluginError("is not a plain file; remove it", str(path))
+            distrust = trust.tampering(path)
+            if distrust:
+                raise PluginError(distrust, str(path))
+            with open(path, "rb", opener=_open_at_once) as opened:
+                data = opened.read(_LARGEST_FILE + 1)
+                after = os.fstat(opened.fileno())
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            message = f"cannot be read: {error.strerror}; see its owner and mode"
+            raise PluginError(message, str(path)) from error
+        if len(data) > _LARGEST_FILE:
+            message = f"is longer than {_LARGEST_FILE >> 10} KiB; make it shorter, or remove it"
+            raise PluginError(message, str(path))
+        same = os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns
+        if same and len(data) == before.st_size:
+            return data
+    raise PluginError("changes while it is read; it is looked at again soon", str(path))
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as a pipe that has come in its place would have it."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -8,24 +8,36 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
-from ovirt_scheduler.catalogue import drivers as driver_units
 from ovirt_scheduler.catalogue import files as plugin_files
-from ovirt_scheduler.catalogue.files import PluginFile, Stamp, Stamps
-from ovirt_scheduler.catalogue.sources import Sources, read_conf
+from ovirt_scheduler.catalogue.files import PluginFile, Sources, Stamp, Stamps
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import properties, spelling
 from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
-from ovirt_scheduler.model.drivers import DriverUnit
-from ovirt_scheduler.model.plugins import Candidate, Limits, PluginCode, PropertySet, Source
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
+from ovirt_scheduler.model.plugins import (
+    Candidate,
+    Limits,
+    PluginCode,
+    Property,
+    PropertySet,
+    Source,
+)
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings import config, syntax
 from ovirt_scheduler.settings.config import PluginConf, Settings, parse_plugin_conf
+
+_NAMESPACE = uuid.UUID("3c2f6f0e-5a52-4c8b-9d3e-7f1c0c3c9a41")
+_TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
+_VERSION_DIGITS = 12  # of the checksum
 
 # Schedulers that come with the package.
 SHIPPED = Path(__file__).resolve().parents[1] / "schedulers"
@@ -186,7 +198,7 @@ class Loader:
             )
         source = scan.sources.of(file)
         others, refused = scan.sources.importable(file)
-        return self.make(source, others, read_conf(self.conf_path(file.name)), refused)
+        return self.make(source, others, plugin_files.read_conf(self.conf_path(file.name)), refused)
 
     def make(
         self,
@@ -229,7 +241,7 @@ class Loader:
             analysis.wants_statistics,
         )
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
-        driver_units.check(analysis.drivers, source.path)
+        check_drivers(analysis.drivers, source.path)
         made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
         left_out = {each.name: why for each in made if (why := self._why_left_out(each, conf))}
         drivers = tuple(driver for driver in made if driver.name not in left_out)
@@ -268,13 +280,13 @@ class Loader:
         self, found: FoundDriver, code: PluginCode, conf: PluginConf, checksum: str
     ) -> DriverUnit:
         with self._naming_file(found, code, conf):
-            driver = driver_units.make(found, code, conf, checksum, self._limits_of(conf))
+            driver = make_driver(found, code, conf, checksum, self._limits_of(conf))
         return driver._replace(shipped=Path(code.folder) == self._shipped)
 
     def _why_left_out(self, driver: DriverUnit, conf: PluginConf) -> str:
         version = self._settings.engine_version
         why = ""
-        if driver_units.too_new(driver, version):
+        if too_new(driver, version):
             why = f"it was written for oVirt {driver.written_for}, and engine_version is {version}"
         elif conf.shadow:
             why = "its conf file says shadow = true, which is for policy units alone"
@@ -337,3 +349,77 @@ def _checksum(sources: Sequence[Source], conf: Optional[bytes]) -> str:
     for source in sorted(sources[1:], key=lambda source: source.name):
         digest.update(source.text)
     return f"sha256:{digest.hexdigest()}"
+
+
+def make_driver(
+    found: FoundDriver, plugin: PluginCode, conf: PluginConf, checksum: str, limits: Limits
+) -> DriverUnit:
+    """A driver that can be called.
+
+    Raises:
+        PluginError: without a file; the text says what is wrong with its properties.
+    """
+    values = {name: value for name, value in vars(found).items() if name in DriverUnit._fields}
+    values["version"] = found.version or checksum.rpartition(":")[2][:_VERSION_DIGITS]
+    values["properties"] = _driver_properties(found, conf)
+    values["id"] = str(uuid.uuid5(_NAMESPACE, found.name))
+    return DriverUnit(**values, plugin=plugin, checksum=checksum, limits=limits)
+
+
+def check_drivers(found: Sequence[FoundDriver], path: str) -> None:
+    """Hold the drivers of a file to what others call them by.
+
+    Raises:
+        PluginError: with the line of the driver.
+    """
+    for driver in found:
+        problem = _driver_problem(driver)
+        if problem:
+            message = f"the driver {driver.class_name!r:.160}: {problem}"
+            raise PluginError(message, path, driver.line)
+
+
+def _driver_problem(found: FoundDriver) -> Optional[str]:
+    """What is wrong with how a driver is called and compared; None where nothing is."""
+    if not found.name or not found.name.isprintable() or len(found.name) > LONGEST_NAME:
+        return f"name: expected at most {LONGEST_NAME} printable characters"
+    if found.topic is not None and not _TOPIC.fullmatch(found.topic):
+        return "topic: expected letters, digits, _, - and . (at most 128)"
+    if found.written_for is not None and not _VERSION.fullmatch(found.written_for):
+        return "written_for: expected a version, such as 4.5"
+    if len(set(found.policies)) < len(found.policies):
+        return "policies: one occurs twice"
+    if not all(policy and policy.isprintable() for policy in found.policies):
+        return "policies: expected printable names, none of them empty"
+    return None
+
+
+def too_new(driver: DriverUnit, engine_version: Optional[str]) -> bool:
+    """Whether a driver was written for a newer oVirt than there is; 4.5 holds for all 4.5.x."""
+    if driver.written_for is None or engine_version is None:
+        return False
+    there = _numbers(engine_version)
+    return _numbers(driver.written_for)[: len(there)] > there
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _driver_properties(found: FoundDriver, conf: PluginConf) -> PropertySet:
+    """Those declared, and the one that names a policy where there are policies."""
+    said = (conf.name, conf.custom_properties, conf.default_values)
+    if not conf.custom_properties:
+        said = (found.name, found.properties, found.default_values)
+    declared = properties.parse(*said)
+    names = {each.name for each in declared.properties}
+    if found.interfaces and names & {FILTERS, COST_FUNCTIONS}:
+        taken = f"{FILTERS} and {COST_FUNCTIONS} are the daemon's own"
+        raise PluginError(f"{found.name}: the properties {taken}; call yours something else")
+    if not found.policies:
+        return declared
+    if POLICY in names:
+        raise PluginError(f"{found.name}: policies make the property {POLICY}; do not declare it")
+    allowed = "|".join(map(re.escape, found.policies))
+    policy = Property(POLICY, allowed, found.policies[0])
+    return PropertySet(declared.name, (*declared.properties, policy))

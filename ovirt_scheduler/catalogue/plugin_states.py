@@ -10,10 +10,10 @@ from typing import Optional
 
 from ovirt_scheduler.catalogue.files import Stamps
 from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin
-from ovirt_scheduler.catalogue.snapshot import Catalogue, Key, Outdated
+from ovirt_scheduler.catalogue.snapshot import Catalogue, Outdated
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
-from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
+from ovirt_scheduler.model.units import Kind, OnFailure
 
 _RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
 
@@ -63,31 +63,22 @@ def merged(
         if state.good is not None and making.add_units(path, state.good):
             for driver in state.good.drivers:
                 making.add_driver(path, driver)
-    return making.made()
+    return making.catalogue
 
 
 class _Making:
     """A catalogue that is being made."""
 
     def __init__(self, states: Mapping[Path, FileState], problems: Iterable[PluginError]) -> None:
+        self.catalogue = Catalogue(faults=[*problems], unused=tuple(_unused(states)))
         self._states = states
-        loaded = [state.good for state in states.values() if state.good is not None]
         # Who has what, in words; first the drivers that are called by the daemon alone.
         self._owners: dict[Claim, str] = {
             ("driver", driver.name): "the daemon"
-            for plugin in loaded
-            for driver in plugin.drivers
+            for state in states.values()
+            for driver in (state.good.drivers if state.good else ())
             if driver.only_ours
         }
-        self._units: dict[Key, PolicyUnit] = {}
-        self._shadows: dict[Key, PolicyUnit] = {}
-        self._drivers: dict[str, DriverUnit] = {}
-        self._topics: dict[str, DriverUnit] = {}
-        self._faults = [*problems]
-        self._warnings: list[PluginError] = []
-        self._missed: dict[str, str] = {}
-        self._not_loaded: dict[str, str] = {}
-        self._outdated: dict[str, Outdated] = {}
 
     def add_fault(self, path: Path, fault: PluginError, state: FileState) -> None:
         """A file that does not load; the version before it may still be in use."""
@@ -95,47 +86,47 @@ class _Making:
             because = _place_and_message(path, fault)
             kept = f"the last version that loaded stays in use ({state.good.checksum:.19})"
             fault = PluginError(f"{fault.message}; {kept}", fault.file, fault.line)
-            self._outdated[str(path)] = Outdated(
+            self.catalogue.outdated[str(path)] = Outdated(
                 state.good_since, state.fault_since, because, fault
             )
-        self._faults.append(fault)
-        self._missed.update(dict.fromkeys(state.missed, str(fault)))
+        self.catalogue.faults.append(fault)
+        self.catalogue.missed.update(dict.fromkeys(state.missed, str(fault)))
         if path in self._states:
-            self._not_loaded.setdefault(path.stem, _why_not_loaded(path, fault))
+            self.catalogue.not_loaded.setdefault(path.stem, _why_not_loaded(path, fault))
 
     def add_units(self, path: Path, plugin: LoadedPlugin) -> bool:
         """The units of a file: all of them, or none where one of their names is taken."""
-        wanted = {(unit.kind.words, unit.name): unit for unit in plugin.units}
+        wanted = [(unit.kind.words, unit.name) for unit in plugin.units]
         taken = self._taken(wanted)
         if taken:
             fault = PluginError(taken, str(path))
-            self._faults.append(fault)
-            rejecting = [u for u in plugin.units if u.on_failure is OnFailure.REJECT]
-            names = [unit.name for unit in rejecting if unit.kind is Kind.FILTER]
-            self._missed.update(dict.fromkeys(names, f"{fault}; {REJECTS}"))
-            why = _why_not_loaded(path, fault)
-            self._not_loaded.update((unit.name, why) for unit in plugin.units)
+            self.catalogue.faults.append(fault)
+            for unit in plugin.units:
+                self.catalogue.not_loaded[unit.name] = _why_not_loaded(path, fault)
+                if unit.kind is Kind.FILTER and unit.on_failure is OnFailure.REJECT:
+                    self.catalogue.missed[unit.name] = f"{fault}; {REJECTS}"
             return False
-        self._warnings += plugin.warnings
+        self.catalogue.warnings.extend(plugin.warnings)
         for unit in plugin.units:
-            (self._shadows if unit.shadow else self._units)[unit.kind, unit.name] = unit
+            units = self.catalogue.shadows if unit.shadow else self.catalogue.units
+            units[unit.kind, unit.name] = unit
         self._owners.update(dict.fromkeys(wanted, str(path)))
         return True
 
     def add_driver(self, path: Path, driver: DriverUnit) -> None:
         """A driver; where its name or topic is taken, it alone is left out (contract 7.2)."""
-        if driver.shipped and driver.name in self._drivers:
+        if driver.shipped and driver.name in self.catalogue.drivers:
             return
         wanted = _driver_claims(driver)
         taken = self._taken(wanted)
         if taken:
             problem = f"the {driver.words} {driver.name} is left out: {taken}"
-            self._faults.append(PluginError(problem, str(path), driver.line))
+            self.catalogue.faults.append(PluginError(problem, str(path), driver.line))
             return
         self._owners.update(dict.fromkeys(wanted, f"{driver.class_name} in {path}"))
-        self._drivers[driver.name] = driver
+        self.catalogue.drivers[driver.name] = driver
         if driver.topic is not None:
-            self._topics.setdefault(driver.topic, driver)
+            self.catalogue.topics.setdefault(driver.topic, driver)
 
     def _taken(self, wanted: Iterable[Claim]) -> str:
         """Who has one of these already, and what to do; empty where nobody has."""
@@ -144,21 +135,6 @@ class _Making:
                 has = f"{self._owners[claim]} has the {claim[0]} {claim[1]} already"
                 return f"{has}; rename one of them"
         return ""
-
-    def made(self) -> Catalogue:
-        """The catalogue."""
-        return Catalogue(
-            units=self._units,
-            faults=tuple(self._faults),
-            drivers=self._drivers,
-            topics=self._topics,
-            warnings=tuple(self._warnings),
-            unused=tuple(_unused(self._states)),
-            missed=self._missed,
-            not_loaded=self._not_loaded,
-            outdated=self._outdated,
-            shadows=self._shadows,
-        )
 
 
 def _why_not_loaded(path: Path, fault: PluginError) -> str:

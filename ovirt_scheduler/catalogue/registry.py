@@ -12,13 +12,12 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_scheduler.catalogue import changes
 from ovirt_scheduler.catalogue.files import PluginFile, Stamps
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, Loader
@@ -28,6 +27,8 @@ from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 
 _log = logging.getLogger(__name__)
+
+_Keep = Callable[[Mapping[str, object]], None]  # of an event, for the history
 
 _LOADS_AT_ONCE = 4
 _REFRESH_EVERY = 1.0  # seconds between refreshes by the run calls
@@ -54,7 +55,7 @@ class Registry:
         loader: Loader,
         store: LastGood,
         use: Optional[Callable[[Sequence[tuple[PluginCode, Limits]]], None]] = None,
-        keep: changes.KeepEvent = lambda _: None,
+        keep: _Keep = lambda _: None,
     ) -> None:
         self._loader = loader
         self._stopped = False
@@ -192,7 +193,7 @@ class Registry:
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
         catalogue = merged(states, orphaned, scan.problems)
-        changes.log(before, states, self.catalogue, catalogue, self._keep)
+        _log_changes(before, states, self.catalogue, catalogue, self._keep)
         self._states, self._orphaned, self.catalogue = states, orphaned, catalogue
         if self._use is not None and (due or before.keys() != states.keys()):
             self._use(catalogue.plugins)
@@ -280,3 +281,56 @@ def _just_written(path: Path, scan: FolderScan) -> bool:
 
 def _stamps(scan: FolderScan, paths: Iterable[Path]) -> Stamps:
     return {path: scan.stamps.get(path) for path in paths}
+
+
+def _log_problems(before: Catalogue, now: Catalogue, keep: _Keep) -> None:
+    """Log the problems that are new."""
+    logged = set(map(str, (*before.faults, *before.warnings)))
+    for fault in now.faults:
+        if str(fault) not in logged:
+            _log.error("cannot be loaded: %(reason)s", _problem(fault))
+            place = {"file": fault.file, "line": fault.line, "message": fault.message}
+            keep({"event": "not loaded", **{key: each for key, each in place.items() if each}})
+    for warning in now.warnings:
+        if str(warning) not in logged:
+            _log.warning("noted: %(reason)s", _problem(warning))
+
+
+def _log_changes(
+    former: Mapping[Path, FileState],
+    states: Mapping[Path, FileState],
+    before: Catalogue,
+    now: Catalogue,
+    keep: _Keep,
+) -> None:
+    """Log what is another than before.
+
+    Args:
+        former, states: of each file.
+        keep: called with each event.
+    """
+    _log_problems(before, now, keep)
+    over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
+    for path in sorted(former.keys() | states.keys()):
+        old, new = (in_use[path].good if path in in_use else None for in_use in (former, states))
+        contents = new.contents if new else []
+        if new is not None and contents and (old is None or old.checksum != new.checksum):
+            _log.info(
+                "loaded %(file)s (%(kind)s), %(checksum)s",
+                {"file": str(path), "kind": ", ".join(contents), "checksum": new.checksum},
+            )
+            event = {"event": "loaded", "file": str(path), "checksum": new.checksum}
+            keep(event if old is None else {**event, "event": "edited", "former": old.checksum})
+        elif old is not None and old.contents and not contents:
+            how = "has nothing to call any more" if path in states else "is gone"
+            _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
+            keep({"event": "unloaded", "file": str(path)})
+        else:
+            continue
+        over.discard(str(path))  # that line says it
+    for file in sorted(filter(None, over)):
+        _log.info("%(file)s is in order again", {"file": file})
+
+
+def _problem(problem: PluginError) -> dict[str, object]:
+    return {"reason": str(problem), "file": problem.file, "line": problem.line}

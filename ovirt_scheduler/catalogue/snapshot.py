@@ -64,20 +64,19 @@ class CatalogueSource(Protocol):
 class Catalogue:
     """All policy units and drivers at one moment, and what could not be loaded.
 
-    It does not change. So it can be a ``CatalogueSource``, which gives itself.
+    It does not change once it is made. So it can be a ``CatalogueSource``, which gives itself.
     """
 
-    units: Mapping[Key, PolicyUnit] = field(default_factory=dict)
-    faults: tuple[PluginError, ...] = ()
-    drivers: Mapping[str, DriverUnit] = field(default_factory=dict)  # by name
-    topics: Mapping[str, DriverUnit] = field(default_factory=dict)  # by topic
-    warnings: tuple[PluginError, ...] = ()  # what was left out or is not checked, and why
+    units: dict[Key, PolicyUnit] = field(default_factory=dict)
+    faults: list[PluginError] = field(default_factory=list)
+    drivers: dict[str, DriverUnit] = field(default_factory=dict)  # by name
+    topics: dict[str, DriverUnit] = field(default_factory=dict)  # by topic
+    warnings: list[PluginError] = field(default_factory=list)  # what is left out or not checked
     unused: tuple[Path, ...] = ()  # files that have nothing to call and belong to no plugin
-    missed: Mapping[str, str] = field(default_factory=dict)  # filters that should be: why not
-    not_loaded: Mapping[str, str] = field(default_factory=dict)  # names of units: why not
-
-    outdated: Mapping[str, Outdated] = field(default_factory=dict)  # by the plugin's file
-    shadows: Mapping[Key, PolicyUnit] = field(default_factory=dict)  # that only look on
+    missed: dict[str, str] = field(default_factory=dict)  # filters that should be: why not
+    not_loaded: dict[str, str] = field(default_factory=dict)  # names of units: why not
+    outdated: dict[str, Outdated] = field(default_factory=dict)  # by the plugin's file
+    shadows: dict[Key, PolicyUnit] = field(default_factory=dict)  # that only look on
 
     def refresh(self) -> Catalogue:
         """This one."""

@@ -122,7 +122,7 @@ def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         unread = [PluginError(f"the names in the plugins' files are not looked at: {error}")]
     others = (each for each in catalogue.warnings if str(each) not in map(str, remarks))
-    return replace(catalogue, warnings=(*others, *unread)), remarks
+    return replace(catalogue, warnings=[*others, *unread]), remarks
 
 
 def _cluster_problems(settings: Settings, catalogue: Catalogue) -> Iterator[str]:

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from ovirt_scheduler.catalogue.files import PluginFile
-from ovirt_scheduler.catalogue.sources import Sources
+from ovirt_scheduler.catalogue.files import PluginFile, Sources
 from tests.support.place import plugin
 
 _opened = []

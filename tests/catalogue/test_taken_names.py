@@ -66,7 +66,7 @@ def test_a_plugin_named_as_a_shipped_scheduler_is_takes_its_place(place):
     catalogue = Registry(loader, LastGood(None)).refresh()
     assert catalogue.drivers["default"].class_name == "Mine"
     assert not catalogue.drivers["default"].shipped
-    assert (catalogue.faults, versions(catalogue)) == ((), {})
+    assert (catalogue.faults, versions(catalogue)) == ([], {})
 
 
 def test_the_driver_that_the_daemon_itself_calls_keeps_its_name(place):

@@ -1,23 +1,39 @@
-"""The calls of the daemon as commands: discover, filter, score, balance, select, schedule."""
+"""The calls of the daemon as commands: discover, filter, score, balance, select, schedule.
+
+Units and schedulers are called in the engine form, whose answers name the units that failed.
+They are listed in the design form, which says more of each.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import os
+import functools
+import itertools
 import sys
-from functools import partial
-from typing import Callable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Optional
+from xml.etree import ElementTree
 
-from ovirt_scheduler.command import arguments, control, inputs, recorded, terminal
+from ovirt_scheduler.command import arguments, client, control, inputs, tables
+from ovirt_scheduler.command.client import Call
+from ovirt_scheduler.command.inputs import Inputs, names
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.daemon import certificate_report
-from ovirt_scheduler.history import store
-from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.security.addresses import url_host
-from ovirt_scheduler.server.http import listening
+from ovirt_scheduler.history import explanation, schema
+from ovirt_scheduler.log.format import printable
+from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.requests import AnswerForm
+from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.units import Kind
 
-_AS_ROOT = "sudo reads the state folder, for which none needs to run"
+# By their elements in the discover document (contract 2.1).
+_KINDS = {"Filter": Kind.FILTER, "CostFunction": Kind.COST_FUNCTION, "Balance": Kind.BALANCE}
+
+_DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
+
+_OF_CALL = ("unit", "message", "notes", "traceback", "stdout", "stderr")
+
+_NO_HOSTS = "no hosts\n"
 
 _ABOUT = """{0}.
 
@@ -31,17 +47,17 @@ examples:
   {2} --url https://localhost:18781 --ca certificate.pem{3}
 """
 
-_Ask = Callable[[terminal.Call, argparse.Namespace], Shown]  # makes a call, as the options say
+_Ask = Callable[[Call, argparse.Namespace], Shown]  # makes a call, as the options say
 
 
 def add(to: arguments.Add) -> None:
     """Add a command for each call."""
     _add(to, "discover", "List the policy units", "--local",
-         lambda call, _: terminal.discover(call))  # fmt: skip
+         lambda call, _: discover(call))  # fmt: skip
     command = _add(
         to, "filter", "Ask which hosts filters accept",
         "Quiet --hosts hosts.xml --vm vm.xml --property most=5",
-        lambda call, asked: terminal.run_filters(call, asked.unit, inputs.of(asked)),
+        lambda call, asked: run_filters(call, asked.unit, inputs.of(asked)),
     )  # fmt: skip
     command.add_argument("unit", metavar="NAME", nargs="+", help="a filter")
     command = _add(
@@ -56,23 +72,23 @@ def add(to: arguments.Add) -> None:
     )
     command = _add(
         to, "balance", "Ask which VM a balance would migrate", "Memory --hosts hosts.xml",
-        lambda call, asked: terminal.run_balance(call, asked.unit, inputs.of(asked)),
+        lambda call, asked: run_balance(call, asked.unit, inputs.of(asked)),
     )  # fmt: skip
     command.add_argument("unit", metavar="NAME", help="the balance")
     _add(to, "schedulers", "List the schedulers", "--local",
-         lambda call, _: terminal.schedulers(call))  # fmt: skip
+         lambda call, _: schedulers(call))  # fmt: skip
     command = _add(
         to, "select", "Ask which host a scheduler would start a VM on",
         "default --hosts hosts.xml --vm vm.xml --property filters=Quiet",
-        lambda call, asked: terminal.select_host(call, asked.scheduler, inputs.of(asked)),
+        lambda call, asked: select_host(call, asked.scheduler, inputs.of(asked)),
     )  # fmt: skip
     command.add_argument("scheduler", metavar="SCHEDULER", help="its name")
     _add(to, "topics", "List the topics and their methods", "--local",
-         lambda call, _: terminal.topics(call))  # fmt: skip
+         lambda call, _: topics(call))  # fmt: skip
     command = _add(
         to, "schedule", "Call a method of a topic",
         "compute select_host hosts=@hosts.xml vm=@vm.xml",
-        lambda call, asked: terminal.schedule(
+        lambda call, asked: schedule(
             call, asked.topic, asked.method, inputs.arguments(asked.argument)
         ),
     )  # fmt: skip
@@ -111,19 +127,19 @@ def _add(
     return command
 
 
-def _score(call: terminal.Call, asked: argparse.Namespace) -> Shown:
+def _score(call: Call, asked: argparse.Namespace) -> Shown:
     given = inputs.factors("score", asked.unit)
     factors = {name: 1 if factor is None else factor for name, factor in given}
-    return terminal.run_cost_functions(call, factors, inputs.of(asked))
+    return run_cost_functions(call, factors, inputs.of(asked))
 
 
 def _run(options: argparse.Namespace) -> Shown:
     """Call the daemon, or plugins right here."""
     with contextlib.ExitStack() as stack, inputs.naming_files(options):
         if options.local:
-            call = stack.enter_context(terminal.local(arguments.settings(options)))
+            call = stack.enter_context(client.local(arguments.settings(options)))
         else:
-            call = _of_daemon(options)
+            call = client.of_options(options)
         shown: Shown = options.ask(call, options)
     if not options.local and options.url is None:
         asked = getattr(options, "unit", getattr(options, "scheduler", None))
@@ -134,23 +150,247 @@ def _run(options: argparse.Namespace) -> Shown:
     return shown
 
 
-def _of_daemon(options: argparse.Namespace) -> terminal.Call:
-    settings = arguments.settings(options)
-    scheme = "https" if settings.ssl else "http"
-    host = listening.known_as(url_host(settings.listening_address))
-    url = options.url or f"{scheme}://{host}:{settings.listening_port}"
-    made = certificate_report.server_files(settings, arguments.state()).certificate
-    file = Reader(arguments.state() / store.FILE)
-    find = partial(recorded.awaited, file, named=options.url is not None)
-    instead = "--local needs none" if hasattr(options, "local") else _AS_ROOT
-    return terminal.remote(
-        url, options.ca or made, find if settings.history else terminal.nowhere, instead
-    )
+def discover(call: Call) -> Shown:
+    """List every policy unit."""
+    document = str(call(_DESIGN, "discover").answer)
+    root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
+    units = [_unit(element) for group in root for element in group]
+    rows = [
+        (unit["name"], Kind(unit["kind"]).words, unit["properties"], unit["description"])
+        for unit in units
+    ]
+    text = tables.table(("UNIT", "KIND", "PROPERTIES", "DESCRIPTION"), rows)
+    named = list(dict.fromkeys(str(unit["name"]) for unit in units))
+    return Shown(text or "no policy units; ovirt-scheduler check tells why\n", units, names=named)
 
 
-def history(options: argparse.Namespace) -> recorded.Recorded:
-    """The history: of the state folder where it may be read, unless a daemon is named."""
-    file = arguments.state() / store.FILE
-    if options.url is None and os.access(file, os.R_OK):
-        return Reader(file)
-    return recorded.OfDaemon(_of_daemon(options))
+def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
+    """Ask which hosts every filter accepts."""
+    answer = _Answer(call, inputs, "runFilters", list(units), *inputs.parameters())
+    accepted = answer.result
+    rejected = [host for host in answer.hosts if host not in accepted]
+    text = answer.table("VERDICT", {**dict.fromkeys(accepted, "accepted"),
+                                    **dict.fromkeys(rejected, "rejected")})  # fmt: skip
+    if aggregate.ALL_FILTERS_FAILED in answer.problems:
+        taken = "accepts them all" if accepted else "accepts none of them"
+        text = f"no filter has judged the hosts: the answer {taken}\n"
+    return answer.shown(text, {"accepted": accepted, "rejected": rejected}, accepted, _NO_HOSTS)
+
+
+def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: Inputs) -> Shown:
+    """Ask for the weighted sum of costs of each host; the best host comes first."""
+    answer = _Answer(call, inputs, "runCostFunctions", dict(factors), *inputs.parameters())
+    costs: dict[str, int] = {}
+    for host, cost, *unit in answer.result:
+        # With a unit's name it is that unit's own cost (contract 3.4).
+        costs[host] = costs.get(host, 0) + cost * (factors[unit[0]] if unit else 1)
+    best_first = sorted(costs, key=lambda host: costs[host])
+    text = answer.table("COST", {host: costs[host] for host in best_first})
+    return answer.shown(text, {"costs": costs}, best_first, _NO_HOSTS)
+
+
+def run_balance(call: Call, unit: str, inputs: Inputs) -> Shown:
+    """Ask which VM to migrate, and where it may go."""
+    parameters = inputs.parameters(with_vm=False)
+    answer = _Answer(call, inputs, "runLoadBalancing", unit, *parameters)
+    vm, targets = answer.result
+    if not vm:
+        return answer.shown("", {"migration": None}, nothing=f"nothing to do\n{answer.reasons()}")
+    named = names(inputs.vms, "vm").get(vm) or vm
+    rows = [(named, answer.hosts.get(host), host) for host in targets] or [(named, "any host", "")]
+    text = tables.table(("VM", "TO HOST", "ID"), rows) + answer.reasons()
+    return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}}, [vm])
+
+
+def schedulers(call: Call) -> Shown:
+    """List every scheduler, with its properties."""
+    found = call(_DESIGN, "getSchedulers").answer
+    rows = [
+        (
+            each["name"],
+            each["topic"],
+            ", ".join(each["interfaces"]),
+            "; ".join(f"{one['name']}={one['validation']}" for one in each["inputs"]),
+            each["description"],
+        )
+        for each in found
+    ]
+    headings = ("SCHEDULER", "TOPIC", "INTERFACES", "PROPERTIES", "DESCRIPTION")
+    text = tables.table(headings, rows)
+    return Shown(text or "no schedulers\n", found, names=[each["name"] for each in found])
+
+
+def topics(call: Call) -> Shown:
+    """List every topic, with the methods of its driver."""
+    found = call(_DESIGN, "getTopics").answer
+    rows = [
+        (each["topic"], each["driver"], f"{method['name']}{method['signature']}", method["help"])
+        for each in found
+        for method in each["methods"]
+    ]
+    text = tables.table(("TOPIC", "DRIVER", "METHOD", "DESCRIPTION"), rows)
+    return Shown(text or "no topics\n", found, names=[each["topic"] for each in found])
+
+
+def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
+    """Ask which host a scheduler would start the VM on."""
+    answer = _Answer(call, inputs, "selectHost", scheduler, *inputs.parameters())
+    host = answer.result
+    if not host:
+        removed = answer.reasons()
+        left = f": {explanation.left(answer.decision)}" if answer.decision and removed else ""
+        return answer.shown("", {"host": None}, nothing=f"no host{left}\n{removed}")
+    others = [each for each in answer.best_first() if each != host]
+    text = answer.table("VERDICT", {host: "selected", **dict.fromkeys(others, "not selected")})
+    return answer.shown(text, {"host": host}, [host])
+
+
+def any_hosts(call: Call, scheduler: str, inputs: Inputs) -> Shown:
+    """Ask a scheduler whether there is a host for the VM."""
+    answer = _Answer(call, inputs, "hasAnyHosts", scheduler, *inputs.parameters())
+    found = "there is a host" if answer.result else "there is no host"
+    return answer.shown(f"{found}\n", {"result": answer.result})
+
+
+def migrations(
+    call: Call, method: str, scheduler: str, inputs: Inputs, change: Sequence[str] = ()
+) -> Shown:
+    """Ask a scheduler what it would migrate.
+
+    Args:
+        method: ``loadBalance``, ``onTimerInvoked``, or with a change the name of a hook.
+        change: the id of a host or VM, its former status, its new one.
+    """
+    hosts, properties = inputs.parameters(with_vm=False)
+    vms = inputs.vms if isinstance(inputs.vms, str) else list(inputs.vms)
+    answer = _Answer(call, inputs, method, scheduler, *change, hosts, vms, properties)
+    vm_names = names(inputs.vms, "vm")
+    rows = [
+        (vm_names.get(vm), vm, answer.hosts.get(host) if host else "any host", host)
+        for vm, targets in answer.result.items()
+        for host in targets or [""]
+    ]
+    text = tables.table(("VM", "VM ID", "TO HOST", "HOST ID"), rows)
+    moved = [vm_names.get(vm) or vm for vm in answer.result]
+    return answer.shown(text, {"migrations": answer.result}, moved, "nothing to do\n")
+
+
+def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
+    """Call a method of a topic's driver, and show what it returns as JSON."""
+    answer = _Answer(call, Inputs(()), "schedule", topic, method, arguments)
+    text = tables.document(answer.result)
+    fields = {"result": answer.result}
+    return answer.shown("" if answer.result == "" else text, fields, nothing=text)
+
+
+class _Answer:
+    """The answer to a call in the engine form, taken apart (contract 3.2).
+
+    Attributes:
+        hosts: the name of each host that was asked about, by its id.
+    """
+
+    def __init__(self, call: Call, asked: Inputs, method: str, *parameters: object) -> None:
+        reply = call(_ENGINE, method, *parameters)
+        fields: dict[str, Any] = reply.answer
+        self.hosts = names(asked.hosts)
+        self.result = fields["result"]
+        self._calls = reply.results
+        self.problems = [
+            # What says that there is none of that name says the name, too.
+            message if f"named {unit!r}" in message else f"{unit}: {message}"
+            for unit, messages in fields.get("plugin_errors", {}).items()
+            for message in messages
+        ]
+        self.problems += fields.get("errors", [])
+        self._record = reply.record
+
+    @functools.cached_property
+    def record(self) -> Optional[Mapping[str, Any]]:
+        """What was decided (contract 8.1)."""
+        record = self._record()
+        if record is None or isinstance(record["time"], str):
+            return record
+        return {**record, "time": schema.written(record["time"])}
+
+    @property
+    def decision(self) -> Optional[Mapping[str, Any]]:
+        """The same for a person to read."""
+        return None if self.record is None else explanation.cleaned(self.record)
+
+    def table(self, heading: str, values: Mapping[str, object]) -> str:
+        """Hosts with a value each, by their ids, and with the reasons where they are known."""
+        rows = [(self.hosts.get(host), host, value) for host, value in values.items()]
+        why = self._why(values)
+        if not any(why):
+            return tables.table(("HOST", "ID", heading), rows)
+        told = [(*row, reason) for row, reason in zip(rows, why)]
+        return tables.table(("HOST", "ID", heading, "WHY"), told)
+
+    def reasons(self) -> str:
+        """A table of the hosts, if there is a reason for one of them."""
+        why = self._why(self.hosts)
+        rows = [(name, host, reason) for (host, name), reason in zip(self.hosts.items(), why)]
+        return tables.table(("HOST", "ID", "WHY"), rows) if any(why) else ""
+
+    def _why(self, hosts: Iterable[str]) -> list[str]:
+        decision = self.decision
+        if decision is None or explanation.is_plain(decision):
+            return []
+        of_host = explanation.why(decision)
+        return [of_host.get(host, "") for host in hosts]
+
+    def best_first(self) -> list[str]:
+        """The hosts by their ranks, where these are known; those that have none come last."""
+        decided = () if self.record is None else self.record.get("hosts", ())
+        ranks = {each["id"]: each["rank"] for each in decided if "rank" in each}
+        return sorted(self.hosts, key=lambda host: ranks.get(host, len(ranks) + 1))
+
+    def shown(
+        self, text: str, fields: Mapping[str, object], found: Sequence[str] = (), nothing: str = ""
+    ) -> Shown:
+        """Show the answer and its problems; of calls in this process also output and tracebacks.
+
+        Args:
+            found: for who wants names alone; of a host its id will do.
+            nothing: shown if there is neither a text nor a problem.
+        """
+        lines = [text or ("" if self.problems else nothing)]
+        lines += [f"problem: {printable(problem)}\n" for problem in self.problems]
+        fields = {**fields, "problems": self.problems}
+        if vars(self).get("record") is not None:  # that of a topic's method is not waited for
+            fields["decision"] = self.record
+        if self._calls:
+            fields["calls"] = [_call_fields(result) for result in self._calls]
+            lines += itertools.chain.from_iterable(map(_printed, self._calls))
+        named = [self.hosts.get(each) or each for each in found]
+        return Shown("".join(lines), fields, not self.problems, named, self.problems)
+
+
+def _printed(result: CallResult) -> Iterator[str]:
+    """What a plugin printed, and its traceback, each with a heading; nothing that is empty."""
+    for heading in ("traceback", "stdout", "stderr"):
+        text = getattr(result, heading)
+        if text.strip():
+            yield f"{result.unit}: {heading}:\n{text.rstrip()}\n"
+
+
+def _call_fields(result: CallResult) -> dict[str, object]:
+    """How a plugin call ended, for JSON."""
+    return {
+        **{name: getattr(result, name) for name in _OF_CALL},
+        "outcome": result.outcome.value,
+        "milliseconds": round(result.seconds * 1000, 1),
+    }
+
+
+def _unit(element: ElementTree.Element) -> dict[str, object]:
+    """One unit of the discover document (contract 2.1)."""
+    return {
+        "name": element.get("name") or element.findtext("name"),
+        "kind": _KINDS[element.tag].value,
+        "description": element.get("description", ""),
+        "properties": element.findtext("Properties/CustomProperties") or "",
+        "defaults": element.findtext("Properties/default_values") or "",
+        "checksum": element.get("checksum", ""),
+    }

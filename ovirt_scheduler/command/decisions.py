@@ -1,23 +1,28 @@
-"""``ovirt-scheduler decisions``: lists those that match a query; ``--follow`` adds new ones."""
+"""``ovirt-scheduler decisions`` and ``why``: lists what was decided, and tells the reasons."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Optional
+from typing import Any, Optional
 
-from ovirt_scheduler.command import arguments, calls, tables
-from ovirt_scheduler.command.recorded import Recorded, vm_hint
+from ovirt_scheduler.command import arguments, client, tables
+from ovirt_scheduler.command.client import Recorded
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.errors import BadUsage
-from ovirt_scheduler.history import explanation
+from ovirt_scheduler.errors import BadUsage, NotRecorded
+from ovirt_scheduler.history import explanation, placement
+from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.verdict_table import grid
+from ovirt_scheduler.model import spelling
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
@@ -39,11 +44,19 @@ _CHOOSING = {
     "until": ("TIME", "decisions before this time"),
 }
 
+_MOST_LOOKED_AT = 20  # decisions on one VM, among which the calls of its last placement are
+_COLOURS = {Tone.HEADING: "1", Tone.GOOD: "32", Tone.BAD: "31", Tone.TROUBLE: "33"}
+
 _HEADINGS = ("TIME", "DECISION", "METHOD", "VM", "OUTCOME")
 
 
 def add(to: arguments.Add) -> None:
-    """Add the command to the command line."""
+    """Add both commands to the command line."""
+    command = arguments.add_command(to, "why", _why)
+    command.add_argument("vm", metavar="VM", nargs="?", help="its name or id")
+    command.add_argument("--decision", metavar="ID", help="one decision, by its id")
+    command.add_argument("--host", metavar="HOST", help="only of this host, by its name or id")
+    arguments.add_url(command)
     command = arguments.add_command(
         to, "decisions", _run, output=("table", "json", "jsonl", "names"), in_pipe="json"
     )
@@ -96,7 +109,7 @@ def _run(options: argparse.Namespace) -> Shown:
         return _events(Reader(arguments.history()), options, wanted)
     if options.follow:
         options.in_pipe = "jsonl"
-    output, kept = arguments.output_of(options), calls.history(options)
+    output, kept = arguments.output_of(options), client.history(options)
     wanted = replace(wanted, brief=output in ("table", "names"))
     if options.follow:
         return follow(kept, wanted, output)
@@ -105,7 +118,7 @@ def _run(options: argparse.Namespace) -> Shown:
         return Shown(fields=found)
     text = tables.table(_HEADINGS, [_row(each) for each in found])
     if not found:
-        text = f"no such decisions{vm_hint(kept, options.vm) if options.vm else ''}\n"
+        text = f"no such decisions{_vm_hint(kept, options.vm) if options.vm else ''}\n"
     return Shown(text, names=[each["id"] for each in found])
 
 
@@ -226,3 +239,94 @@ def _time(name: str, text: Optional[str], now: float) -> Optional[float]:
             f"--{name} {text!r:.60} is no time: write it like 2026-01-31T12:00:00, or how long ago "
             "it is, like 90s, 10m, 2h, 3d or 1w"
         ) from None
+
+
+def _why(options: argparse.Namespace) -> Shown:
+    """Tell why a VM was placed where it was, or nowhere.
+
+    Tell the calls of a VM's last placement as one: who removed which host and why, what each host
+    cost, and which units were decisive. The history is read in the state folder where that may be
+    read, else the daemon is asked.
+
+    examples:
+      why web
+      why web --host lynx
+      why --decision 1f2e3d4c5b6a7988
+      why web -o json
+    """
+    if bool(options.vm) == bool(options.decision):
+        raise BadUsage("name a VM, by its name or id, or a decision with --decision")
+    kept = client.history(options)
+    decisions: Sequence[Mapping[str, Any]]
+    if options.decision:
+        found = kept.decision(options.decision)
+        decisions = [] if found is None else [found]
+        sought, hint = f"{options.decision!r}", ""
+    else:
+        decisions = _last_placement(kept, options.vm)
+        sought, hint = f"on a VM {options.vm!r}", "" if decisions else _vm_hint(kept, options.vm)
+    if not decisions:
+        raise NotRecorded(
+            f"no decision {sought} is recorded{hint}; ovirt-scheduler decisions lists those that "
+            "there are"
+        )
+    cleaned = explanation.cleaned(decisions)
+    hosts = explanation.host_names(cleaned)
+    host = next((each for each, name in hosts.items() if options.host in (each, name)), None)
+    if options.host is not None and host is None:
+        lines = _not_asked_about(cleaned[-1], options.host, hosts.values())
+    elif options.decision:
+        lines = explanation.lines(cleaned[0], host)
+    else:
+        lines = placement.lines(cleaned, host)
+    text = "".join(_painted(lines))
+    headings, rows = grid(cleaned)
+    if options.host is None and len(headings) > 1:
+        text += f"\n{tables.table(headings, rows)}"
+    behind = len(hosts) - explanation.MOST_HOSTS
+    if options.host is None and behind > 0:
+        text += (
+            f"\n{behind:,} more hosts rank behind these, or are out: --host HOST tells of one, "
+            "-o json of all\n"
+        )
+    return Shown(text, decisions)
+
+
+def _last_placement(kept: Recorded, vm: str) -> Sequence[Mapping[str, Any]]:
+    """The calls of a VM's last placement, or none.
+
+    Args:
+        vm: its name or id.
+
+    Raises:
+        BadUsage: several VMs have that name.
+    """
+    found = kept.decisions(Query(vm=vm, limit=_MOST_LOOKED_AT, brief=True))
+    ids = list(dict.fromkeys(each["vm"]["id"] for each in found if "id" in each.get("vm", {})))
+    if len(ids) > 1 and vm not in ids:
+        raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
+    return placement.of_last(found, kept.decision)
+
+
+def _vm_hint(kept: Recorded, vm: str) -> str:
+    """``; did you mean X?``, of the VMs of the latest decisions; empty where none is near."""
+    latest = kept.decisions(Query(brief=True))
+    return spelling.hint(
+        vm, sorted({each["vm"].get("name", "") for each in latest if "vm" in each})
+    )
+
+
+def _not_asked_about(last: Mapping[str, Any], host: str, hosts: Iterable[str]) -> Iterator[Line]:
+    yield Line(f"{explanation.when(last)}  {explanation.heading(last)}", Tone.HEADING)
+    yield Line(
+        f"  {explanation.cleaned(host)}: not among the hosts that were asked about: whoever asked "
+        f"had left it out before{spelling.hint(host, hosts)}",
+        Tone.BAD,
+    )
+
+
+def _painted(lines: Iterable[Line]) -> Iterator[str]:
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for line in lines:
+        colour = _COLOURS.get(line.tone) if coloured else None
+        yield f"{line.text}\n" if colour is None else f"\033[{colour}m{line.text}\033[0m\n"

@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
-from ovirt_scheduler.command import inputs, terminal
+from ovirt_scheduler.command import calls, inputs
+from ovirt_scheduler.command.client import Call
 from ovirt_scheduler.command.inputs import HostsInput, Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage
@@ -66,7 +67,7 @@ def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> list[D
 
 
 def call_method(
-    call: terminal.Call,
+    call: Call,
     driver: DriverUnit,
     method: str,
     words: Sequence[str] = (),
@@ -84,7 +85,7 @@ def call_method(
         BadInput: a file that an argument names cannot be read.
     """
     if driver.defines(method) is None:
-        return terminal.schedule(call, str(driver.topic), method, inputs.arguments(words))
+        return calls.schedule(call, str(driver.topic), method, inputs.arguments(words))
     named, subject = inputs.pairs(words), _SUBJECTS.get(method)
     known = [] if subject is None else [subject, "old_status", "new_status"]
     for name in named:
@@ -97,15 +98,15 @@ def call_method(
     if not asked.hosts:
         raise BadUsage(f"{method} is about hosts: give --hosts FILE, or --cluster FILE")
     if method in ("candidates", "select_host"):
-        return terminal.select_host(call, driver.name, asked)
+        return calls.select_host(call, driver.name, asked)
     if method == "has_any_hosts":
-        return terminal.any_hosts(call, driver.name, asked)
+        return calls.any_hosts(call, driver.name, asked)
     if not asked.vms:
         raise BadUsage(f"{method} is about VMs: give --vms FILE, or --cluster FILE")
     change: tuple[str, ...] = ()
     if subject is not None:
         change, asked = _change(method, subject, named, asked)
-    return terminal.migrations(call, _ASKED[method], driver.name, asked, change)
+    return calls.migrations(call, _ASKED[method], driver.name, asked, change)
 
 
 def _callable(driver: DriverUnit) -> list[str]:

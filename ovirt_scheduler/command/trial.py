@@ -19,7 +19,8 @@ from ovirt_scheduler import manual
 from ovirt_scheduler.catalogue import files as plugin_files
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.command import arguments, inputs, scheduler_calls, terminal
+from ovirt_scheduler.command import arguments, calls, client, inputs, scheduler_calls
+from ovirt_scheduler.command.client import Call
 from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
@@ -233,7 +234,7 @@ def run(
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        call = terminal.here(running.prepare(settings, catalogue_of(loaded), engine))
+        call = client.here(running.prepare(settings, catalogue_of(loaded), engine))
         questions = [*_questions(call, loaded, path, kinds, asked, called)]
         notes = [*map(str, loaded.warnings), *_unknown(loaded, asked.properties)]
         if any(unit.shadow for unit in loaded.units):
@@ -264,7 +265,7 @@ _Question = tuple[str, Mapping[str, object], Callable[[], Shown]]
 
 
 def _questions(
-    call: terminal.Call,
+    call: Call,
     loaded: LoadedPlugin,
     path: Path,
     kinds: tuple[Kind, ...],
@@ -340,12 +341,12 @@ def _no_unit(loaded: LoadedPlugin, path: Path) -> PluginError:
     return PluginError(f"has no policy unit: {define}", str(path))
 
 
-def _ask(call: terminal.Call, unit: PolicyUnit, asked: Inputs) -> Shown:
+def _ask(call: Call, unit: PolicyUnit, asked: Inputs) -> Shown:
     if unit.kind is Kind.FILTER:
-        return terminal.run_filters(call, [unit.name], asked)
+        return calls.run_filters(call, [unit.name], asked)
     if unit.kind is Kind.COST_FUNCTION:
-        return terminal.run_cost_functions(call, {unit.name: 1}, asked)
-    return terminal.run_balance(call, unit.name, asked)
+        return calls.run_cost_functions(call, {unit.name: 1}, asked)
+    return calls.run_balance(call, unit.name, asked)
 
 
 def _why_not_kept(executor: Executor) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The operations of a running daemon, and of none, as a terminal shows them."""
+"""The calls of a running daemon, and of none, as a terminal shows them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import re
 import socket
 import threading
-from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from ovirt_scheduler.command import recorded, tables, terminal
+from ovirt_scheduler.command import calls, client, tables
+from ovirt_scheduler.command.client import Daemon
 from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
 from ovirt_scheduler.history.reader import Reader
@@ -96,19 +96,18 @@ def call(request, daemon, plain, plugins):
     """Calls to a daemon, with either form of its answers, and the same without it."""
     if request.param != "local":
         asked = daemon if request.param == "summed" else plain
-        find = partial(recorded.awaited, Reader(asked.state / FILE), named=False)
         certificate = None if asked is plain else asked.certificate
-        yield terminal.remote(asked.url, certificate, find)
+        yield Daemon(asked.url, certificate, Reader(asked.state / FILE))
     else:
         settings = config.load(None, {})
         settings = settings._replace(plugins_path=(plugins,), plugins_path_optional=frozenset())
-        with terminal.local(settings) as calls:
-            yield calls
+        with client.local(settings) as here:
+            yield here
 
 
 def test_discover_lists_the_units(call):
     """A line for each, or all that is known of it."""
-    shown = terminal.discover(call)
+    shown = calls.discover(call)
     units = {(unit["name"], unit["kind"]): unit for unit in shown.fields}
     assert set(units) == {
         ("Falls", "filter"), ("Falls", "cost_function"),
@@ -122,7 +121,7 @@ def test_discover_lists_the_units(call):
 
 def test_filters_tell_who_is_out(call):
     """Not only who is in."""
-    shown = terminal.run_filters(call, ["First"], Inputs(HOSTS))
+    shown = calls.run_filters(call, ["First"], Inputs(HOSTS))
     assert shown.well
     assert (
         shown.fields.items() >= {"accepted": IDS[:1], "rejected": IDS[1:], "problems": []}.items()
@@ -134,14 +133,14 @@ def test_filters_tell_who_is_out(call):
 
 def test_costs_are_multiplied_and_summed(call):
     """Whichever of the two the daemon is set to answer; the best host stands first."""
-    shown = terminal.run_cost_functions(call, {"First": 3}, Inputs(HOSTS))
+    shown = calls.run_cost_functions(call, {"First": 3}, Inputs(HOSTS))
     assert shown.fields["costs"] == {host: -3 * position for position, host in enumerate(IDS)}
     assert shown.text.splitlines()[1].endswith(f"{IDS[-1]}  -9")
 
 
 def test_each_host_is_told_with_what_decided_it(call):
     """Which of several units removed it, what its costs are made of; the whole record for JSON."""
-    shown = terminal.run_filters(call, ["Falls", "First"], Inputs(HOSTS))
+    shown = calls.run_filters(call, ["Falls", "First"], Inputs(HOSTS))
     assert shown.text.splitlines()[:3] == [
         f"HOST    ID{' ' * 36}VERDICT   WHY",
         f"lynx    {IDS[0]}  accepted",
@@ -153,14 +152,14 @@ def test_each_host_is_told_with_what_decided_it(call):
     assert [host["verdicts"][1]["verdict"] for host in kept["hosts"]] == ["passed"] + 3 * [
         "removed"
     ]
-    shown = terminal.run_cost_functions(call, {"Falls": 2, "First": 3}, Inputs(HOSTS))
+    shown = calls.run_cost_functions(call, {"Falls": 2, "First": 3}, Inputs(HOSTS))
     assert shown.text.splitlines()[1].endswith(f"  {IDS[3]}  -9    First 3 × (-3)")
 
 
 def test_who_removed_all_hosts_is_told(call, plugins):
     """By a selection that finds none."""
     properties = {"filters": "First;Empty"}
-    shown = terminal.select_host(call, "default", Inputs(HOSTS, VM_ID, properties))
+    shown = calls.select_host(call, "default", Inputs(HOSTS, VM_ID, properties))
     first, _, *lines = shown.text.splitlines()
     assert first == "no host: none left, 3 removed by First, 1 by Empty"
     assert [line.split()[-1] for line in lines] == ["Empty", "First", "First", "First"]
@@ -168,9 +167,9 @@ def test_who_removed_all_hosts_is_told(call, plugins):
 
 def test_a_balance_tells_what_to_move(call):
     """Or that there is nothing to do."""
-    shown = terminal.run_balance(call, "First", Inputs(HOSTS, properties={"move": "1"}))
+    shown = calls.run_balance(call, "First", Inputs(HOSTS, properties={"move": "1"}))
     assert shown.fields["migration"] == {"vm": VM_ID, "hosts": IDS[2:]}
-    assert terminal.run_balance(call, "First", Inputs(HOSTS)).text == "nothing to do\n"
+    assert calls.run_balance(call, "First", Inputs(HOSTS)).text == "nothing to do\n"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +182,7 @@ def test_a_balance_tells_what_to_move(call):
 )
 def test_a_unit_that_fails_is_told(call, unit, told):
     """The answer stands without it, and all is not well."""
-    shown = terminal.run_filters(call, ["First", unit], Inputs(HOSTS))
+    shown = calls.run_filters(call, ["First", unit], Inputs(HOSTS))
     assert not shown.well
     assert shown.fields["accepted"] == IDS[:1]
     assert f"problem: {told}" in shown.text
@@ -191,38 +190,38 @@ def test_a_unit_that_fails_is_told(call, unit, told):
 
 def test_nothing_is_said_of_an_answer_that_a_failure_emptied(call):
     """No hosts have costs, but that is not what there is to tell."""
-    shown = terminal.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
+    shown = calls.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
     assert shown.text.startswith("problem: Falls: ZeroDivisionError")
     assert "no hosts" not in shown.text
-    shown = terminal.run_filters(call, ["First"], Inputs(()))
+    shown = calls.run_filters(call, ["First"], Inputs(()))
     assert shown.text == "no hosts\n"
 
 
 def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, request):
     """A daemon's answer tells nothing of it."""
     here = "local" in request.node.callspec.id
-    scored = terminal.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
-    selected = terminal.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "Falls"}))
+    scored = calls.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
+    selected = calls.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "Falls"}))
     for shown in (scored, selected):
         assert ("Falls: stdout:\nbefore the fall\n" in shown.text) is here
         assert ("Falls: traceback:\nTraceback" in shown.text) is here
-    shown = terminal.schedule(call, "night", "falls", {})
+    shown = calls.schedule(call, "night", "falls", {})
     assert shown.text.startswith("problem: Night: ZeroDivisionError")
     assert ("Night: stdout:\nat night\n" in shown.text) is here
-    calls = shown.fields.get("calls")
-    assert (calls is not None and calls[0]["stdout"] == "at night\n") is here
+    called = shown.fields.get("calls")
+    assert (called is not None and called[0]["stdout"] == "at night\n") is here
 
 
 def test_a_document_that_is_none_is_refused(call):
     """As the caller's mistake."""
     with pytest.raises(UnreadableDocument, match="hosts, line 1"):
-        terminal.run_filters(call, ["First"], Inputs("<hosts"))
+        calls.run_filters(call, ["First"], Inputs("<hosts"))
 
 
 def test_a_certificate_that_is_not_trusted_is_told(daemon):
     """With what to do."""
     with pytest.raises(NoAnswer, match="--ca"):
-        terminal.discover(terminal.remote(daemon.url, None))
+        calls.discover(Daemon(daemon.url, None))
 
 
 def test_nobody_there_is_told():
@@ -231,7 +230,7 @@ def test_nobody_there_is_told():
         silent.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(NoAnswer, match="is the daemon running"):
-            terminal.discover(terminal.remote(url, None))
+            calls.discover(Daemon(url, None))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ def test_nobody_there_is_told():
 def test_a_url_that_is_none_is_wrong_usage(url, told):
     """Nobody is asked."""
     with pytest.raises(BadUsage, match=f"--url .*{told}"):
-        terminal.remote(url, None)
+        Daemon(url, None)
 
 
 @pytest.mark.parametrize(
@@ -268,23 +267,21 @@ def test_a_server_that_is_no_daemon_is_told(answer):
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(NoAnswer, match="is no ovirt-sched"):
-            terminal.discover(terminal.remote(url, None))
+            calls.discover(Daemon(url, None))
         thread.join()
 
 
 def test_nothing_is_sent_as_nil(plain):
     """JSON has a null."""
-    call = terminal.remote(plain.url, None)
-    shown = terminal.schedule(call, "night", "is_none", {"value": None})
+    call = Daemon(plain.url, None)
+    shown = calls.schedule(call, "night", "is_none", {"value": None})
     assert shown.fields["result"] is True
 
 
 def test_an_integer_that_cannot_be_sent_is_wrong_usage(plain):
     """XML-RPC has 32 bits for one."""
     with pytest.raises(BadUsage, match="32 bits"):
-        terminal.run_cost_functions(
-            terminal.remote(plain.url, None), {"First": 1 << 40}, Inputs(HOSTS)
-        )
+        calls.run_cost_functions(Daemon(plain.url, None), {"First": 1 << 40}, Inputs(HOSTS))
 
 
 def test_the_wrong_scheme_is_told(daemon, plain):
@@ -295,24 +292,24 @@ def test_the_wrong_scheme_is_told(daemon, plain):
     )
     for url, told in wrong:
         with pytest.raises(NoAnswer, match=told):
-            terminal.discover(terminal.remote(url, None))
+            calls.discover(Daemon(url, None))
 
 
 def test_somebody_who_never_answers_is_not_waited_for_for_good(monkeypatch):
     """The connection is taken, and then there is nothing."""
-    monkeypatch.setattr(terminal, "_SECONDS", 0.2)
+    monkeypatch.setattr(client, "_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for scheme in ("http", "https"):
             url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
             with pytest.raises(NoAnswer, match="timed out; is the daemon running"):
-                terminal.discover(terminal.remote(url, None))
+                calls.discover(Daemon(url, None))
 
 
 @pytest.mark.parametrize("name", ["\udcff", "\0"])
 def test_what_xml_does_not_have_is_not_sent(plain, name):
     """As a word of the command line that is not UTF-8; the daemon could only tell a line of XML."""
     with pytest.raises(BadUsage, match=r"runFilters: cannot be sent with .*, which XML does not"):
-        terminal.run_filters(terminal.remote(plain.url, None), [name], Inputs(HOSTS))
+        calls.run_filters(Daemon(plain.url, None), [name], Inputs(HOSTS))
 
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
@@ -321,14 +318,14 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
         if content:
             (tmp_path / "ca.pem").write_text(content)
         with pytest.raises(BadInput, match=rf"ca\.pem: .*{told}"):
-            terminal.remote("https://localhost:1", tmp_path / "ca.pem")
+            Daemon("https://localhost:1", tmp_path / "ca.pem")
     with pytest.raises(BadInput, match="/dev/zero: cannot be read: it is longer than 16 MiB"):
-        terminal.remote("https://localhost:1", Path("/dev/zero"))
+        Daemon("https://localhost:1", Path("/dev/zero"))
 
 
 def test_schedulers_are_listed(call):
     """With what each takes; a driver that is none is not among them."""
-    shown = terminal.schedulers(call)
+    shown = calls.schedulers(call)
     assert [each["name"] for each in shown.fields] == ["default"]
     headings, row = shown.text.splitlines()
     assert headings.split()[:3] == ["SCHEDULER", "TOPIC", "INTERFACES"]
@@ -338,7 +335,7 @@ def test_schedulers_are_listed(call):
 
 def test_topics_are_listed_with_their_methods(call):
     """A line for each method."""
-    shown = terminal.topics(call)
+    shown = calls.topics(call)
     assert [each["topic"] for each in shown.fields] == ["compute", "night"]
     lines = [line.split() for line in shown.text.splitlines()]
     assert ["night", "Night", "when(hours=1)", "When", "it", "begins."] in lines
@@ -346,14 +343,14 @@ def test_topics_are_listed_with_their_methods(call):
 
 def test_a_scheduler_is_asked_for_a_host(call):
     """By name and id; none is said, and so is what failed."""
-    shown = terminal.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "First"}))
+    shown = calls.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "First"}))
     assert (shown.fields["host"], shown.names, shown.problems) == (IDS[0], ["lynx"], [])
     assert [line.split()[1:] for line in shown.text.splitlines()[1:]] == [
         [IDS[0], "selected"], *([each, "not", "selected", "First"] for each in IDS[1:])
     ]  # fmt: skip
-    shown = terminal.select_host(call, "default", Inputs((), VM_ID, {}))
+    shown = calls.select_host(call, "default", Inputs((), VM_ID, {}))
     assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
-    shown = terminal.select_host(call, "defualt", Inputs(HOSTS, VM_ID, {}))
+    shown = calls.select_host(call, "defualt", Inputs(HOSTS, VM_ID, {}))
     assert shown.text == (
         "problem: there is no scheduler named 'defualt'; there are default; did you mean default?\n"
     )
@@ -362,11 +359,11 @@ def test_a_scheduler_is_asked_for_a_host(call):
 
 def test_a_method_of_a_topic_is_called(call):
     """What it gives back is shown as JSON: dates as text, bytes in base64."""
-    shown = terminal.schedule(call, "night", "when", {"hours": 3})
+    shown = calls.schedule(call, "night", "when", {"hours": 3})
     told = {"at": "2026-01-31T22:00:00", "token": "AA==", "hours": [3]}
     assert json.loads(shown.text) == told
     assert json.loads(tables.document(shown.fields))["result"] == told
-    shown = terminal.schedule(call, "night", "never", {})
+    shown = calls.schedule(call, "night", "never", {})
     assert shown.fields["problems"] == [
         'Night: never returned None, which has no form in XML-RPC; return "" for nothing'
     ]

@@ -1,0 +1,278 @@
+"""Calls to a running daemon, or to plugins in this process; and where decisions are looked up."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import http.client
+import os
+import ssl
+import time
+import xmlrpc.client
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable, Optional, Union, cast
+from urllib.parse import SplitResult, urlsplit
+from xml.parsers.expat import ExpatError
+from xmlrpc.client import Fault, ProtocolError, SafeTransport, Transport
+
+from ovirt_scheduler.command import arguments
+from ovirt_scheduler.daemon import certificate_report, runtime
+from ovirt_scheduler.daemon.runtime import Services
+from ovirt_scheduler.errors import (
+    BadInput,
+    BadUsage,
+    CallRefused,
+    HistoryUnreadable,
+    NoAnswer,
+    UnreadableDocument,
+)
+from ovirt_scheduler.history import schema, store
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.model.text import NOT_IN_XML
+from ovirt_scheduler.security import certificates
+from ovirt_scheduler.security.addresses import url_host
+from ovirt_scheduler.security.atomic_file import read_whole
+from ovirt_scheduler.server.http import listening
+from ovirt_scheduler.server.method import Reply
+from ovirt_scheduler.settings.config import Settings
+
+_AS_ROOT = "sudo reads the state folder, for which none needs to run"
+_SECONDS = 125.0  # for an answer; the daemon gives every one within 119
+_RECORD_SECONDS, _PAUSE = 1.0, 0.05  # for which a record is waited for, and between two looks
+_OTHER_NAME = (62, 64)  # a host name, an address: X509_verify_cert_error_string(3)
+
+# Calls a method: answer form, name, parameters. The reply has the results of the plugins' calls if
+# they ran in this process; XML-RPC has nothing of what they printed. It has the record of what was
+# decided, where that can be had.
+Call = Callable[..., Reply]
+
+
+class Daemon:
+    """A running daemon: calls its methods, and looks up what it has recorded.
+
+    Raises (when called):
+        BadUsage: a parameter that XML-RPC cannot carry.
+        NoAnswer: nobody answers there, or nobody who can be trusted.
+        CallRefused: the daemon answered with a fault.
+        UnreadableDocument: with the fault that says so.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        certificate: Optional[Path],
+        file: Optional[Reader] = None,
+        named: bool = False,
+        instead: str = "",
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            url: of the daemon, without a path.
+            certificate: PEM, to trust beside the system's authorities.
+            file: the history in the state folder, for the records of what is decided; it may not
+                be readable. None: these are not looked for.
+            named: it may be another daemon than that whose history this is.
+            instead: what does without a daemon, for the message where none answers.
+
+        Raises:
+            BadUsage: the URL cannot be a daemon's.
+            BadInput: the certificate cannot be read.
+        """
+        self._url, self._address, self._instead = url, _address(url), instead
+        self._file, self._named = file, named
+        self._make: Callable[..., _Http] = _Http
+        if self._address.scheme == "https":
+            self._make = functools.partial(_Https, context=_trust(certificate))
+
+    def __call__(self, form: AnswerForm, name: str, *parameters: Any) -> Reply:
+        """Call a method."""
+        try:
+            body = xmlrpc.client.dumps(parameters, name, allow_none=True)
+        except OverflowError:
+            raise BadUsage(f"{name}: XML-RPC takes integers of at most 32 bits") from None
+        unsent = NOT_IN_XML.search(body)
+        if unsent:
+            raise BadUsage(f"{name}: cannot be sent with {unsent[0]!r}, which XML does not have")
+        transport = self._make(use_builtin_types=True)
+        path = f"{self._address.path.rstrip('/')}/{form.value}"
+        with _explained(self._url, self._instead), contextlib.closing(transport):
+            (answer,) = transport.request(self._address.netloc, path, body.encode())
+        return Reply(answer, record=lambda: self._awaited(transport.request_id))
+
+    def decision(self, decision: str) -> Optional[Record]:
+        """The record of that id; None where there is none."""
+        return cast("Record", self(AnswerForm.DESIGN, "decision", decision).answer) or None
+
+    def decisions(self, query: Query) -> list[Record]:
+        """The records that fit, the newest first; the daemon is asked for one outcome at most."""
+        asked = {name: value for name, value in vars(query).items() if value not in (None, ())}
+        if query.outcomes:
+            (asked["outcome"],) = asked.pop("outcomes")
+        for name in {"since", "until"} & asked.keys():
+            asked[name] = schema.written(asked[name])
+        return cast("list[Record]", self(AnswerForm.DESIGN, "decisions", asked).answer)
+
+    def _awaited(self, decision: str) -> Optional[Record]:
+        """The record of a decision that was just made, which the daemon writes within a second.
+
+        Returns:
+            None where nobody has it in time, or tells it.
+        """
+        kept: list[Recorded] = [self] if self._named else []
+        kept += filter(None, [self._file])
+        until = time.monotonic() + _RECORD_SECONDS
+        while kept and time.monotonic() < until:
+            time.sleep(_PAUSE)
+            try:
+                found = kept[0].decision(decision)
+            except (CallRefused, NoAnswer, HistoryUnreadable):
+                del kept[0]
+                continue
+            if found is not None:
+                return found
+        return None
+
+
+Recorded = Union[Reader, Daemon]  # where decisions are looked up
+
+
+def of_options(options: argparse.Namespace) -> Daemon:
+    """The daemon of ``--url``, ``--ca`` and the settings."""
+    settings = arguments.settings(options)
+    scheme = "https" if settings.ssl else "http"
+    host = listening.known_as(url_host(settings.listening_address))
+    url = options.url or f"{scheme}://{host}:{settings.listening_port}"
+    made = certificate_report.server_files(settings, arguments.state()).certificate
+    file = Reader(arguments.state() / store.FILE) if settings.history else None
+    instead = "--local needs none" if hasattr(options, "local") else _AS_ROOT
+    return Daemon(url, options.ca or made, file, options.url is not None, instead)
+
+
+def history(options: argparse.Namespace) -> Recorded:
+    """The history: of the state folder where it may be read, unless a daemon is named."""
+    file = arguments.state() / store.FILE
+    if options.url is None and os.access(file, os.R_OK):
+        return Reader(file)
+    return of_options(options)
+
+
+@contextlib.contextmanager
+def local(settings: Settings) -> Iterator[Call]:
+    """Call the plugins of the settings in this process; no state is kept.
+
+    Raises:
+        ExecutorUnavailable: no process can be started to run plugins in.
+        RequestError: when called: what would be a fault.
+    """
+    with runtime.started(settings) as running:
+        running.registry.refresh()
+        yield here(running.services)
+
+
+def here(services: Services) -> Call:
+    """Call services of this process."""
+    offered = {(form, each.name): each for each in services.methods() for form in each.forms}
+
+    def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
+        answer = offered[form, name].run(Caller("local", form, "here"), parameters)
+        return answer if isinstance(answer, Reply) else Reply(answer)
+
+    return call
+
+
+@contextlib.contextmanager
+def _explained(url: str, instead: str) -> Iterator[None]:
+    """Say of each failure of a call what it means, and what to do."""
+    try:
+        yield
+    except Fault as fault:
+        if fault.faultCode == UnreadableDocument.fault_code:
+            raise UnreadableDocument(fault.faultString) from None
+        raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
+    except ssl.SSLCertVerificationError as error:
+        mend = "name the daemon's certificate with --ca"
+        if error.verify_code in _OTHER_NAME:
+            mend = "name one of its names in --url"
+        raise NoAnswer(
+            f"{url}: its certificate is not trusted: {error.verify_message}; {mend} "
+            "(ovirt-scheduler cert show tells where it lies, and its names)"
+        ) from None
+    except ssl.SSLError as error:
+        raise NoAnswer(
+            f"{url}: {error.reason or error}; it may speak no TLS (ssl = false): --url http://"
+        ) from None
+    except ProtocolError as error:
+        tls = "; it may speak TLS (ssl = true): --url https://" if url.startswith("http:") else ""
+        raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}{tls}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise NoAnswer(
+            f"{url}: {error!s:.200}; is the daemon running (systemctl status ovirt-scheduler)? "
+            f"--url names another one{', ' if instead else ''}{instead}"
+        ) from None
+    except (ExpatError, xmlrpc.client.Error, ValueError, TypeError, LookupError):
+        raise NoAnswer(f"{url}: what answers there is no ovirt-scheduler; mend --url") from None
+
+
+class _Http(Transport):
+    """Notes the id of what was asked last, which is the decision's (contract 8.4)."""
+
+    request_id = ""
+
+    def make_connection(self, host: Any) -> Any:
+        connection = super().make_connection(host)
+        connection.timeout = _SECONDS
+        return connection
+
+    def parse_response(self, response: Any) -> Any:
+        self.request_id = response.getheader("X-Request-Id", "")
+        return super().parse_response(response)
+
+
+class _Https(_Http, SafeTransport):
+    """The same over TLS."""
+
+
+def _address(url: str) -> SplitResult:
+    """The parts of a daemon's URL.
+
+    Raises:
+        BadUsage: it cannot be one.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("https", "http") and (parts.hostname or "").encode("idna"):
+            _ = parts.port  # fails if it is no number
+            return parts
+        problem = "begin it with https:// (or http:// where ssl = false), then the host"
+    except ValueError as error:  # UnicodeError is one, too
+        problem = str(error)
+    raise BadUsage(f"--url {url}: {problem}")
+
+
+def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if certificate is not None:
+        try:
+            # Comments may be in any alphabet.
+            text = read_whole(certificate, certificates.MOST_BYTES).decode("ascii", "ignore")
+            context.load_verify_locations(cadata=text)
+        except (ssl.SSLError, ValueError):
+            raise BadInput(f"{certificate}: holds no PEM certificate; name one with --ca") from None
+        except FileNotFoundError:
+            raise BadInput(
+                f"{certificate}: is not there; the daemon makes its certificate when it first "
+                "starts: is it running? sudo ovirt-scheduler cert export prints that of systemd's "
+                "daemon; --ca names a copy"
+            ) from None
+        except OSError as error:
+            raise BadInput(
+                f"{certificate}: cannot be read: {error.strerror}; copy the daemon's certificate "
+                "to where you can read it, and name it with --ca"
+            ) from None
+    return context

@@ -61,7 +61,7 @@ class FileFault:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What a process of its own found in one file: units, drivers and code, or why not.
+    """What a separate process found in one file: units, drivers and code, or why not.
 
     A helper module has none of them, and no fault.
     """

@@ -1,7 +1,7 @@
 """The state of a cluster: the statuses of its hosts and VMs, and where each VM runs.
 
-The daemon opens no document. It hands the engine's to readers, and gets back what a
-``ClusterState`` is made of: all that it needs to look after a cluster.
+The daemon opens no document. It hands the engine's documents to readers, which return the values
+of a ``ClusterState``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ClusterState(NamedTuple):
     vms: Mapping[str, VmState]
 
     def host_name(self, host: str) -> str:
-        """The host's name for a message: its id where that is unknown, "any host" for no id."""
+        """The host's name for a message: its id if the name is unknown, "any host" for no id."""
         return self.hosts[host].name if host in self.hosts else host or "any host"
 
 
@@ -56,12 +56,11 @@ def imbalance(used: Iterable[float]) -> float:
                            the largest that any hosts of the same mean have
 
     The largest is √(mean × (1 - mean)): some hosts are full, and all others are empty. So 0 is a
-    cluster whose hosts are used alike. Little use makes little imbalance, also of two hosts of
-    which one is empty: 2 % and 0 % are 10 % imbalance, 50 % and 0 % are 58 %, 100 % and 0 % are
-    100 %.
+    cluster whose hosts are used alike. Little use makes little imbalance, even if one of two hosts
+    is empty: 2 % and 0 % are 10 % imbalance, 50 % and 0 % are 58 %, 100 % and 0 % are 100 %.
 
     Args:
-        used: of each host, the part that is used: 0 to 1, beyond which it counts as 0 or 1.
+        used: the used part of each host, from 0 to 1; values beyond count as 0 or 1.
     """
     parts = [min(1.0, max(0.0, part)) for part in used]
     mean = math.fsum(parts) / max(1, len(parts))

@@ -1,4 +1,4 @@
-"""How the daemon is at one moment: plain values, for pages, metrics and ``status``."""
+"""The state of the daemon at one moment: plain values, for pages, metrics and ``status``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EngineState(NamedTuple):
 
 
 class HistoryState(NamedTuple):
-    """The history of decisions, as far as its writer knows it."""
+    """The state of the history of decisions, as its writer knows it."""
 
     decisions: int
     bytes: int
@@ -69,7 +69,7 @@ class ProcessesState(NamedTuple):
 
 
 class DaemonState(NamedTuple):
-    """All of it. Times are in seconds since 1970."""
+    """The state of the whole daemon. Times are in seconds since 1970."""
 
     version: str
     started: float

@@ -1,4 +1,4 @@
-"""A request, its execution, and the decision that is made of it.
+"""A request, its execution, and the decision that follows.
 
 ::
 
@@ -21,8 +21,8 @@ class DriverCall(NamedTuple):
     """A method of a driver or scheduler.
 
     Attributes:
-        arguments: those beside the subjects and the properties, by their names.
-        destinations: as far as they are known, where the method migrates VMs.
+        arguments: by their names, without the subjects and the properties.
+        destinations: the known ones, if the method migrates VMs.
     """
 
     driver: DriverUnit
@@ -32,7 +32,7 @@ class DriverCall(NamedTuple):
 
     @property
     def defined(self) -> Optional[InterfaceMethod]:
-        """The method of an interface that is called; None where the driver publishes its own."""
+        """The method of an interface that is called; None for a method of the driver's own."""
         return self.driver.defines(self.method)
 
     @property
@@ -45,8 +45,8 @@ class Request(NamedTuple):
     """A call, decoded: of policy units of one kind, or of a driver and the units before it.
 
     Attributes:
-        wanted: the units, by their kind; before a driver none of a kind need be there.
-        last: of a driver, after the filters and cost functions; None: units alone are asked.
+        wanted: the units, by their kind; a request for a driver may have none.
+        last: the driver's call, after the filters and cost functions; None: only units are asked.
     """
 
     caller: Caller
@@ -62,7 +62,7 @@ class Request(NamedTuple):
 
     @property
     def strict(self) -> bool:
-        """Whether a property's value that is refused ends it all (contract 1.5)."""
+        """Whether a refused value of a property fails the whole request (contract 1.5)."""
         return self.caller.form is AnswerForm.DESIGN
 
 
@@ -88,7 +88,7 @@ class Execution(NamedTuple):
 
     @property
     def results(self) -> tuple[CallResult, ...]:
-        """Of all calls, in the order of their beginning."""
+        """The results of all calls, in the order in which the calls began."""
         last = () if self.result is None else (self.result,)
         return (*self.filters, *self.cost_functions, *last)
 
@@ -113,6 +113,6 @@ class Decision(NamedTuple):
 
     @property
     def failure(self) -> Optional[str]:
-        """Why a balance or a driver gave no answer; None where it gave one, or was not called."""
+        """Why a balance or a driver gave no answer; None if it gave one, or was not called."""
         result = self.execution.result
         return None if result is None or result.ok else result.message

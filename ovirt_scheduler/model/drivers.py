@@ -69,7 +69,7 @@ class DriverUnit(NamedTuple):
 
     @property
     def only_ours(self) -> bool:
-        """Whether it comes with the package, and no caller can name it."""
+        """Whether the driver comes with the package and has no name for callers."""
         return self.shipped and not self.interfaces and self.topic is None
 
     @property
@@ -82,7 +82,7 @@ class DriverUnit(NamedTuple):
         return next((method for method in self.methods if method.name == name), None)
 
     def defines(self, method: str) -> Optional[InterfaceMethod]:
-        """The method of an interface that it defines; None for any other."""
+        """The method of an interface, if the driver defines it; else None."""
         found = INTERFACE_METHODS.get(method)
         return found if found is not None and found.interface in self.interfaces else None
 

@@ -1,4 +1,4 @@
-"""Tells from its text whether Java compiles a regular expression; it needs no Java for that.
+"""Finds out whether Java compiles a regular expression, without Java.
 
 It follows what Java 17 does. Three things are not looked at, and are taken to be good: a pattern
 with comments in it (``(?x)``), the names of characters, scripts and the like (``\\N{EM DASH}``,
@@ -45,7 +45,7 @@ class _Refused(Exception):
 
 
 def refusal(pattern: str) -> Optional[str]:
-    """Why Java does not compile the pattern; None where it does."""
+    """Why Java does not compile the pattern; None if it does."""
     if _COMMENTS.search(pattern):
         return None
     try:

@@ -1,4 +1,4 @@
-"""A plan: the migrations of one answer in one piece, with a reason for each."""
+"""A plan: all migrations of one answer, with a reason for each."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Step:
     """A migration; ids and names.
 
     Attributes:
-        source: empty where the VM runs nowhere.
+        source: empty if the VM runs nowhere.
         target: empty for any host.
-        problem: why it is not made now; empty where it is.
+        problem: why the migration is not made now; empty if it is made.
     """
 
     vm: str
@@ -71,19 +71,19 @@ class Plan:
 
     @property
     def is_open(self) -> bool:
-        """Whether something may still become of it."""
+        """Whether the plan may still be carried out."""
         return self.state in (TOLD, WAITING, APPROVED)
 
     @property
     def migrations(self) -> frozenset[tuple[str, str, str]]:
-        """What is to go from where to where, by id."""
+        """The migrations: VM, source and target, by id."""
         return frozenset((step.vm, step.source, step.target) for step in self.steps)
 
     def record(self, most: Optional[int] = None) -> dict[str, Any]:
-        """It in plain values, for the history, JSON and pages.
+        """The plan in plain values, for the history, JSON and pages.
 
         Args:
-            most: of its migrations that are told; None for all.
+            most: how many of its migrations are included; None for all.
         """
         steps = [step.text for step in self.steps[:most]]
         if len(self.steps) > len(steps):

@@ -21,7 +21,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class PluginUser:
-    """Whom the processes of plugins run as, where that is not the daemon's own user."""
+    """The user of plugins' processes, if that is not the daemon's own user."""
 
     name: str
     uid: int
@@ -53,7 +53,7 @@ class PluginCode:
 
     @functools.cached_property
     def version(self) -> str:
-        """Tells this code from any other: a digest of all that its process runs."""
+        """A digest of all code that the process runs."""
         digest = hashlib.sha256(f"{self.folder}\0{self.name}".encode())
         for module in self.modules:
             digest.update(f"\0{module.name}\0{module.path}\0".encode() + module.code)
@@ -118,7 +118,7 @@ class Candidate(NamedTuple):
 
 
 class EngineAccess(NamedTuple):
-    """What a plugin's connection to the engine is made with: a token, never the password."""
+    """The values for a plugin's connection to the engine: a token, never the password."""
 
     url: str  # of the REST API
     ca_file: Optional[str]  # None: the system's authorities

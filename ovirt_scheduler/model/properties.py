@@ -5,14 +5,14 @@ form more: ``{low-high}`` stands for the integers of that range, bounds included
 no plus sign and no leading zeros.
 
 The released engines compile the regexes with Java (contract 3.1), so a pattern has to mean the
-same to Java and to Python. What only one of them knows, and what they read differently, is
-refused when the plugin is loaded. Patterns are compiled with ``re.ASCII``, as ``\\d``, ``\\w`` and
-``\\s`` are to Java. A class unit's text was written for Java alone: the engine gets it as it is,
-and values are held to those of its patterns that mean the same to Python.
+same to Java and to Python. A pattern that only one of them knows, or that they read differently,
+is refused when the plugin is loaded. Patterns are compiled with ``re.ASCII``, as ``\\d``, ``\\w`` and
+``\\s`` are to Java. A class unit's text was written for Java alone: the engine
+gets it unchanged, and values are checked with those of its patterns that Python reads alike.
 
-A value of more than 4096 characters is refused. That bounds the time a pattern with a few
-repeats can take, and not that of one like ``(a+)+b``, which doubles with each character: so a
-call's values are held to them under a limit of time (``check``).
+A value of more than 4096 characters is refused. That bounds the time of a pattern with a few
+repeats, but not of one like ``(a+)+b``, whose time doubles with each character. So a call's
+values are checked under a limit of time (``check``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RANGE = re.compile(rf"\{{({_INTEGER})-({_INTEGER})\}}")
 
 
 def parse(name: str, custom_properties: str, default_values: str) -> PropertySet:
-    """Read a property set; a ``;`` at the end of either text is as good as none.
+    """Read a property set; either text may end with a ``;``.
 
     Args:
         name: of the set.
@@ -61,7 +61,7 @@ def parse(name: str, custom_properties: str, default_values: str) -> PropertySet
 def parse_for_java(name: str, text: str) -> PropertySet:
     """Read what a class unit declares: ``key=regex``, with ``;`` between, and maybe at the end.
 
-    As the engine does, it takes a regex of nothing, and the last of several for one key.
+    Like the engine, it accepts an empty regex, and of several for one key it takes the last.
 
     Raises:
         PluginError: without a file; the text names the property and what the engine refuses.
@@ -80,7 +80,7 @@ def parse_for_java(name: str, text: str) -> PropertySet:
 
 
 def unchecked(properties: PropertySet) -> Iterator[str]:
-    """A sentence about each property whose values are held to nothing."""
+    """A sentence about each property whose values are not checked."""
     for prop in properties.properties:
         if not prop.checked:
             yield (
@@ -90,7 +90,7 @@ def unchecked(properties: PropertySet) -> Iterator[str]:
 
 
 def matches(prop: Property, value: str) -> bool:
-    """Whether a property may have the value; a pattern is for the whole of it."""
+    """Whether a property may have the value; a pattern has to match all of it."""
     if not prop.checked:
         return True
     if len(value) > LONGEST_VALUE:
@@ -114,7 +114,7 @@ def fill(properties: PropertySet, values: Mapping[str, str]) -> Filled:
 
 
 def refused(properties: PropertySet, values: Mapping[str, str]) -> Optional[str]:
-    """A sentence about the first value that its property refuses; None where all are good."""
+    """A sentence about the first value that its property refuses; None if all are good."""
     for prop in properties.properties:
         value = values.get(prop.name)
         if value is not None and not matches(prop, value):
@@ -123,16 +123,16 @@ def refused(properties: PropertySet, values: Mapping[str, str]) -> Optional[str]
 
 
 def check(owner: str, properties: PropertySet, values: Mapping[str, str], seconds: float) -> None:
-    """Hold a call's values to their patterns. For the main thread of a process.
+    """Check a call's values with their patterns. For the main thread of a process.
 
     Args:
         owner: whose properties they are, for the message.
-        seconds: what all of it may take. Where none is left nothing is checked, as nothing
+        seconds: time for the whole check. If none is left, nothing is checked, because nothing
             can run then.
 
     Raises:
         RefusedProperty: a value that is not allowed.
-        SlowProperty: the time was over.
+        SlowProperty: the time ran out.
     """
     name = ""
 
@@ -199,7 +199,7 @@ def _key_and_pattern(text: str) -> tuple[str, str]:
 
 
 def _problem(pattern: str) -> Optional[str]:
-    """What is wrong with a regex or a range; None where nothing is."""
+    """What is wrong with a regex or a range; None if nothing is."""
     if not pattern:
         return "the regex is empty"
     if not pattern.isprintable():
@@ -249,7 +249,7 @@ _SHARED_ESCAPES = "dDwWsSbAafnrt"  # and \xhh, \uhhhh: what means the same to bo
 
 
 def _differences(pattern: str) -> Iterator[str]:
-    """Name what Java does not know in a pattern of Python's, or reads in another way."""
+    """Name the parts of a Python pattern that Java does not know, or reads differently."""
     in_class = False
     for token in _TOKEN.finditer(pattern):
         text = token[0]

@@ -35,7 +35,7 @@ def load(data: bytes, kind: type[T]) -> T:
     """Read a value of a type.
 
     Args:
-        data: what ``dump`` wrote, or what somebody made of it.
+        data: what ``dump`` wrote, maybe changed by somebody.
         kind: a dataclass, or another type that the module's docstring lists.
 
     Raises:

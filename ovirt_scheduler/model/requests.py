@@ -41,8 +41,8 @@ class EngineScores(enum.Enum):
 class Document:
     """An XML document as it came; opened only by a reader.
 
-    ``encoding`` is set where the bytes are known to be in it whatever the document's
-    own declaration says (an XML-RPC string has been decoded once already).
+    ``encoding`` is set if the encoding is known, whatever the document's own declaration says (an
+    XML-RPC string has been decoded once already).
     """
 
     data: bytes
@@ -69,7 +69,7 @@ class Subjects(NamedTuple):
 
 
 class WantedUnit(NamedTuple):
-    """A unit as the caller names it; the factor is 1 but for cost functions."""
+    """A unit as the caller names it; the factor is 1 except for cost functions."""
 
     name: str
     factor: int = 1
@@ -93,10 +93,10 @@ class Caller:
 
     @classmethod
     def of_cluster(cls, cluster: str) -> Caller:
-        """The thread that looks after a cluster, with another id for each of its requests."""
+        """The thread that looks after a cluster, with a new id for each of its requests."""
         return cls(f"cluster {cluster} {new_id()}", AnswerForm.ENGINE, "the daemon itself", cluster)
 
     @property
     def decision(self) -> str:
-        """The id of what is decided: that of the request, without the cluster's name."""
+        """The id of the decision: that of the request, without the cluster's name."""
         return self.request_id.rpartition(" ")[2]

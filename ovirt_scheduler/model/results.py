@@ -52,5 +52,5 @@ class CallResult(NamedTuple):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What a caller is told of it: why it failed, and what was put right."""
+        """The messages for the caller: why the call failed, and what was corrected."""
         return self.notes if self.ok else (self.message, *self.notes)

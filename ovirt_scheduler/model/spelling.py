@@ -1,4 +1,4 @@
-"""Suggests the name that somebody may have meant, of those that exist."""
+"""Suggests, among the names that exist, the one that somebody may have meant."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FUNCTION = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+(do_\w+)", re.MULTILIN
 def nearest(name: str, there: Iterable[str]) -> Optional[str]:
     """The one that is spelt most like ``name``, or the only one of which it is a part.
 
-    Parts are what ``_``, ``-``, a dot or a blank joins. Capitals do not count, nor which of ``_``,
-    ``-`` and a blank it is.
+    ``_``, ``-``, a dot or a blank joins parts. Case does not count, and ``_``, ``-`` and a blank
+    count as equal.
 
     Returns:
         None where there is none.
@@ -38,17 +38,17 @@ def nearest(name: str, there: Iterable[str]) -> Optional[str]:
 
 
 def hint(name: str, there: Iterable[str]) -> str:
-    """``; did you mean X?``, to end a sentence with; empty where none is near."""
+    """``; did you mean X?``, to end a sentence with; empty if no name is near."""
     found = nearest(name, there)
     return "" if found is None else f"; did you mean {found}?"
 
 
 def misspelt(source: bytes, functions: Iterable[str]) -> Iterator[tuple[int, str, str]]:
-    """Functions of a plugin's text that are named almost as those that are called.
+    """Functions of a plugin's text with almost the name of one that the daemon calls.
 
     Args:
         source: the text; it is not parsed.
-        functions: that are called in plugins.
+        functions: that the daemon calls in plugins.
 
     Returns:
         Line, name and the name that may be meant.

@@ -1,6 +1,6 @@
-"""The tasks of the processes below the zygote, and the data that they get with these.
+"""The tasks of the processes below the zygote, and the data that comes with them.
 
-Pickled by the daemon alone, so a process trusts it. Entities travel beside a task, as sealed
+Only the daemon pickles tasks, so a process trusts them. Entities travel beside a task, as sealed
 files in memory (``Pack``) whose descriptors come with it.
 """
 
@@ -67,7 +67,7 @@ class Returns(enum.Enum):
 
 
 class Role(enum.Enum):
-    """What entities of a request are to a function: the name of its parameter."""
+    """The role of a request's entities in a function: the name of its parameter."""
 
     HOSTS = "hosts"
     VMS = "vms"
@@ -86,7 +86,7 @@ class Pack:
     Args:
         descriptor: of the file; it is closed when nobody has the pack any more.
         ids: of the entities, in the document's order; None for a VM that is yet to be made.
-        sizes: bytes of each of the packs that lie in this file one after another; empty: it is one.
+        sizes: bytes of each pack, if several lie in this file one after another; else empty.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Pack:
 
 @dataclass(eq=False)
 class EngineReply:
-    """What the engine told of hosts or VMs: its document, and the pack once it was read.
+    """The engine's reply about hosts or VMs: its document, and the pack once it was read.
 
     Requests share it by way of the inventory's cache. Two of them may read it at once; both
     then put the same here.
@@ -123,7 +123,7 @@ class EngineReply:
 
 
 class Sought(NamedTuple):
-    """What the engine is asked about, by ids."""
+    """The hosts and VMs that the engine is asked about, by their ids."""
 
     hosts: Ids = ()
     vm: Optional[str] = None
@@ -143,7 +143,7 @@ Packs = Mapping[Role, tuple[Pack, ...]]
 
 
 class CallInputs(NamedTuple):
-    """The hosts and VMs that calls get: their ids, and packs where more is known than an id.
+    """The hosts and VMs that calls get: their ids, and packs if more than an id is known.
 
     Of several packs the first that has an id counts. An id that no pack has becomes an entity
     with nothing but that id (contract 5.2).
@@ -157,7 +157,7 @@ class CallInputs(NamedTuple):
 
     @property
     def names(self) -> Mapping[str, str]:
-        """Of hosts and VMs by id, as far as they are known; by "" of a VM without an id."""
+        """The known names of hosts and VMs, by id; a VM without an id has the key ""."""
         known: dict[str, str] = {}
         for pack in reversed([pack for packs in self.packs.values() for pack in packs]):
             known.update(pack.names)
@@ -226,7 +226,7 @@ class Unread(NamedTuple):
     """A document to be read.
 
     Attributes:
-        asked: the ids that the engine was asked for, where it is the engine's answer.
+        asked: the ids that the engine was asked for, if the document is its answer.
     """
 
     role: Role

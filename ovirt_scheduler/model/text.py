@@ -1,4 +1,4 @@
-"""What XML 1.0 can write: the characters of its section 2.2."""
+"""Texts with only the characters of XML 1.0 (its section 2.2)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _MESSAGE_LIMIT = 500  # characters
 
 
 def writable(text: str) -> str:
-    """The text, with U+FFFD for each character that XML has no way to write."""
+    """The text, with U+FFFD for each character that XML cannot write."""
     if text.isascii():
         return text.translate(_CONTROLS)  # the same, in less than half of the time
     return NOT_IN_XML.sub("\ufffd", text)
 
 
 def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:
-    """Text for a log and an answer: one line, not endless, and nothing that XML cannot carry."""
+    """Text for a log and an answer: one line of bounded length, with only characters of XML."""
     line = writable(" ".join(text[: 2 * limit].split()))
     return line if len(line) <= limit else line[: limit - 1] + "\u2026"

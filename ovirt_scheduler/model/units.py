@@ -74,7 +74,7 @@ class PolicyUnit:
 
     @property
     def words(self) -> str:
-        """What it is, in a sentence: ``cost function``, ``filter in shadow``."""
+        """The kind of unit, in words: ``cost function``, ``filter in shadow``."""
         return f"{self.kind.words} in shadow" if self.shadow else self.kind.words
 
     @property

@@ -1,7 +1,7 @@
 """The server's certificate and key: made on the first start, checked before use.
 
-The certificate is self-signed and no CA. An administrator who puts it in the engine's trust store
-trusts this one server, and nothing that its key might sign.
+The certificate is self-signed and no CA. So an administrator who puts it in the engine's trust
+store trusts only this server, and nothing that its key might sign.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CertificateFiles(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What ``cert show`` and the log say of a certificate."""
+    """The facts about a certificate that ``cert show`` and the log show."""
 
     subject: str  # its distinguished name (RFC 4514)
     names: tuple[str, ...]  # for which it is valid: DNS names, then addresses
@@ -73,11 +73,11 @@ def files_in(folder: Path) -> CertificateFiles:
 def ensure(folder: Path, address: str = "localhost") -> CertificateFiles:
     """Make a certificate and its key in a folder, unless they are there.
 
-    The folder is made elsewhere and renamed. So a process that starts at the same time finds both
-    files or none.
+    The folder is made under another name and renamed. So a process that starts at the same time
+    finds both files or none.
 
     Args:
-        folder: for these two files alone. It is made with mode 0700, as are the folders above.
+        folder: for only these two files. It is made with mode 0700, like the folders above it.
         address: where the server listens; a new certificate has it among its names.
 
     Raises:
@@ -106,10 +106,10 @@ def next_to(folder: Path) -> Path:
 
 
 def switch(folder: Path) -> Path:
-    """Put the next certificate and key in the place of those in a folder.
+    """Replace the certificate and key in a folder by the next ones.
 
     Returns:
-        The folder that has the former ones now. It holds no earlier ones any more.
+        The folder that has the former ones now; earlier ones in it are gone.
 
     Raises:
         ConfigError: there are no next ones, or they do not belong together.
@@ -136,7 +136,7 @@ def check(certificate: Path, key: Path) -> None:
         key: the private key; it may be in the same file.
 
     Raises:
-        ConfigError: a server cannot; with the file, and what to do.
+        ConfigError: a server cannot use them; with the file, and what to do.
     """
     leaf = _read_chain(certificate)[0]
     if leaf.public_key().public_bytes(*_PUBLIC_FORM) != _read_public_half(key):
@@ -166,7 +166,7 @@ def describe(certificate: Path) -> Description:
 
 
 def pem(certificate: Path) -> str:
-    """The certificates of a file as PEM. What else is in it, such as the key, is left out.
+    """The certificates of a file as PEM, without its key or other contents.
 
     Raises:
         ConfigError: the file holds no certificate, or cannot be read.

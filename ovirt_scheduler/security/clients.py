@@ -39,7 +39,7 @@ class Clients:
     allowed: tuple[str, ...] = ()  # subject names or common names; empty: all certificates
 
     def admit(self, context: SSL.Context) -> None:
-        """Make a server's context let in these clients and nobody else.
+        """Make a server's context accept only these clients.
 
         Raises:
             SSL.Error: the authorities cannot be used.
@@ -60,7 +60,7 @@ class Clients:
     ) -> bool:
         """OpenSSL's callback for each certificate of the chain; the client's own comes last.
 
-        A fault in the chain is kept until then, as the client's name is known only then.
+        A fault in the chain is kept until then, because only then the client's name is known.
         """
         reason = connection.get_app_data()
         if not ok and reason is None:

@@ -1,9 +1,9 @@
 """Whether other users could change a file, or read it.
 
-Root and the user of this process are trusted. Who may write a folder may replace the files in it,
-so owners and modes of all folders from ``/`` on count. A symbolic link counts as its target, with
-the folders on the way there. In a sticky folder, such as ``/tmp``, only the owner of an entry may
-replace it.
+Root and the user of this process are trusted. A user who may write a folder may replace the files
+in it, so the owners and modes of all folders from ``/`` on count. A symbolic link counts as its
+target, with the folders on the way there. In a sticky folder, such as ``/tmp``, only the owner of
+an entry may replace it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_LINKS = 40  # as in path_resolution(7)
 
 
 def tampering(path: Path) -> Optional[str]:
-    """Find out how others than root and this process's user could change a file or folder.
+    """Find out how users other than root and this process's could change a file or folder.
 
     Args:
         path: its absolute path.
@@ -78,7 +78,7 @@ _WHO = {"g": "its group", "o": "everybody", "go": "its group and everybody"}
 
 
 def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Each folder and link on the way to a path, and at last the file or folder itself."""
+    """Each folder and link on the way to a path, then the file or folder itself."""
     here = Path("/")
     yield here, here.lstat()
     ahead = list(reversed(path.parts[1:]))

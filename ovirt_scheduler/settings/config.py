@@ -1,7 +1,7 @@
 """The settings of the daemon and of a plugin's conf file (contract 5.8, 6).
 
-``file`` checks each value by itself. This module checks what one key has to do with another, and
-makes frozen dataclasses of the values.
+``file`` checks each value by itself. This module checks which values fit together, and makes
+frozen dataclasses of them.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Settings(NamedTuple):
 
 @dataclass(frozen=True)
 class PluginConf:
-    """A plugin's conf file (contract 5.8). None is for what scheduler.conf says.
+    """A plugin's conf file (contract 5.8). None means the value of scheduler.conf.
 
     ``properties.parse`` reads ``custom_properties`` and ``default_values``.
     """
@@ -219,7 +219,7 @@ def parse(data: bytes, path: Path) -> ConfFile:
 
 
 def clusters(data: bytes, path: Path) -> tuple[ClusterSettings, ...]:
-    """The sections of ``[clusters]``, of what is in a file.
+    """The sections of ``[clusters]`` in the data of a file.
 
     Raises:
         ConfigError: as ``parse``.
@@ -303,7 +303,7 @@ def _belongs(path: Path, uid: int) -> bool:
 
 
 def _check_together(conf: ConfFile) -> None:
-    """Refuse values that do not go with each other, and those that let everybody in unawares."""
+    """Refuse values that do not fit together, and those that let everybody in by mistake."""
     secured = conf["ssl_client_ca"]
     address = conf["listening_address"]
     open_door = not secured and not conf["allow_unauthenticated"] and not is_loopback(address)
@@ -338,7 +338,7 @@ def _check_together(conf: ConfFile) -> None:
 
 
 def _check_files(conf: ConfFile) -> None:
-    """Refuse files that somebody else could change or, where they hold a secret, read."""
+    """Refuse files that somebody else could change or, if they hold a secret, read."""
     engine = conf.sections["engine"]
     # With plugin_user the daemon is root. A link in a folder that others may write could lead its
     # log into any file.
@@ -428,7 +428,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
 def _plugin_folders(
     written: tuple[str, ...], environ: Mapping[str, str]
 ) -> tuple[tuple[Path, ...], frozenset[Path]]:
-    """The folders of ``plugins_path``, each once; and those of them that may be missing."""
+    """The folders of ``plugins_path``, each once; and those among them that may be missing."""
     variable = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     bases = variable or [str(Path(__file__).resolve().parents[2])]
     folders: dict[Path, bool] = {}  # whether it may be missing

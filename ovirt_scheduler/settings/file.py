@@ -141,7 +141,7 @@ class ConfFile(Section):
             )
 
     def _section_of(self, entry: Entry) -> Section:
-        """The section that an entry is in, and that takes its key."""
+        """The section of an entry; its table has the entry's key."""
         known = {"": self, **self.sections, **self._outer}
         section = known.get(entry.section)
         if section is None:
@@ -156,7 +156,7 @@ class ConfFile(Section):
         return section
 
     def _place_of(self, key: str) -> str:
-        """Where a key belongs; empty where there is none of that name."""
+        """Where a key belongs; empty if there is none of that name."""
         places: dict[str, Section] = {"above the sections": self}
         places.update((f"in the section [{name}]", each) for name, each in self.sections.items())
         places.update(
@@ -166,7 +166,7 @@ class ConfFile(Section):
 
 
 def _unknown(what: str, word: str, names: Collection[str]) -> str:
-    """That there is no section or key of a name, and which may be meant."""
+    """The message that a section or key does not exist, with the name that may be meant."""
     meant = spelling.nearest(word, names)
     known = f"known are {', '.join(names)}" if names else f"this file takes no {what}"
     return f"there is no such {what}; {known if meant is None else f'did you mean {meant}?'}"

@@ -3,10 +3,10 @@
 configobj reads the lines, without interpolation and without list values. This module adds:
 
 - Every value has the number of its line, for messages.
-- Quotes around a whole value, of either kind, are taken off. Triple quotes are refused, as
-  every value is one line.
-- A ``#`` begins a comment after white space only. ``regex = a#b``, of which configobj would
-  keep ``a``, is refused; ``regex = 'a#b'`` holds all of it. ``,``, ``;`` and ``=`` are plain
+- Quotes of either kind around a whole value are removed. Triple quotes are refused, because every
+  value is one line.
+- A ``#`` begins a comment only after white space. ``regex = a#b`` is refused, because configobj
+  would keep only ``a``; ``regex = 'a#b'`` is read whole. ``,``, ``;`` and ``=`` are plain
   characters of a value, quoted or not.
 """
 
@@ -57,7 +57,7 @@ def content(path: Path, error_type: ErrorType) -> bytes:
 
     Raises:
         FileNotFoundError: there is no such file.
-        error_type: it is no regular file, a link to nothing, too large, or not to be read.
+        error_type: it is no regular file, a link to nothing, too large, or unreadable.
     """
     try:
         status = path.stat()
@@ -78,10 +78,10 @@ def entries(data: bytes, path: Path, error_type: ErrorType) -> tuple[Entry, ...]
     """The entries of a conf file in their order. An empty section has none.
 
     Raises:
-        error_type: not UTF-8, a control character, outside of comments one that cannot be seen, a
-            line or name that is too long, a line that is neither of ``key = value``,
-            ``[section]`` and comment, a key or section that is there twice, a section three
-            levels down, quotes that do not match, a ``#`` that may be meant either way.
+        error_type: it is not UTF-8; it has a control character, or an invisible one outside of
+            comments, a line or name that is too long, a line that is neither ``key = value``
+            nor ``[section]`` nor a comment, a key or section that occurs twice, a section three
+            levels down, quotes that do not match, or an ambiguous ``#``.
     """
 
     def mistake(problem: str, line: Optional[int]) -> SchedulerError:
@@ -120,7 +120,7 @@ def _lines(data: bytes, mistake: _Mistake) -> list[str]:
 
 
 def _unseen(line: str) -> str:
-    """The first character of a line that cannot be seen, and so hides what a value is."""
+    """The first invisible character of a line, which would hide what a value is."""
     return next((sign for sign in line if sign != "\t" and not sign.isprintable()), "")
 
 
@@ -137,7 +137,7 @@ def _unreadable(error: ConfigObjError) -> str:
 
 
 def _walk(config: ConfigObj, lines: list[str], mistake: _Mistake) -> Iterator[Entry]:
-    """The entries with their lines. Configobj keeps comment lines, from which these are counted."""
+    """The entries with their lines, counted with the comment lines that configobj keeps."""
     number = len(config.initial_comment)
     for section, names in _sections(config):
         if section is not config:
@@ -165,14 +165,14 @@ def _check_name(name: str, number: int, mistake: _Mistake) -> None:
 
 
 def _sections(section: Section, *names: str) -> Iterator[tuple[Section, tuple[str, ...]]]:
-    """A section with its names from the outside, then those in it, in the order of the file."""
+    """A section with its names, the outer one first, then the sections in it, in file order."""
     yield section, names
     for name in section.sections:
         yield from _sections(section[name], *names, name)
 
 
 def _ambiguity(section: Section, key: str, line: str) -> str:
-    """Why a value can be read in two ways; empty if it cannot."""
+    """Why a value is ambiguous; empty if it is not."""
     value = line.partition("=")[2].strip()
     comment = section.inline_comments[key]
     if value.startswith(('"""', "'''")):

@@ -1,7 +1,7 @@
 """How the values of a conf file are written (contract 6).
 
-Each type has a reader. It takes a text without quotes, and gives the value or raises ValueError.
-A ``Key`` adds what the table of settings says of one key.
+Each type has a reader. It takes a text without quotes, and returns the value or raises
+ValueError. A ``Key`` is one line of the table of settings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ValueType(NamedTuple):
 
 
 def _matched(make: Callable[[str], Any], pattern: str) -> Callable[[str], Any]:
-    """A reader of what a pattern matches; ``make`` gets what is in the pattern's brackets."""
+    """A reader of texts that match a pattern; ``make`` gets the pattern's groups."""
     return lambda text: make(_match(pattern, text)[1])
 
 
@@ -95,7 +95,7 @@ def _assignments(text: str) -> dict[str, str]:
 
 
 def _units(pattern: str) -> Callable[[str], tuple[WantedUnit, ...]]:
-    """A reader of units; the pattern's brackets have a name, and the factor, 1 if left out."""
+    """A reader of names with factors: the pattern's groups are a name, and a factor (default 1)."""
 
     def read(text: str) -> tuple[WantedUnit, ...]:
         pairs = [_match(pattern, item.strip()).groups() for item in text.split(";")]
@@ -202,7 +202,7 @@ class Key(NamedTuple):
         """The typed value that a text stands for.
 
         Raises:
-            ValueError: it is none, is not among the choices, or is out of bounds.
+            ValueError: it is of another type, not among the choices, or out of bounds.
         """
         read = TYPES[self.value_type].read
         value = read(text)

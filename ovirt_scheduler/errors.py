@@ -1,4 +1,4 @@
-"""The exceptions: mistakes that somebody can mend, and the daemon's own trouble.
+"""The exceptions: mistakes that somebody can mend, and errors of the daemon.
 
 A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
 
@@ -45,9 +45,9 @@ from typing import ClassVar, Optional
 
 
 class SchedulerError(Exception):
-    """The root of the tree; its text is a sentence for the one who has to act on it.
+    """The root of the tree; its text is a sentence for the person who has to act.
 
-    ``exit_status`` is that of a command that ends with it, or of the daemon (sysexits.h).
+    A command or a daemon that ends with it has this ``exit_status`` (sysexits.h).
     """
 
     exit_status: ClassVar[int] = 1
@@ -78,7 +78,7 @@ class BadParameters(RequestError):
 
 
 class InternalError(RequestError):
-    """Our own fault; the text names the request's id and nothing of the inside."""
+    """An error of the daemon; the text has the request's id, and no internals."""
 
     fault_code = -32603
 
@@ -102,7 +102,7 @@ class RefusedProperty(RequestError):
 
 
 class SlowProperty(RefusedProperty):
-    """Whether a value matches its pattern was not found out within the unit's time."""
+    """A check of a value with its pattern took longer than the unit's time."""
 
 
 class Overloaded(RequestError):
@@ -112,7 +112,7 @@ class Overloaded(RequestError):
 
 
 class DriverFailed(RequestError):
-    """A driver gave no answer to ``schedule``, which has none that says nothing."""
+    """A driver gave no answer to ``schedule``, which has no empty answer."""
 
     fault_code = 105
 
@@ -129,7 +129,7 @@ class _InFile(SchedulerError):
 
 
 class HistoryUnreadable(RequestError):
-    """What was decided cannot be looked up, or not in time; the text says why, and what to do."""
+    """The history cannot be read, or not in time; the text says why, and what to do."""
 
     fault_code = 106
 
@@ -144,7 +144,7 @@ class ConfigError(_InFile):
 
 
 class AddressUnavailable(ConfigError):
-    """The port is taken, or the address is not here yet: systemd tries again after a while."""
+    """The port is taken, or the machine does not have the address yet: systemd tries again."""
 
     exit_status = os.EX_TEMPFAIL
 
@@ -160,13 +160,13 @@ class ScenarioError(_InFile):
 
 
 class ExecutorUnavailable(SchedulerError):
-    """The zygote does not start; the text says what it said last."""
+    """The zygote does not start; the text has its last message."""
 
     exit_status = os.EX_SOFTWARE
 
 
 class EngineUnavailable(SchedulerError):
-    """The engine's REST API; the text says what was asked, and what came instead."""
+    """The engine's REST API gives no usable answer; the text has the query and the answer."""
 
 
 class EngineRefusal(EngineUnavailable):
@@ -174,7 +174,7 @@ class EngineRefusal(EngineUnavailable):
 
 
 class UnreadableState(SchedulerError):
-    """What one process packed for another cannot be made entities of."""
+    """What one process packed for another is no entities."""
 
 
 class CommandError(SchedulerError):
@@ -182,7 +182,7 @@ class CommandError(SchedulerError):
 
 
 class BadUsage(CommandError):
-    """What was said on the command line makes no sense together."""
+    """The arguments of the command line do not fit together."""
 
     exit_status = 2
 
@@ -194,7 +194,7 @@ class BadInput(CommandError):
 
 
 class NoAnswer(CommandError):
-    """No daemon answers, or not over TLS that can be trusted."""
+    """No daemon answers, or its certificate is not trusted."""
 
     exit_status = os.EX_UNAVAILABLE
 
@@ -214,7 +214,7 @@ class NotOverwritten(CommandError):
 
 
 class StepFailed(CommandError):
-    """A step of the installer cannot be done; those before it are done, and stay."""
+    """A step of the installer failed; the steps before it stay done."""
 
 
 class NotPermitted(CommandError):

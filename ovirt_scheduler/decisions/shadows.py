@@ -1,7 +1,7 @@
-"""Calls units in shadow, after the answer, and has the decision kept with what they said.
+"""Calls units in shadow after the answer, and keeps the decision with their answers.
 
 They never delay a request (contract 10.4): one thread calls them one after another, only while a
-place for calls is free, and holds none. What cannot be called so is skipped, and recorded as such.
+place for calls is free, and takes none. Other calls are skipped, and recorded as such.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Shadows:
         """Call units in shadow once the answer is out, and keep the decision then.
 
         Args:
-            inputs: what the decision was made on, where that is known.
+            inputs: what the decision was made on, if that is known.
             looks: of one call each. Without any the decision is kept at once.
-            add_engine: adds to a job what the engine knows.
+            add_engine: adds the engine's replies to a job.
         """
         put = partial(self._put, decision, inputs, looks, add_engine)
         later = decision.request.caller.afterwards
@@ -70,7 +70,7 @@ class Shadows:
             later.append(put)
 
     def close(self) -> None:
-        """Keep what waits, without a further call; to be called when the executor is closed."""
+        """Keep the waiting decisions without further calls, when the executor is closed."""
         with self._lock:
             self._closed = True
         self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""What the engine's REST API tells of hosts and VMs.
+"""Hosts, VMs and events from the engine's REST API.
 
 ``decisions`` and what lies above import it. It knows no plugin and no process.
 """

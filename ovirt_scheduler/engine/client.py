@@ -1,7 +1,7 @@
 """A client of the engine's REST API: its login, and GET over connections that stay open.
 
-It asks with libcurl, as the SDK does. The SDK itself loads its readers, types and services
-whenever it is imported, logs in without a time limit, and has one query under way at a time.
+It uses libcurl, like the SDK. The SDK itself loads its readers, types and services whenever it is
+imported, logs in without a time limit, and sends one query at a time.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class _HttpReply(NamedTuple):
         return f"{self._status} with {kind:.60}"
 
     def refusal(self, secret: str) -> str:
-        """Why there is no document: the engine's own reason, where it tells one in a fault.
+        """Why there is no document: the engine's own reason, if its fault has one.
 
         Args:
-            secret: a reason that has it is not told.
+            secret: a reason with this text is not shown.
         """
         # Two texts are all that is looked for, so this is no reading of the document.
         said = dict(_FAULT.findall(self.body[:_LONGEST_FAULT]))
@@ -98,7 +98,7 @@ class EngineClient:
         self._idle: deque[Any] = deque()
 
     def get(self, path: str, deadline: float, most: int = MOST_BYTES) -> Optional[Document]:
-        """The XML that the engine answers; None where there is no such VM.
+        """The XML that the engine answers; None if there is no such VM.
 
         Args:
             most: bytes of the answer, unpacked.
@@ -142,7 +142,7 @@ class EngineClient:
             self._idle.pop().close()
 
     def _current_token(self, deadline: float, refused: Optional[str] = None) -> str:
-        """The token of the latest login; of a new one where it is old, or the refused one."""
+        """The token of the latest login; of a new login if it is old, or the refused one."""
         if not self._login.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise EngineUnavailable(f"{self.url}: no login in time")
         try:
@@ -186,7 +186,7 @@ class EngineClient:
         raise EngineUnavailable(f"{url}: {reply.words}, and no token for {settings.username}")
 
     def _log_out(self, token: Optional[str]) -> None:
-        """Have the engine forget a token; where it does not, the token expires."""
+        """Have the engine forget a token; if that fails, the token expires."""
         if token is not None:
             form = {"scope": "ovirt-app-api", "token": token}
             deadline = time.monotonic() + _LOGOUT_SECONDS
@@ -247,7 +247,7 @@ class EngineClient:
 
 
 class _Body(io.BytesIO):
-    """What comes in, up to a limit; libcurl gives up when less is taken than it brought."""
+    """The body of an answer, up to a limit; beyond it libcurl gives up."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""What the engine's events tell: what they name, who caused them, and how long migrations took.
+"""The engine's events: what they name, who caused them, and how long migrations took.
 
 ::
 
     <event id="1012"><code>62</code><time>2026-01-31T08:00:00.123Z</time><vm id="…"/>…</event>
 
-An event of code 62 tells that the migration of a VM was started, and one of code 63 that it is
-done. Numbers, ids and times are all that is looked for, so this is no reading of the document.
+An event of code 62 says that the migration of a VM was started, and one of code 63 that it is
+done. Only numbers, ids and times are searched for; the document is not parsed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _CORRELATION_ID = re.compile(rb"<correlation_id>([0-9A-Za-z_-]{1,50})</correlati
 
 
 class Events(NamedTuple):
-    """What the engine told of its events.
+    """What was found in the engine's events.
 
     Attributes:
-        latest: the number of the latest; None where there has been none yet.
-        named: ids of the hosts and VMs that they name; None where there were too many to know.
+        latest: the number of the latest; None if there has been none yet.
+        named: ids of the hosts and VMs that they name; None if there were too many to know.
         correlation_ids: of what caused them.
     """
 

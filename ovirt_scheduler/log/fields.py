@@ -1,9 +1,9 @@
 """The fields of a line of the log.
 
 A line is logged with its fields as the one argument: ``log.info("%(units)s ...", fields)``. The
-sentence is made of the same mapping that the JSON and journal formats show (``format``,
-``journal``), so text and fields cannot disagree. Names and output that come from elsewhere have
-the types below, which say how they look in a sentence.
+sentence is made from the same mapping that the JSON and journal formats show (``format``), so
+text and fields cannot disagree. Names and output from elsewhere have the types below, which say
+how they look in a sentence.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A record of the log as text: plain for people, or with its fields as JSON or for the journal.
 
-Text from elsewhere can neither make a line of its own nor steer a terminal. Every character that
-is not printable is escaped as Python does it (``\\n``, ``\\x1b``, ``\\ud800``). Further lines of a
-traceback or of output are indented, as no line of the log is.
+Text from elsewhere can neither forge a line nor steer a terminal. Every unprintable character is
+escaped as in Python (``\\n``, ``\\x1b``, ``\\ud800``). Further lines of a
+traceback or of output are indented; lines of the log never are.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def fields(record: logging.LogRecord) -> dict[str, object]:
 
 @functools.lru_cache(maxsize=256)
 def kind(message: str) -> str:
-    """The id of a message: the same for all lines that it makes, and another if its words change.
+    """The id of a message: the same for all its lines; it changes only with its words.
 
-    It is made of the words as the manual shows them, with the fields in capitals.
+    It is made from the words as the manual shows them, with the fields in capitals.
     """
     words = _FIELD.sub(lambda found: found.group(1).upper(), message)
     return uuid.uuid5(_KINDS, words).hex
@@ -123,7 +123,7 @@ def text(record: logging.LogRecord) -> str:
 
 
 def printable(words: str) -> str:
-    """The words with every character escaped that is not printable, so that they fit on a line."""
+    """The words, with every unprintable character escaped, so that they fit on a line."""
     if words.isprintable():
         return words
     return "".join(
@@ -143,7 +143,7 @@ def as_json(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """The value made of types that ``json`` knows, without a lone surrogate."""
+    """The value in types that ``json`` knows, without a lone surrogate."""
     if isinstance(value, str):
         return as_utf8(value).decode("utf-8")
     if isinstance(value, Names):

@@ -1,8 +1,8 @@
 """Handlers that write the log: to standard error, to a file that rotates, to systemd's journal.
 
-A log that cannot be written stops nothing: the disk may be full, the folder gone, the journal or
-the reader of standard error stuck. Its lines go to standard error, after one that says why. When a
-file takes lines again, its first one says how many it has missed.
+Nothing stops if the log cannot be written: the disk may be full, the folder gone, the journal or
+the reader of standard error stuck. The lines then go to standard error, after one that says why.
+When the file can be written again, its first line says how many it has missed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_
 
 
 def make(style: str, file: Optional[Path], environ: Mapping[str, str]) -> logging.Handler:
-    """Make what writes the log: to the journal, to standard error, or to a file that rotates.
+    """Make the handler for the journal, for standard error, or for a file that rotates.
 
     Args:
         style: auto, plain, json or journal.
@@ -67,7 +67,7 @@ def use(handler: logging.Handler, level: str) -> None:
 def say(line: str) -> None:
     """Print a line to standard error, for whoever started the daemon, at any level of the log.
 
-    It is JSON if the log is JSON, as a program reads it then.
+    It is JSON if the log is JSON, because then a program reads it.
     """
     used = logging.getLogger().handlers
     if any(isinstance(each.formatter, JsonFormatter) for each in used):
@@ -102,8 +102,8 @@ class StandardError(logging.Handler):
     def write(cls, line: str) -> None:
         """Write a line. It is lost if there is no standard error.
 
-        Where whoever reads it takes nothing, the line is lost after a second, and those of the next
-        ten seconds at once: nobody waits for a reader that is stuck.
+        If its reader is stuck, the line is lost after a second, and those of the next ten seconds
+        are lost at once.
         """
         if time.monotonic() < cls._next_try:
             return
@@ -126,7 +126,7 @@ def _is_writable() -> bool:
 
 
 class LogFile(logging.Handler):
-    """Appends lines to a file, and makes a new one where others moved or removed it."""
+    """Appends lines to a file, and makes a new file if others moved or removed it."""
 
     def __init__(self, path: Path, most_bytes: int = _MOST_BYTES, kept: int = _KEPT) -> None:
         """Open the file.
@@ -224,7 +224,7 @@ class LogFile(logging.Handler):
     def _current_size(self) -> int:
         """The size of the open file, which is opened anew if another one or none has its name now.
 
-        It is not for everybody to read: it holds what plugins print. Nobody waits for a pipe: one
+        Not everybody may read it, because it holds what plugins print. A pipe never blocks: one
         that nobody reads is not opened, one that is full takes no line.
 
         Raises:
@@ -283,8 +283,8 @@ class JournalHandler(logging.Handler):
 
         Args:
             address: of journald's socket.
-            pause: seconds without a try after one that failed, so that a journal that hangs does
-                not hold up the daemon.
+            pause: seconds without a try after a failure, so that a journal that hangs does not
+                hold up the daemon.
         """
         super().__init__()
         self._address = address
@@ -336,7 +336,7 @@ class JournalHandler(logging.Handler):
         return ""
 
     def _send_large(self, data: bytes) -> None:
-        """Pass an entry that no datagram can hold in a memfd that nobody can change."""
+        """Pass an entry that is too large for a datagram, in a memfd that nobody can change."""
         descriptor = os.memfd_create("ovirt-scheduler-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

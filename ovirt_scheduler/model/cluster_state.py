@@ -15,7 +15,7 @@ class HostState(NamedTuple):
     """A host of the cluster."""
 
     name: str
-    status: str  # in the engine's words; empty where it tells none
+    status: str  # in the engine's words; empty if it tells none
     processors: int = 0  # 0: how many are busy is not known
     busy_processors: float = 0.0
     memory: int = 0  # bytes; 0: how much is used is not known

@@ -78,7 +78,7 @@ class DriverUnit(NamedTuple):
         return "scheduler" if self.interfaces else "driver"
 
     def method(self, name: str) -> Optional[PublishedMethod]:
-        """The published method of that name; None where there is none."""
+        """The published method of that name; None if there is none."""
         return next((method for method in self.methods if method.name == name), None)
 
     def defines(self, method: str) -> Optional[InterfaceMethod]:

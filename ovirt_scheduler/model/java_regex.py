@@ -1,8 +1,8 @@
 """Finds out whether Java compiles a regular expression, without Java.
 
-It follows what Java 17 does. Three things are not looked at, and are taken to be good: a pattern
-with comments in it (``(?x)``), the names of characters, scripts and the like (``\\N{EM DASH}``,
-``\\p{IsGreek}``), and how far a look-behind may look.
+It follows Java 17. Three things are not checked, and count as good: a pattern with comments
+(``(?x)``), the names of characters, scripts and the like (``\\N{EM DASH}``, ``\\p{IsGreek}``),
+and how far a look-behind may look.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class ProcessKey(NamedTuple):
 
 
 class Property(NamedTuple):
-    """One custom property of a unit; ``default`` is None where there is none."""
+    """One custom property of a unit; ``default`` is None if there is none."""
 
     name: str
     pattern: str  # a regular expression for the whole value, or {low-high}

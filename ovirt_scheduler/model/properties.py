@@ -6,8 +6,8 @@ no plus sign and no leading zeros.
 
 The released engines compile the regexes with Java (contract 3.1), so a pattern has to mean the
 same to Java and to Python. A pattern that only one of them knows, or that they read differently,
-is refused when the plugin is loaded. Patterns are compiled with ``re.ASCII``, as ``\\d``, ``\\w`` and
-``\\s`` are to Java. A class unit's text was written for Java alone: the engine
+is refused when the plugin is loaded. Patterns are compiled with ``re.ASCII``, because ``\\d``,
+``\\w`` and ``\\s`` are ASCII to Java. A class unit's text was written for Java alone: the engine
 gets it unchanged, and values are checked with those of its patterns that Python reads alike.
 
 A value of more than 4096 characters is refused. That bounds the time of a pattern with a few

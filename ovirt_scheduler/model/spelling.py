@@ -22,7 +22,7 @@ def nearest(name: str, there: Iterable[str]) -> Optional[str]:
     count as equal.
 
     Returns:
-        None where there is none.
+        None if there is none.
     """
     if len(name) > _LONGEST:
         return None

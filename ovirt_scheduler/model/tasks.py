@@ -174,7 +174,7 @@ class Function(NamedTuple):
     class_name: Optional[str] = None  # its class is made anew for each call; None: of the module
     # By position; None: the call's own arguments, by name.
     parameters: Optional[tuple[str, ...]] = None
-    takes_ids: bool = False  # a class unit: ids in place of entities, and it may print its answer
+    takes_ids: bool = False  # a class unit: ids instead of entities, and it may print its answer
     properties: Optional[PropertySet] = None
 
 

@@ -1,5 +1,5 @@
 """What a plugin may import: the interfaces of a scheduler and of a driver (``interfaces``), a
-connection to the engine that needs no configuration of its own, and a way to say why (``reasons``).
+connection to the engine that needs no configuration, and a way to give reasons (``reasons``).
 
 ::
 
@@ -94,7 +94,7 @@ def engine_connection() -> Connection:
 
 
 def forget() -> None:
-    """For a process that has done its call: close what that left open, and lose the login."""
+    """For a process after its call: close what the call left open, and drop the login."""
     provide(NoEngine(_NONE))
     for connection in [*_connections]:
         with contextlib.suppress(Exception):
@@ -103,12 +103,12 @@ def forget() -> None:
 
 
 def provide(engine: Engine) -> None:
-    """For the process of a call: what ``engine_connection`` is made with, or why not."""
+    """For the process of a call: set the values for ``engine_connection``, or why there is none."""
     _provided[0] = engine
 
 
 def provided() -> Engine:
-    """What ``engine_connection`` is made with here, or why there is none."""
+    """The values for ``engine_connection`` here, or why there is none."""
     return _provided[0]
 
 
@@ -119,5 +119,5 @@ class _SharedLogin(Connection):  # type: ignore[misc]  # the SDK has no type hin
         super().close(logout=False)
 
     def _get_access_token(self) -> NoReturn:
-        """Where the SDK would log in again, after a 401, it has no password to do it with."""
+        """After a 401 the SDK would log in again, but it has no password."""
         raise AuthError(f"{self.url}: the engine no longer takes the token of the daemon's login")

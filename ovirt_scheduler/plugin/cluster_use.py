@@ -1,8 +1,8 @@
 """How much of its hosts a cluster uses, and would use after migrations that are only planned.
 
-Of a host: its statistics where the document has them, else what its other fields let conclude.
-Of a VM: its statistics, else its share of what its host uses, by processors. What is not known
-counts as nothing.
+The use of a host comes from its statistics if the document has them, else from its other fields.
+The use of a VM comes from its statistics, else it is a share of its host's use, by processors.
+Unknown values count as 0.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class HostUse:
 
     @property
     def fraction(self) -> float:
-        """How much of it is used: of its processors or of its memory, whichever is more."""
+        """The used part of its processors or of its memory, whichever is more."""
         return self.fraction_with(0.0, 0)
 
     def fraction_with(self, processors: float, memory: float) -> float:
@@ -54,7 +54,7 @@ class HostUse:
         )
 
     def refusal(self, vm: types.Vm, names: Mapping[str, str] = MappingProxyType({})) -> str:
-        """Why the VM may not run here; empty where it may.
+        """Why the VM may not run here; empty if it may.
 
         Args:
             names: of hosts, by id.
@@ -88,12 +88,12 @@ class HostUse:
         return self._measured_processors * vcpus(vm) / self._shares
 
     def add(self, vm: types.Vm, processors: float) -> None:
-        """Plan the VM onto this host, where it keeps so many processors busy."""
+        """Plan the VM onto this host; it keeps so many processors busy there."""
         self.vms.append(vm)
         self._change(vm, processors, 1)
 
     def remove(self, vm: types.Vm, processors: float) -> None:
-        """Plan the VM away from this host, where it keeps so many processors busy."""
+        """Plan the VM away from this host; it keeps so many processors busy there."""
         self.vms.remove(vm)
         self._change(vm, processors, -1)
 
@@ -131,12 +131,12 @@ def is_movable(vm: types.Vm) -> bool:
 
 
 def is_highly_available(vm: types.Vm) -> bool:
-    """Whether the engine starts the VM again where its host fails."""
+    """Whether the engine starts the VM again if its host fails."""
     return bool(vm.high_availability and vm.high_availability.enabled)
 
 
 def priority(vm: types.Vm) -> int:
-    """Of its start and its migration; higher is more important."""
+    """The priority of its start and its migration; higher is more important."""
     return (vm.high_availability and vm.high_availability.priority) or 0
 
 
@@ -155,8 +155,8 @@ def _processors(entity: Union[types.Host, types.Vm]) -> int:
 def _statistics(entity: Union[types.Host, types.Vm]) -> dict[str, float]:
     """The latest datum of each statistic, by name.
 
-    In a call, entities are made of what the engine told of them when they are read. Making some
-    twenty statistics of each host takes most of a call, so they are asked for as numbers there.
+    In a call, entities are made when they are read. To make some twenty statistics of each host
+    would take most of the call, so they are read as plain numbers there.
     """
     found: Optional[dict[str, float]] = None
     if hasattr(entity, "__latest_statistics__"):

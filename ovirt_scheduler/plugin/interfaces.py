@@ -1,4 +1,4 @@
-"""The base classes of plugins that are more than policy units: drivers, and whole schedulers.
+"""The base classes for drivers and whole schedulers.
 
 ::
 
@@ -13,11 +13,10 @@
           +-- Scheduler             all five
 
 A plugin's file with a subclass of one of these is a driver plugin; with one of the five a
-scheduler plugin. What a subclass does not define, it does not do: the methods here are answers
-that change nothing. Each call makes an object of its own, of a class that is made anew: what
-the next call is to know has to be kept elsewhere.
+scheduler plugin. The methods here return answers that change nothing. Each call makes a new class
+and a new object: keep elsewhere what the next call has to know.
 
-Hosts and VMs are ``ovirtsdk4.types`` entities. Wherever a host or a VM is returned, its id will do.
+Hosts and VMs are ``ovirtsdk4.types`` entities. A method may return ids instead.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ class Driver:
     """Publishes its public methods under a topic, for whoever schedules something.
 
     Attributes:
-        name: what it is called by; the name of the class unless said.
-        topic: what it publishes its methods under; None publishes nothing.
-        policies: the values that its property ``policy`` may have; empty where it has none.
-        version: any text; calculated from the file's checksum unless said.
+        name: the name that callers use; by default the name of the class.
+        topic: the topic of its methods; None publishes nothing.
+        policies: the values that its property ``policy`` may have; empty if it has none.
+        version: any text; by default made from the file's checksum.
         written_for: the oVirt version for which it was written, as ``4.5``; None: any.
-        properties_validation: the properties that it takes, ``key=regex;key2=regex2``; a conf
-            file may say them instead (contract 5.8).
-        default_values: their defaults, by position, ``;`` between.
+        properties_validation: its properties, ``key=regex;key2=regex2``; those of a conf file
+            replace them (contract 5.8).
+        default_values: their defaults, in the same order, with ``;`` between.
     """
 
     name: ClassVar[Optional[str]] = None
@@ -65,8 +64,8 @@ class SchedulerPart(Driver):
     Attributes:
         destinations: VM id to the ids of the hosts that it may be migrated to, each with the
             weighted sum of the cluster's cost functions; lower is better. A VM with no hosts has
-            to stay where it is. One that is not in it has not been asked about yet: where it is
-            in an answer, and that does not fit, the method is called again.
+            to stay where it is. A VM that is not in it has not been asked about yet: if an answer
+            moves it to a host that is not allowed, the method is called again.
     """
 
     topic = "compute"
@@ -74,10 +73,10 @@ class SchedulerPart(Driver):
 
 
 class HostSelector(SchedulerPart):
-    """Chooses the host for a VM. A subclass defines ``candidates``, or ``select_host`` alone.
+    """Chooses the host for a VM. A subclass defines ``candidates``, or only ``select_host``.
 
     Attributes:
-        costs: host id to the weighted sum of the cost functions that the caller asked for; lower
+        costs: host id to the weighted sum of the cost functions that the caller named; lower
             is better. A host that none of them scored is not in it.
         selected: ids of the hosts of the last selection, the best first.
     """
@@ -91,7 +90,7 @@ class HostSelector(SchedulerPart):
         """The hosts that the VM may be started on, the best first.
 
         Args:
-            hosts: those that the filters accepted which the caller asked for.
+            hosts: those that the caller's filters accepted.
         """
         host = self.select_host(hosts, vm, properties)
         return () if host is None else (host,)
@@ -99,7 +98,7 @@ class HostSelector(SchedulerPart):
     def select_host(
         self, hosts: Sequence[types.Host], vm: types.Vm, properties: Properties
     ) -> Optional[HostOrId]:
-        """The host to start the VM on; None where there is none."""
+        """The host to start the VM on; None if there is none."""
         return next(iter(self.candidates(hosts, vm, properties)), None)
 
     def has_any_hosts(
@@ -138,7 +137,7 @@ class TimerInvokedScheduler(SchedulerPart):
 
 
 class VmStatusChanged(SchedulerPart):
-    """Is told when the status of a VM has changed."""
+    """Is called when the status of a VM has changed."""
 
     def on_vm_status_changed(
         self,
@@ -158,7 +157,7 @@ class VmStatusChanged(SchedulerPart):
 
 
 class HostStatusChanged(SchedulerPart):
-    """Is told when the status of a host has changed."""
+    """Is called when the status of a host has changed."""
 
     def on_host_status_changed(
         self,

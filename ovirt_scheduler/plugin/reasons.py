@@ -1,4 +1,4 @@
-"""Why a unit or a driver decides as it does about a host (contract 8.2)."""
+"""The reasons that units and drivers give for their decisions about hosts (contract 8.2)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _SHOWN = 60  # characters of a host that is not known
 
 
 class Reasons:
-    """What one call said of the hosts that it was given."""
+    """The reasons of one call, for its hosts."""
 
     def __init__(self) -> None:
         self.begin(())
 
     def begin(self, hosts: Sequence[str]) -> None:
-        """For the process of a call: forget what the call before it said."""
+        """For the process of a call: forget the reasons of the call before."""
         self._hosts: Collection[str] = hosts
         self.texts: dict[str, str] = {}
         self._cut: set[str] = set()
@@ -24,7 +24,7 @@ class Reasons:
         self._no_texts = 0
 
     def add(self, host: object, text: object) -> None:
-        """Keep the text for the host, or count it among what cannot be kept; see ``reason``."""
+        """Keep the text for the host, or count it as one that cannot be kept; see ``reason``."""
         if not isinstance(self._hosts, frozenset):  # most calls give no reason
             self._hosts = frozenset(self._hosts)
         key = host if isinstance(host, str) else getattr(host, "id", None)
@@ -49,7 +49,7 @@ class Reasons:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be kept, in words."""
+        """A message about the reasons that could not be kept."""
         notes: list[str] = []
         if self._strangers:
             notes.append(
@@ -72,8 +72,8 @@ of_call = Reasons()  # of the call that runs
 def reason(host: object, text: str) -> None:
     """Say why a host is removed, kept, costs what it costs, or is chosen.
 
-    It is told by ``ovirt-scheduler why``, beside the unit's name. Several reasons for one host are
-    joined. A call never fails by what it says here: what cannot be kept is noted in the log.
+    ``ovirt-scheduler why`` shows it beside the unit's name. Several reasons for one host are
+    joined. A reason never fails the call: if it cannot be kept, the log says so.
 
     Args:
         host: one of those that the call was given, or its id.
@@ -84,7 +84,7 @@ def reason(host: object, text: str) -> None:
 
 
 def _readable(text: str) -> str:
-    """The text in one line, with U+FFFD for what is no character to be seen."""
+    """The text on one line, with U+FFFD for each invisible character."""
     line = " ".join(text[: 2 * LONGEST].split())
     if line.isprintable():
         return line

@@ -7,9 +7,9 @@
           +-- list, get   _Entity          ovirtsdk4.types: get_...(), set_...(), words for
                +-- statistics  _Parts       enumerations, links that are followed when asked for
 
-Imported in the process of a plugin call alone, by a plugin that imports ``ovirtsdk``
-(``plugin_modules``), and where no package of that name is installed. What is not here raises
-``NotHere``, whose text names the call of version 4.
+Only the process of a plugin imports it, if the plugin imports ``ovirtsdk`` (``plugin_modules``)
+and no package of that name is installed. All other parts of version 3 raise ``NotHere``, whose
+text names the call of version 4.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _SDK4 = "ovirt_scheduler.plugin.engine_connection()"  # how the calls of version
 
 
 class NotHere(AttributeError):
-    """A part of version 3 that is not among what plugins are given."""
+    """A part of version 3 that plugins do not get."""
 
 
 class API:
-    """The engine's REST API: with the daemon's login where it is the engine of ``[engine]``.
+    """The engine's REST API, with the daemon's login if it is the engine of ``[engine]``.
 
     Args:
         url: of the engine; its path may be missing.
-        username, password: count where scheduler.conf has no ``[engine]`` section.
+        username, password: used only if scheduler.conf has no ``[engine]`` section.
         ca_file, insecure: likewise.
 
     Raises:
-        EngineUnavailable: scheduler.conf names another engine, or that gives no answer.
+        EngineUnavailable: scheduler.conf names another engine, or its engine gives no answer.
         ovirtsdk4.Error: the engine does not let this user in.
-        TypeError: an argument that cannot be heeded.
+        TypeError: an argument that is not supported.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class _Collection:
         case_sensitive: bool = True,
         max: Optional[int] = None,  # noqa: A002  as version 3 calls it
     ) -> builtins.list[_Entity]:
-        """Those that a search finds, as the engine's search language has it."""
+        """The entities that a search finds, in the engine's search language."""
         found = self._service.list(
             search=query, case_sensitive=None if case_sensitive else False, max=max
         )
         return [_Entity(self._connection, each) for each in found]
 
     def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002
-        """The one of that id, or of that name; None where there is none."""
+        """The entity of that id, or of that name; None if there is none."""
         if id:
             try:
                 return _Entity(self._connection, self._service.service(id).get())
@@ -204,7 +204,7 @@ class _State(str):
 
 
 class _Parts:
-    """What an entity has several of: ``values.value``, or a link such as ``statistics``."""
+    """A list in an entity: ``values.value``, or a link such as ``statistics``."""
 
     def __init__(self, connection: Any, name: str, found: Any) -> None:
         self._connection = connection
@@ -213,7 +213,7 @@ class _Parts:
         self._all: Optional[list[Any]] = None
 
     def list(self) -> builtins.list[Any]:
-        """All of them; the engine is asked where there is only a link."""
+        """All of them; the engine is asked if there is only a link."""
         if self._all is None:
             found = self._found
             if not found and getattr(found, "href", None):
@@ -225,7 +225,7 @@ class _Parts:
         return self._all
 
     def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002
-        """The one of that name, or of that id; None where there is none."""
+        """The one of that name, or of that id; None if there is none."""
         for each in self.list():
             if (each.id == id) if id is not None else (each.name == name):
                 return each  # type: ignore[no-any-return]
@@ -250,13 +250,13 @@ class _Parts:
 
 
 def _refuse_private(name: str) -> None:
-    """What Python itself looks for is not the engine's."""
+    """Names that Python itself looks for are not the engine's."""
     if name.startswith("_"):
         raise AttributeError(name)
 
 
 def _call(connection: Any, found: Any, name: str) -> Optional[str]:
-    """The call of version 4 that does what a method of version 3 did; None where there is none."""
+    """The call of version 4 for a method of version 3; None if there is none."""
     href = getattr(found, "href", None) or ""
     path = href[len(_PATH) + 1 :] if href.startswith(_PATH) else ""
     call = "remove" if name == "delete" else name
@@ -272,7 +272,7 @@ def _whole(url: str) -> str:
 
 
 def _same_engine(one: str, other: str) -> bool:
-    """Whether two URLs are of one machine, by whichever of its names; the port is no matter."""
+    """Whether two URLs are of one machine, by any of its names; the port does not count."""
     names = [(urlsplit(url).hostname or "").lower() for url in (one, other)]
     if names[0] == names[1]:
         return True

@@ -1,9 +1,9 @@
 """The default scheduler: chooses the host by filters and cost functions, and balances by a policy.
 
-Policies: ``none`` leaves VMs where they are; ``evenly_distribute`` relieves hosts that are used
-above ``high_utilization`` percent (of processors or of memory, whichever is more) and has those
-below ``low_utilization`` take over from the most used; ``power_saving`` packs VMs onto as few
-hosts as stay within ``high_utilization``, and relieves a host only when it is above.
+Policies: ``none`` leaves VMs where they are. ``evenly_distribute`` relieves hosts whose use is
+above ``high_utilization`` percent (of processors or of memory, whichever is more), and moves VMs
+from the most used hosts to those below ``low_utilization``. ``power_saving`` packs VMs onto as
+few hosts as stay within ``high_utilization``, and relieves a host only when it is above.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DefaultScheduler(Scheduler):
     def candidates(self, hosts: Hosts, vm: types.Vm, properties: Properties) -> list[types.Host]:
         """The hosts that can take the VM: of the lowest cost first, then the policy's choice.
 
-        A host that no cost function scored comes after those that one did.
+        A host that no cost function scored comes last.
         """
         worst = max(self.costs.values(), default=0) + 1
         preferred = _preference(properties)
@@ -103,14 +103,14 @@ class DefaultScheduler(Scheduler):
         return plan.explained()
 
     def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
-        """Tries again to take VMs off hosts where they should not be; there may be room now."""
+        """Tries again to take VMs off failing hosts, because there may be room now."""
         plan = _Plan(hosts, vms, properties, self.destinations)
         plan.evacuate([host.id for host in hosts if host.status and host.status.value in _LEAVING])
         return plan.explained()
 
 
 class _Plan:
-    """Migrations, each made with the ones before it in mind."""
+    """Migrations, each of which takes the ones before it into account."""
 
     def __init__(
         self, hosts: Hosts, vms: Vms, properties: Properties, destinations: Destinations
@@ -160,7 +160,7 @@ class _Plan:
                         self._move(vm, source, target)
 
     def pack(self) -> None:
-        """Empty the least used hosts, each wholly or not at all."""
+        """Empty the least used hosts, each completely or not at all."""
         for source in sorted((use for use in self._up() if use.vms), key=_fraction):
             movable = self._movable(source)
             crowded = self.migrations and len(self.migrations) + len(movable) > self._most
@@ -182,8 +182,8 @@ class _Plan:
     def _empty(self, source: HostUse, movable: list[types.Vm]) -> None:
         """Move all VMs of a host to hosts that run some already; put them back if one stays.
 
-        Hosts that cannot be emptied themselves are filled first: else a VM could soon be moved
-        once more, when the host that it came to is emptied.
+        Hosts that cannot be emptied themselves are filled first: else a VM might soon move again,
+        when its new host is emptied.
         """
         running = [use for use in self._up() if use.vms]
         staying = [use for use in running if not all(map(self._may_leave, use.vms))]
@@ -263,7 +263,7 @@ Preference = Callable[[HostUse, float, float], tuple[float, ...]]
 
 
 def _preference(properties: Properties) -> Preference:
-    """What a policy thinks of a host with so much more used; lower is better."""
+    """A policy's preference for a host with so much more used; lower is better."""
     high = int(properties["high_utilization"]) / 100
 
     def evenly(use: HostUse, processors: float, memory: float) -> tuple[float, ...]:
@@ -278,7 +278,7 @@ def _preference(properties: Properties) -> Preference:
 
 
 def _comparison(source: HostUse, target: HostUse) -> str:
-    """How much of two hosts is used, before a VM goes from one to the other."""
+    """The use of two hosts, before a VM goes from one to the other."""
     uses = source, target
     if source.processors and target.processors:
         what, shares = "CPU", [use.used_processors / use.processors for use in uses]
@@ -296,7 +296,7 @@ def _fraction(use: HostUse) -> float:
 
 
 def _lot(vm: types.Vm, use: HostUse) -> bytes:
-    """Settles a tie: whatever the order of the hosts, and not always for the same of them."""
+    """Settles a tie, whatever the order of the hosts, and not always for the same host."""
     return hashlib.sha256(f"{vm.id} {use.id}".encode()).digest()
 
 

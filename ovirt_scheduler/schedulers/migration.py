@@ -19,10 +19,10 @@ class Migration(Driver):
     topic = None
 
     def migrate(self, migrations: Mapping[str, str], mark: str) -> dict[str, dict[str, str]]:
-        """Begin migrations; what comes of them is for the caller to see.
+        """Begin migrations; the caller has to follow them.
 
         Args:
-            migrations: id of a VM to the id of the host that it is to go to; where that is
+            migrations: id of a VM to the id of the host that it is to go to; if that is
                 empty, the engine chooses.
             mark: the correlation id of these migrations, which the engine's events show.
 

@@ -142,9 +142,9 @@ class Sources:
     """The texts of the files that one scan has found. Safe to use from many threads."""
 
     def __init__(self, files: Sequence[PluginFile]) -> None:
-        self._texts: dict[PluginFile, Source] = {}
+        # Each with the words in its text that may name a module; None: it may import any.
+        self._read: dict[PluginFile, tuple[Source, Optional[frozenset[str]]]] = {}
         self._reading = threading.Lock()
-        self._words: dict[PluginFile, Optional[frozenset[str]]] = {}
         self._named: dict[object, dict[str, list[PluginFile]]] = {}  # by folder and first name
         for file in files:
             if "." not in file.path.stem:
@@ -158,10 +158,7 @@ class Sources:
             FileNotFoundError: it has gone since the scan.
             PluginError: it cannot be read or trusted.
         """
-        with self._reading:  # several threads may want a helper that all of them import
-            if file not in self._texts:
-                self._texts[file] = Source(file.name, str(file.path), _read(file.path))
-            return self._texts[file]
+        return self._once(file)[0]
 
     def importable(self, file: PluginFile) -> tuple[list[Source], list[tuple[str, str]]]:
         """The files of its folder that a file may import, directly or through others.
@@ -175,26 +172,24 @@ class Sources:
         refused: list[tuple[str, str]] = []
         for each in (queue := [file]):  # grows while it runs
             try:
-                source = self.of(each)
+                source, words = self._once(each)
             except FileNotFoundError:
                 continue
             except PluginError as error:
                 refused.append((each.name, str(error)))
                 continue
             sources.append(source)
-            for name in self._names(each, source, named):
+            for name in named if words is None else named.keys() & words:
                 queue += [other for other in named[name] if other not in found]
                 found.update(dict.fromkeys(named[name]))
         return sorted(sources[1:], key=lambda other: other.name), sorted(refused)
 
-    def _names(
-        self, file: PluginFile, source: Source, named: Mapping[str, list[PluginFile]]
-    ) -> list[str]:
-        """The modules of the folder that the words of a file name."""
-        if file not in self._words:
-            self._words[file] = _words(source.text)
-        words = self._words[file]
-        return list(named) if words is None else [word for word in words if word in named]
+    def _once(self, file: PluginFile) -> tuple[Source, Optional[frozenset[str]]]:
+        with self._reading:  # several threads may want a helper that all of them import
+            if file not in self._read:
+                text = _read(file.path)
+                self._read[file] = Source(file.name, str(file.path), text), _words(text)
+            return self._read[file]
 
 
 def _words(text: bytes) -> Optional[frozenset[str]]:

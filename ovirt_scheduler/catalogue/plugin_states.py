@@ -35,13 +35,12 @@ class FileState:
     made_at: float = field(default_factory=time.monotonic)
     good_since: float = 0.0  # of a fault: when the good version was first loaded
 
-    def stale(self, scan: FolderScan) -> bool:
-        """Whether the file is to be loaded again."""
-        if self.fault is not None and time.monotonic() > self.made_at + _RETRY_EVERY:
+    def stale(self, scan: FolderScan, retry_fault: bool = False) -> bool:
+        """Whether the file is to be loaded again; with a fault, now and then or where asked."""
+        late = retry_fault or time.monotonic() > self.made_at + _RETRY_EVERY
+        if self.unsettled or (self.fault is not None and late):
             return True
-        return self.unsettled or any(
-            scan.stamps.get(path) != stamp for path, stamp in self.depends.items()
-        )
+        return any(scan.stamps.get(path) != stamp for path, stamp in self.depends.items())
 
 
 def merged(

@@ -28,8 +28,6 @@ from ovirt_scheduler.model.plugins import Limits, PluginCode
 
 _log = logging.getLogger(__name__)
 
-_Keep = Callable[[Mapping[str, object]], None]  # of an event, for the history
-
 _LOADS_AT_ONCE = 4
 _REFRESH_EVERY = 1.0  # seconds between refreshes by the run calls
 _WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refresh
@@ -55,7 +53,7 @@ class Registry:
         loader: Loader,
         store: LastGood,
         use: Optional[Callable[[Sequence[tuple[PluginCode, Limits]]], None]] = None,
-        keep: _Keep = lambda _: None,
+        keep: Callable[[Mapping[str, object]], None] = lambda _: None,
     ) -> None:
         self._loader = loader
         self._stopped = False
@@ -165,16 +163,13 @@ class Registry:
         scan = self._loader.scan()
         self._store.catch_up()
         before = self._states
-        states: dict[Path, FileState] = {}
-        due: list[PluginFile] = []
-        for file in scan.files:
-            if file.helper:
-                continue
-            state = before.get(file.path)
-            if state is None or state.stale(scan) or (retry_faults and state.fault):
-                due.append(file)
-            else:
-                states[file.path] = state
+        plugins = [file for file in scan.files if not file.helper]
+        states = {file.path: before[file.path] for file in plugins if file.path in before}
+        due = [
+            file
+            for file in plugins
+            if file.path not in states or states[file.path].stale(scan, retry_faults)
+        ]
         states.update(self._load_all(due, scan))
         if self._stopped:
             return
@@ -193,10 +188,47 @@ class Registry:
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
         catalogue = merged(states, orphaned, scan.problems)
-        _log_changes(before, states, self.catalogue, catalogue, self._keep)
+        self._log_changes(states, catalogue)
         self._states, self._orphaned, self.catalogue = states, orphaned, catalogue
         if self._use is not None and (due or before.keys() != states.keys()):
             self._use(catalogue.plugins)
+
+    def _log_changes(self, states: Mapping[Path, FileState], now: Catalogue) -> None:
+        """Log what is another than before, and keep it for the history."""
+        logged = set(map(str, (*self.catalogue.faults, *self.catalogue.warnings)))
+        for fault in now.faults:
+            if str(fault) not in logged:
+                _log.error("cannot be loaded: %(reason)s", _fields(fault))
+                place = {"file": fault.file, "line": fault.line, "message": fault.message}
+                known = {key: each for key, each in place.items() if each}
+                self._keep({"event": "not loaded", **known})
+        for warning in now.warnings:
+            if str(warning) not in logged:
+                _log.warning("noted: %(reason)s", _fields(warning))
+        over = {each.file for each in self.catalogue.faults} - {each.file for each in now.faults}
+        for path in sorted(self._states.keys() | states.keys()):
+            old, new = (
+                in_use[path].good if path in in_use else None for in_use in (self._states, states)
+            )
+            contents = new.contents if new else []
+            if new is not None and contents and (old is None or old.checksum != new.checksum):
+                _log.info(
+                    "loaded %(file)s (%(kind)s), %(checksum)s",
+                    {"file": str(path), "kind": ", ".join(contents), "checksum": new.checksum},
+                )
+                event = {"event": "loaded", "file": str(path), "checksum": new.checksum}
+                if old is not None:
+                    event = {**event, "event": "edited", "former": old.checksum}
+                self._keep(event)
+            elif old is not None and old.contents and not contents:
+                how = "has nothing to call any more" if path in states else "is gone"
+                _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
+                self._keep({"event": "unloaded", "file": str(path)})
+            else:
+                continue
+            over.discard(str(path))  # that line says it
+        for file in sorted(filter(None, over)):
+            _log.info("%(file)s is in order again", {"file": file})
 
     def _orphaned_confs(self, scan: FolderScan) -> dict[Path, FileState]:
         """The conf files whose plugin is gone: it may have had a filter that then rejects."""
@@ -244,22 +276,21 @@ class Registry:
         try:
             loaded = self._loader.load(file, scan)
         except FileNotFoundError:  # since the scan
-            return before
+            return None
         except PluginError as fault:
             good = before.good if before else self._store.restore(file.path, self._loader)
             if before is not None and before.fault:
                 since, good_since = before.fault_since, before.good_since
             else:
                 since, good_since = time.time(), self._store.kept_since(file.path) or time.time()
-            # Folders too: the helper that it lacks may yet come.
-            depends = _stamps(scan, [conf, file.path, scan.all_in(file.folder)])
+            missed: tuple[str, ...] = ()
             if not (good and good.contents) and self._loader.rejects(conf):
                 missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
-                fault = PluginError(
-                    f"{fault.message}; until then {REJECTS}", fault.file, fault.line
-                )
-                return FileState(depends, good, fault, since, missed)
-            return FileState(depends, good, fault, since, good_since=good_since)
+                problem = f"{fault.message}; until then {REJECTS}"
+                fault = PluginError(problem, fault.file, fault.line)
+            # Folders too: the helper that it lacks may yet come.
+            depends = _stamps(scan, [conf, file.path, scan.all_in(file.folder)])
+            return FileState(depends, good, fault, since, missed, good_since=good_since)
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         if before is None or before.good is None or before.good.checksum != loaded.checksum:
             if before and before.good and any(_just_written(path, scan) for path in depends):
@@ -283,54 +314,5 @@ def _stamps(scan: FolderScan, paths: Iterable[Path]) -> Stamps:
     return {path: scan.stamps.get(path) for path in paths}
 
 
-def _log_problems(before: Catalogue, now: Catalogue, keep: _Keep) -> None:
-    """Log the problems that are new."""
-    logged = set(map(str, (*before.faults, *before.warnings)))
-    for fault in now.faults:
-        if str(fault) not in logged:
-            _log.error("cannot be loaded: %(reason)s", _problem(fault))
-            place = {"file": fault.file, "line": fault.line, "message": fault.message}
-            keep({"event": "not loaded", **{key: each for key, each in place.items() if each}})
-    for warning in now.warnings:
-        if str(warning) not in logged:
-            _log.warning("noted: %(reason)s", _problem(warning))
-
-
-def _log_changes(
-    former: Mapping[Path, FileState],
-    states: Mapping[Path, FileState],
-    before: Catalogue,
-    now: Catalogue,
-    keep: _Keep,
-) -> None:
-    """Log what is another than before.
-
-    Args:
-        former, states: of each file.
-        keep: called with each event.
-    """
-    _log_problems(before, now, keep)
-    over = {fault.file for fault in before.faults} - {fault.file for fault in now.faults}
-    for path in sorted(former.keys() | states.keys()):
-        old, new = (in_use[path].good if path in in_use else None for in_use in (former, states))
-        contents = new.contents if new else []
-        if new is not None and contents and (old is None or old.checksum != new.checksum):
-            _log.info(
-                "loaded %(file)s (%(kind)s), %(checksum)s",
-                {"file": str(path), "kind": ", ".join(contents), "checksum": new.checksum},
-            )
-            event = {"event": "loaded", "file": str(path), "checksum": new.checksum}
-            keep(event if old is None else {**event, "event": "edited", "former": old.checksum})
-        elif old is not None and old.contents and not contents:
-            how = "has nothing to call any more" if path in states else "is gone"
-            _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
-            keep({"event": "unloaded", "file": str(path)})
-        else:
-            continue
-        over.discard(str(path))  # that line says it
-    for file in sorted(filter(None, over)):
-        _log.info("%(file)s is in order again", {"file": file})
-
-
-def _problem(problem: PluginError) -> dict[str, object]:
+def _fields(problem: PluginError) -> dict[str, object]:
     return {"reason": str(problem), "file": problem.file, "line": problem.line}

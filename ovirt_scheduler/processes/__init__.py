@@ -2,10 +2,10 @@
 
 ::
 
-    executor      one request: which calls of its plugins there are, on what, in which order
+    executor      one request: the calls of its plugins, their inputs and their order
     places        how many calls may run at once
-    inputs        what the calls of a request are on: documents, read and packed
-    calls         calls of plugins, each in a process of its plugin: what becomes of each
+    inputs        the inputs of the calls of a request: documents, read and packed
+    calls         calls of plugins, each in a process of its plugin, and their results
     single_use    processes that do one thing and end: readers of documents, analyses
     pool          the processes of plugins that are kept between calls, and spare ones
     exchange      one task and its answer, over sockets and pipes that never block

@@ -62,7 +62,7 @@ class PluginCall(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """Bytes to keep of each stream while it runs: a class unit may print its answer."""
+        """Bytes to keep of each stream during the call; a class unit may print its answer."""
         return OUTPUT_LIMIT if self.function.takes_ids else self.shown
 
     def checked(self) -> PluginCall:
@@ -106,9 +106,9 @@ class _Pending(NamedTuple):
 
     Attributes:
         place: of the call among those of its request.
-        tries_left: to hand it to a process that lives.
-        printed: the call's own exchange, where another process is to read what it printed: it
-            printed past Python's streams.
+        tries_left: to find a process that lives.
+        printed: the call's own exchange, if another process has to read its printed answer,
+            because the call did not print through Python's streams.
     """
 
     place: int
@@ -196,8 +196,8 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> Exchange:
 def _taken(pool: Pool, call: PluginCall, tries_left: int, deadline: float) -> Worker:
     """Take a process for a call.
 
-    First one that is idle, then a new one; on the last try whichever there is, however long it
-    takes to settle, as there may be no new one.
+    First an idle one, then a new one; on the last try any that there is, even if it has not
+    settled, because there may be no new one.
 
     Raises:
         ExecutorUnavailable: there is none at all.
@@ -220,7 +220,7 @@ def _patience(kept: Worker) -> float:
 
 
 def _finished(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
-    """Take in an exchange that has ended: the call's result, or what is to be done next."""
+    """Take in an exchange that has ended: the call's result, or its next step."""
     if done.state is State.ANSWERED:
         return _answered(pool, of, done)
     if done.state is State.NOT_READY:
@@ -240,7 +240,7 @@ def _finished(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pe
 
 
 def _answered(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
-    """Take in an answer: the call's result, or that another process is to read what it printed."""
+    """Take in an answer: the call's result, or another process has to read the printed answer."""
     if done.differs:
         done.worker.end()
     shown = of.printed or done

@@ -1,8 +1,7 @@
 """The exchange of one task and its answer with a worker, without ever blocking.
 
-One thread waits for one exchange or for several: a poll over the workers' sockets and pipes,
-until the nearest deadline. A worker that still compares itself with what it was gets the task
-when it says that it is ready.
+One thread waits for one or several exchanges: a poll over the workers' sockets and pipes, until
+the nearest deadline. A worker that still compares its state gets the task when it is ready.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _QUIET = 5.0  # seconds without a word from any worker, after which the zygote i
 
 
 class State(enum.Enum):
-    """How far an exchange is."""
+    """The progress of an exchange."""
 
     SETTLING = "settling"  # the worker has not said yet that it is done with the task before
     UNDER_WAY = "under way"
@@ -47,7 +46,7 @@ _OF_AN_ANSWER = (frames.ANSWER, frames.STDOUT, frames.STDERR, frames.DIFFERS)
 
 
 class Capture:
-    """What came out of a pipe, up to a limit; the rest is read, counted and thrown away."""
+    """The output of a pipe, up to a limit; the rest is read, counted and dropped."""
 
     def __init__(self, most: int) -> None:
         self.data = bytearray()
@@ -70,7 +69,7 @@ class Exchange:
 
     Attributes:
         unsent: what is left to be sent of the task's frame.
-        nonce: of the task; the answer has to bear it.
+        nonce: of the task; the answer has to have it too.
         deadline: seconds on the monotonic clock; the worker is killed then.
         limit: bytes of its answer.
         output: bytes to keep of each of stdout and stderr.
@@ -78,8 +77,8 @@ class Exchange:
         passed: descriptors that go with the task.
         most_descriptors: that may come with the answer.
         lacks_descriptors: some came, and this process had no room for them.
-        differs: why the worker is about to end, if it said so before it answered. What the call
-            started may still run until then.
+        differs: why the worker is about to end, if it said so before its answer. Processes that the
+            call started may run until then.
         said: the payload of each frame that came, by its kind.
     """
 
@@ -219,7 +218,7 @@ class Exchange:
         self.ended = time.monotonic()
 
     def look_at_time(self, now: float) -> None:
-        """End the exchange where its time, or the patience with its worker, is over."""
+        """End the exchange if its time, or the patience with its worker, is over."""
         if now >= self.deadline:
             self._end(State.TIMED_OUT)
         elif self.state is State.SETTLING and now >= self.patience:

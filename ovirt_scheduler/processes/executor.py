@@ -6,7 +6,7 @@
     hosts ──► filters, one after another ──► cost functions, side by side ──► a balance, or a
               on the hosts that are left      their weighted sum: self.costs   driver's method
 
-The processes are those of ``processes``; here is which calls there are, on what.
+This module decides which calls there are, and on what; the others make them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _OF_GIVEN_HOSTS = (Returns.MIGRATION, Returns.SELECTION, Returns.TRUTH)
 
 
 class Job(NamedTuple):
-    """What a request has called, on what.
+    """The calls of a request, and their inputs.
 
     Attributes:
         deadline: seconds on the monotonic clock, for all calls together.
@@ -96,8 +96,8 @@ class Executor:
         parallel: plugin calls that may run at once, over all requests.
         max_waiting: requests that may wait for one of them to end.
         user: whom plugins run as, which takes root; None: this process's own user.
-        adopts: this process has no other children than the executor's, and kills whatever a
-            zygote that died leaves behind.
+        adopts: this process has no other children than the executor's, so it kills all that a
+            dead zygote leaves behind.
         kept: processes of plugins that are kept between calls.
     """
 
@@ -130,11 +130,11 @@ class Executor:
 
     @property
     def zygote_pid(self) -> Optional[int]:
-        """The process id of the zygote; None where there is none just now."""
+        """The process id of the zygote; None if there is none just now."""
         return self._zygotes.pid
 
     def state(self) -> ProcessesState:
-        """How the processes are, and what came to pass since the start."""
+        """The state of the processes, with counts since the start."""
         pool, zygotes, places = self._pool, self._zygotes, self._places
         return ProcessesState(
             pool.kept, zygotes.forked, pool.replaced, zygotes.started,
@@ -146,13 +146,13 @@ class Executor:
         self._pool.keep(most)
 
     def settle(self, seconds: float) -> Sequence[str]:
-        """Wait until each process that was called has been compared with what it was before.
+        """Wait until each process that was called has compared its state.
 
         Args:
             seconds: to wait at most.
 
         Returns:
-            Why processes have ended by themselves since this was asked last, in words.
+            Why processes have ended by themselves since the last call of this, in words.
         """
         return self._pool.settle(seconds)
 
@@ -182,7 +182,7 @@ class Executor:
             UnreadableDocument: the hosts or the VMs cannot be read.
             BadParameters: the host whose status has changed is not among the hosts.
             RefusedProperty: a value that a unit or the driver refuses, where the job is strict.
-            Overloaded: no place became free in time, too many wait, or it is closed.
+            Overloaded: no place became free in time, too many wait, or the executor is closed.
             ExecutorUnavailable: no process is to be had for it.
         """
         with self._taken(len(job.of(Kind.COST_FUNCTION)), job.deadline) as parallel:
@@ -194,9 +194,9 @@ class Executor:
         return self._places.is_free
 
     def look_on(self, job: Job) -> Execution:
-        """Call policy units one after another as ``run`` does, but hold no place.
+        """Call units in shadow one after another, like ``run``, but without taking places.
 
-        So no request waits for them. The units are in shadow.
+        So no request waits for them.
         """
         return self._run(job, 1)
 
@@ -255,7 +255,7 @@ class Executor:
         return filtered, scored, self._called(_with_costs(last[0], job, scored), job.deadline)
 
     def read_hosts(self, page: Document, deadline: float) -> tuple[Pack, dict[str, HostState]]:
-        """Read a page of hosts that the engine told of: the hosts packed, and the state of each.
+        """Read a page of the engine's hosts: the hosts packed, and the state of each.
 
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
@@ -263,7 +263,7 @@ class Executor:
         return self._read_page(Unread(Role.HOSTS, page), deadline, messages.unpack_hosts)
 
     def read_vms(self, page: Document, deadline: float) -> tuple[Pack, dict[str, VmState]]:
-        """Read a page of VMs, as ``read_hosts`` does it with hosts."""
+        """Read a page of VMs, like ``read_hosts``."""
         return self._read_page(Unread(Role.VMS, page), deadline, messages.unpack_vms)
 
     def _read_page(
@@ -314,7 +314,7 @@ class Executor:
         """Check the properties of these calls before any of them runs.
 
         Returns:
-            The calls; that of a plugin which hung has failed already, and is not waited for again.
+            The calls; a call whose plugin hung has failed already, and does not wait again.
 
         Raises:
             RefusedProperty: one of these does not take its value (contract 1.5).

@@ -48,9 +48,7 @@ _MOST_CHUNKS = 32  # read at once from a pipe: whoever writes without end must n
 # What the daemon may lack for a while.
 LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
 
-_NO_PLUGIN = (
-    "the daemon"  # in the place of a plugin's file: it reads documents, or waits for a task
-)
+_NO_PLUGIN = "the daemon"  # instead of a plugin's file: it reads documents, or waits for a task
 
 _SHORT = 1000  # bytes of what a worker says between answers
 _REASON = 200  # characters
@@ -82,7 +80,7 @@ class Worker:
         file: of the plugin whose code may run in it, for the log.
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
             started.
-        was_killed: it did not end by itself in the time that ``end`` gave it for that.
+        was_killed: it did not end by itself in the time that ``end`` allowed.
         ready: it takes a task: it has had none yet, or has said READY to its last one.
         grown: it has said that it takes more memory than a new one would.
         nonce: of its last task.
@@ -132,7 +130,7 @@ class Worker:
             return 0
 
     def receive(self) -> Optional[bytes]:
-        """Read what has come, without waiting: None where that is nothing, empty at the end.
+        """Read what has come, without waiting: None if that is nothing, empty at the end.
 
         Raises:
             ConnectionError: the process has ended without having read all that was sent.
@@ -158,7 +156,7 @@ class Worker:
                 self.setup = self.setup[sent:] or None
 
     def has_answered(self, nonce: int, seconds: float) -> None:
-        """Note that the task of this nonce was answered; it has so long to be ready again."""
+        """Note that the task of this nonce was answered, and by when the worker has to be ready."""
         now = time.monotonic()
         self.nonce, self.ready, self.loading = nonce, False, False
         self.ready_by, self.used = now + seconds, now
@@ -169,7 +167,7 @@ class Worker:
 
         Returns:
             Why it ends: one of ``ENDS``, with details after a colon; ``ended`` or ``OUT_OF_TURN``.
-            Empty where it does not.
+            Empty if it does not.
         """
         try:
             data = self.receive()
@@ -182,7 +180,7 @@ class Worker:
         return "ended" if data == b"" else ""
 
     def drop_output(self) -> None:
-        """Read what its pipes hold, and forget it: it came while no call was under way."""
+        """Read what its pipes hold, and drop it: no call was running."""
         poller = select.poll()
         for pipe in (self.stdout, self.stderr):
             poller.register(pipe, select.POLLIN)
@@ -193,7 +191,7 @@ class Worker:
         """Read what one of its pipes holds, without waiting for more.
 
         Args:
-            feed: gets that; None: it came while no call was under way.
+            feed: gets the output; None: no call was running.
 
         Returns:
             Whether the pipe has ended.
@@ -210,7 +208,7 @@ class Worker:
         return False
 
     def kill(self) -> None:
-        """Have the zygote end it, and whatever it started."""
+        """Have the zygote end it, with all that it started."""
         self.zygote.kill(self)
 
     def end(self, by_itself: float = 0.0) -> Optional[int]:
@@ -220,7 +218,7 @@ class Worker:
             by_itself: seconds in which it may end without being killed.
 
         Returns:
-            How it ended. None where the zygote does not tell.
+            How it ended. None if the zygote does not tell.
         """
         if by_itself:
             self.was_killed = not self.zygote.has_ended(self, by_itself)
@@ -242,7 +240,8 @@ class Zygote:
         on_end: called with each worker that has ended, in the watching thread.
         on_death: called when the zygote has ended without being told to, in the same thread.
         user: whom plugins run as; None: this process's own user.
-        adopts: whether what the zygote leaves behind becomes this process's, to be ended here.
+        adopts: whether processes that the zygote leaves behind become children of this process,
+            which ends them.
 
     Attributes:
         alive: it has started, and has not ended.
@@ -315,7 +314,7 @@ class Zygote:
             order: FORK, or FORK_READER for one that reads documents without the SDK.
 
         Raises:
-            OSError: descriptors lack, or the zygote takes no message: it is as good as dead.
+            OSError: descriptors lack, or the zygote takes no message, and counts as dead.
         """
         with contextlib.ExitStack() as opened:
             ours, theirs = socket.socketpair()
@@ -370,7 +369,7 @@ class Zygote:
         return worker.status
 
     def prove(self) -> bool:
-        """Ask the zygote for an answer, and kill it where none comes: it may be stopped.
+        """Ask the zygote for an answer, and kill it if none comes: it may be stopped.
 
         Returns:
             Whether it lives.

@@ -1,7 +1,7 @@
 """Starts Python interpreters: the zygote's, and one to run a single module aside.
 
-As another user than the daemon's it is started as root, and changes itself (``privileges``): until
-then nobody else may look into it, or send it a signal.
+For another user than the daemon's, the zygote starts as root and changes its user itself
+(``privileges``): until then nobody else may look into it, or send it a signal.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _paths() -> list[str]:
 
 
 def environment(environ: Mapping[str, str], user: Optional[PluginUser]) -> dict[str, str]:
-    """The environment that the zygote gets: of the daemon's only what is surely no secret."""
+    """The environment of the zygote: only the daemon's variables that are surely no secrets."""
     passed_on = {
         name: value
         for name, value in environ.items()

@@ -26,8 +26,8 @@ class Places:
     def taken(self, wanted: int, deadline: float) -> Iterator[int]:
         """Hold at least one place, and up to ``wanted`` of those that are free just then.
 
-        At most this asker's share of them: as much as each of those who wait could have, and one
-        more asker, who may come at any moment. So whoever holds its places for long leaves some.
+        At most this asker's share: the places are divided among all who wait, and one more asker
+        who may come at any moment. So an asker that holds its places for long leaves some.
 
         Args:
             wanted: how many could be used.
@@ -70,7 +70,7 @@ class Places:
 
     @property
     def is_free(self) -> bool:
-        """Whether whoever asked now would have a place at once."""
+        """Whether an asker would now have a place at once."""
         return self._free > 0 and not self._queue
 
     @property

@@ -5,8 +5,8 @@
     take ──► one that is idle, the one used last first ──► a call ──► give_back
          └─► else a spare one, which gets its plugin's setup before the call
 
-    one keeping thread: who settles too slowly, speaks unasked, is old, or one too many, ends;
-                        a plugin that is in use and has no process gets one, loaded already
+    one keeping thread: ends a process that settles too slowly, sends something unasked, is
+                        old, or is one too many; loads a process for a plugin that has none
 
 A process serves one version of one plugin under its limits (``ProcessKey``). Safe to use from many
 threads.
@@ -82,7 +82,7 @@ class Pool:
         fork: gives a new worker, of the order FORK or FORK_READER, until a deadline; raises
             ExecutorUnavailable.
         most: processes to keep.
-        parallel: calls that there are at once: so many processes are enough for any plugin.
+        parallel: calls at the same time: no plugin needs more processes.
     """
 
     def __init__(self, fork: Callable[[bytes, float], Worker], most: int, parallel: int) -> None:
@@ -161,14 +161,14 @@ class Pool:
             self._miss()
 
     def settle(self, seconds: float) -> list[str]:
-        """Wait until each process that was called has been compared with what it was before.
+        """Wait until each process that was called has compared its state.
 
         Args:
             seconds: to wait at most.
 
         Returns:
-            Why processes have ended by themselves since this was asked last, in words; not those
-            that have served ``calls_per_process`` calls.
+            Why processes have ended by themselves since the last call of this, in words; without
+            those that have served ``calls_per_process`` calls.
         """
         give_up = time.monotonic() + seconds
         while True:
@@ -266,7 +266,7 @@ class Pool:
         self.put_back(kept)
 
     def put_back(self, kept: Worker) -> None:
-        """Keep a process, or see that it ended; also one that was not ready in time for a call."""
+        """Keep a process that was not ready in time for a call, or note that it ended."""
         with self._news:
             self._no_longer_busy(kept.key)
             lives = self._lives(kept)
@@ -290,8 +290,8 @@ class Pool:
     def _end(self, kept: Worker, why: str) -> None:
         """End a process that nobody else uses.
 
-        Not many while the lock is held: the zygote would wait for somebody to hear how they ended,
-        which takes the lock, and take no further message.
+        Not many while the lock is held: the zygote would wait until somebody, with the lock, reads
+        how they ended, and would take no further message.
         """
         with self._news:
             self._replaced[why.partition(":")[0]] += 1
@@ -417,7 +417,7 @@ class Pool:
         return settled, over
 
     def _superfluous(self, kept: Worker, now: float, too_many: bool) -> str:
-        """Why a process that is ready should not be kept; empty where it should."""
+        """Why a process that is ready should not be kept; empty if it should."""
         if kept.key not in self._wanted and now >= kept.used + _IDLE_SECONDS:
             return "not in use"
         if kept.grown and now >= kept.used + _GROWN_SECONDS:

@@ -66,7 +66,7 @@ class Zygotes:
 
     @property
     def pid(self) -> Optional[int]:
-        """The process id of the zygote; None where there is none just now."""
+        """The process id of the zygote; None if there is none just now."""
         with self._lock:
             return self._zygote.pid if self._zygote else None
 

@@ -4,8 +4,8 @@
 
     bytes ──► expat ──► grammar (what may stand where) ──► name, parameters
 
-The standard library's reader of calls takes nearly anything for one. This one takes what the
-grammar has a place for.
+The standard library's reader accepts nearly anything as a call. This one accepts only what the
+grammar allows.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def decode_call(body: bytes) -> tuple[str, tuple[object, ...]]:
     """Read a ``methodCall`` document.
 
     Args:
-        body: the document, in the encoding that it declares, UTF-8 if it declares none. Where
-            each character of ASCII is one byte of it, references to the two halves of a
-            surrogate pair are read as the one character.
+        body: the document, in the encoding that it declares, UTF-8 if it declares none. If
+            each ASCII character is one byte of it, references to the two halves of a surrogate
+            pair are read as the one character.
 
     Returns:
         The method's name, and its parameters: None, bool, int (at most 19 digits), float
@@ -84,7 +84,7 @@ _SURROGATE_PAIRS = re.compile(
 
 
 def _joined(found: re.Match[bytes]) -> bytes:
-    """One reference for two, as long as these were: places in messages stay true."""
+    """One reference for two, of the same length, so that places in messages stay true."""
     high, high_hex, low, low_hex = found.groups()
     if not (high or high_hex):
         return found.group()
@@ -118,7 +118,7 @@ def _to_bytes(document: str) -> bytes:
 
 
 def _if_like(pattern: str, read: Callable[[str], object]) -> Callable[[str], object]:
-    """``read`` for texts that match as a whole; the others are a ValueError."""
+    """``read`` for texts that match completely; others raise a ValueError."""
     matches = re.compile(pattern).fullmatch
 
     def read_match(text: str) -> object:
@@ -186,7 +186,7 @@ def _element(state: str) -> str:
 
 
 class _CallReader:
-    """Takes the parser's events, and makes the values of what the grammar allows."""
+    """Takes the parser's events, checks them with the grammar, and makes values."""
 
     def __init__(self, parser: expat.XMLParserType, size: int):
         self._parser = parser
@@ -209,7 +209,7 @@ class _CallReader:
         return cast("str", method), tuple(parameters)
 
     def refuse_long_token(self, parsed: int) -> None:
-        """Refuse a tag or comment that goes on for a piece and more; ``parsed`` counts bytes."""
+        """Refuse a tag or comment longer than a piece; ``parsed`` counts bytes."""
         if parsed - self._parser.CurrentByteIndex >= _PIECE:
             raise self._refusal(f"a tag or comment is longer than {_PIECE} bytes")
 

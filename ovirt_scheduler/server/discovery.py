@@ -1,7 +1,7 @@
 """The document that ``discover`` answers in the design form (contract 2.1).
 
-``docs/policy-units.xsd`` is its XML Schema. The layout is the contract's sample's: a group
-whose units are all without properties stands on one line.
+``docs/policy-units.xsd`` is its XML Schema. The layout is that of the contract's sample: a
+group whose units have no properties stands on one line.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _GROUPS = (
 
 
 def document(units: Iterable[PolicyUnit]) -> str:
-    """Tell the units as XML, sorted by name in each group.
+    """The units as XML, sorted by name in each group.
 
-    Characters that XML has no way to write become U+FFFD.
+    Characters that XML cannot write become U+FFFD.
     """
     by_name = sorted(units, key=lambda unit: unit.name)
     lines = ["<PolicyUnits>"]

@@ -119,7 +119,7 @@ def _refused(refusal: RequestError) -> tuple[bytes, dict[str, object]]:
 
 
 def _failed(caller: Caller, reason: str) -> tuple[bytes, dict[str, object]]:
-    """The same for our own trouble."""
+    """The same for an error of the daemon."""
     return _refused(InternalError(f"{reason} (request {caller.request_id})"))
 
 

@@ -1,7 +1,7 @@
 """The XML-RPC methods for schedulers and topics; ``unit_methods`` has those for policy units.
 
-A failed scheduler answers that nothing is to be done, as a failed unit does; ``schedule`` has no
-such answer, so its failures are faults in the design form.
+A failed scheduler answers that nothing is to be done, like a failed unit; ``schedule`` has no such
+answer, so its failures are faults in the design form.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def methods(service: DecisionService, engine_reasons: bool = False) -> Iterator[
     """The methods of schedulers and topics in both answer forms (docs/api.md).
 
     Args:
-        engine_reasons: whether ``selectHost`` tells an engine who removed the hosts, where it finds
-            none (contract 8.5).
+        engine_reasons: whether ``selectHost`` says to an engine which filters removed the hosts, if
+            it finds none (contract 8.5).
     """
     for name, method, result, text in _CALLS:
         parameters = ("scheduler", *INTERFACE_METHODS[method].parameters)
@@ -128,8 +128,8 @@ def _request(
 ) -> Request:
     """A call of a driver's method, its arguments by name.
 
-    Those of the interfaces get hosts and VMs as all calls have them (contract 1.4); a driver's
-    own methods get plain values.
+    Methods of the interfaces get hosts and VMs like all calls (contract 1.4); a driver's own
+    methods get plain values.
 
     Raises:
         BadParameters: an argument is missing, unknown or of a wrong type.
@@ -165,7 +165,7 @@ def _request(
 
 
 def _result(decision: Decision) -> object:
-    """What a decision gives back in the design form, and within the engine form's envelope."""
+    """The result of a decision, in the design form or in the engine form's envelope."""
     returns, last = decision.request.returns, decision.request.last
     if returns in (Returns.TRUTH, Returns.VALUE):
         return decision.answer
@@ -177,7 +177,7 @@ def _result(decision: Decision) -> object:
 
 
 def _schedulers(drivers: Iterable[DriverUnit]) -> list[dict[str, object]]:
-    """What ``getSchedulers`` tells."""
+    """The answer of ``getSchedulers``."""
     return [
         {
             "id": driver.id, "name": driver.name, "version": driver.version,
@@ -194,7 +194,7 @@ def _schedulers(drivers: Iterable[DriverUnit]) -> list[dict[str, object]]:
 
 
 def _topics(drivers: Mapping[str, DriverUnit]) -> list[dict[str, object]]:
-    """What ``getTopics`` tells."""
+    """The answer of ``getTopics``."""
     return [
         {
             "topic": topic, "driver": driver.name, "description": driver.description,

@@ -1,4 +1,4 @@
-"""The XML-RPC methods that tell what was decided; they answer in the design form only."""
+"""The XML-RPC methods for recorded decisions; they answer in the design form only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def methods(reader: Reader, pages: Pages) -> Iterator[Method]:
     """``decision`` and ``decisions`` (contract 8.4).
 
     Args:
-        pages: who may call them: who may read all pages.
+        pages: only clients that may read all pages may call them.
     """
     forms = (AnswerForm.DESIGN,)
     one, many = partial(_decision, reader, pages), partial(_decisions, reader, pages)
@@ -57,7 +57,7 @@ def _check_reader(caller: Caller, pages: Pages) -> None:
 
 
 def _plain(value: Any) -> object:
-    """What XML-RPC carries: a whole number beyond 32 bits as a double."""
+    """The value as XML-RPC can carry it: a whole number beyond 32 bits becomes a double."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):

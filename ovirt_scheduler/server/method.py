@@ -22,7 +22,7 @@ Run = Callable[[Caller, Parameters], object]
 
 
 class Parameter(NamedTuple):
-    """What the daemon tells of a parameter."""
+    """A parameter, as the daemon describes it to callers."""
 
     help: str
     types: tuple[str, ...] = ("string",)  # that it may have, in XML-RPC's words
@@ -54,7 +54,7 @@ class Reply(NamedTuple):
     """A method's answer, and how each plugin call of it ended.
 
     ``log_fields`` are added to the log's line on the request. ``record`` makes the record of what
-    was decided (contract 8.1), or None where there is none.
+    was decided (contract 8.1), or None if there is none.
     """
 
     answer: Any  # what XML-RPC can carry
@@ -86,7 +86,8 @@ def decided(result: object, decision: Decision, with_reasons: bool = False) -> R
     """The reply with what was decided.
 
     Args:
-        with_reasons: an engine is told who removed the hosts, if none is left (contract 8.5).
+        with_reasons: the engine form says which filters removed the hosts, if none is left
+            (contract 8.5).
     """
     caller, execution = decision.request.caller, decision.execution
     none_left = with_reasons and execution.hosts and not decision.answer
@@ -102,9 +103,9 @@ class Method(NamedTuple):
         parameters: their names.
         results: the types that the answer may have, in XML-RPC's words.
         text: what it does.
-        run: gives the answer, or a ``Reply``.
+        run: returns the answer, or a ``Reply``.
         optional: how many of the last parameters may be missing.
-        forms: in which it is offered like this.
+        forms: the answer forms that have it like this.
     """
 
     name: str

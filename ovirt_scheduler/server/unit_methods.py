@@ -45,8 +45,9 @@ def methods(
     """The four operations in both answer forms (contract 2, 3), discover in both spellings.
 
     Args:
-        scores: what the engine form tells of the costs.
-        engine_reasons: whether it tells who removed the hosts, where none is left (contract 8.5).
+        scores: which costs the engine form has.
+        engine_reasons: whether it says which filters removed the hosts, if none is left
+            (contract 8.5).
     """
     for form, result, text, tell in (
         (AnswerForm.DESIGN, "string", "All policy units, as an XML document.",
@@ -100,7 +101,7 @@ def request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Request
     """The call of an operation that runs policy units of a kind (contract 2.2 to 2.4).
 
     Args:
-        parameters: which units, hosts, a VM but for a balance, and properties.
+        parameters: units, hosts, a VM (except for a balance), and properties.
 
     Raises:
         BadParameters: which parameter, and what was expected.
@@ -142,7 +143,7 @@ def _factors(place: str, value: object) -> list[WantedUnit]:
 
 
 def reply(decision: Decision, scores: EngineScores, with_reasons: bool = False) -> Reply:
-    """What a decision is answered with, in its caller's form.
+    """The reply to a decision, in its caller's form.
 
     Args:
         scores, with_reasons: in the engine form, as ``methods`` has them.
@@ -164,7 +165,7 @@ def _design_result(decision: Decision) -> object:
 
 
 def _for_engine(decision: Decision) -> Decision:
-    """The same without a migration whose VM no engine has: its ids are UUIDs (contract 3.6)."""
+    """The same without a migration whose VM's id is no UUID, which no engine has (contract 3.6)."""
     migration = decision.answer
     if not isinstance(migration, Migration) or UUID.fullmatch(migration.vm):
         return decision

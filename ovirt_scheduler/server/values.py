@@ -59,7 +59,7 @@ def strings(place: str, value: object) -> list[str]:
 
 
 def check_units(place: str, wanted: Sequence[WantedUnit]) -> None:
-    """Refuse a call that names too many policy units, or one that can be none's name.
+    """Refuse a call that names too many policy units, or a name that no unit can have.
 
     Raises:
         BadParameters: more policy units than one call may name, or a longer name than a unit has
@@ -78,7 +78,7 @@ def check_units(place: str, wanted: Sequence[WantedUnit]) -> None:
 
 
 def hosts(value: object, place: str = "hosts") -> Hosts:
-    """Hosts; or, where the place is another, VMs in the same way."""
+    """Read hosts; or, with another place, VMs in the same way."""
     if isinstance(value, str) and not is_document(value):
         raise UnreadableDocument(
             f"{place}: a string has to be an XML document, which begins with <; send ids as an "
@@ -101,7 +101,7 @@ def hosts(value: object, place: str = "hosts") -> Hosts:
 
 
 def vm(value: object, place: str = "vm") -> Vm:
-    """A VM; or, where the place is another, a host in the same way."""
+    """Read a VM; or, with another place, a host in the same way."""
     if isinstance(value, bytes) or (isinstance(value, str) and is_document(value)):
         return _document(value)
     if not isinstance(value, str):
@@ -124,7 +124,7 @@ def _document(value: Union[str, bytes]) -> Document:
 
 
 def properties(value: object) -> Mapping[str, str]:
-    """Some callers send nil or the empty string for none, and nil for one not given (3.7).
+    """Read properties; nil and the empty string count as none, a nil value as not given (3.7).
 
     Raises:
         BadParameters: it is no struct of strings, or longer than it may be.

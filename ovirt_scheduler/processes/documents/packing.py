@@ -164,7 +164,7 @@ def records(
         wanted: n ids; None for a VM that is yet to be made.
 
     Returns:
-        n records in that order, each of the first source that has its id; None where none has.
+        n records in that order, each of the first source that has its id; None if none has.
 
     Raises:
         UnreadableState: a source is no packed form of that kind, or too large.

@@ -191,7 +191,7 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Optional[list[State]]:
         tables: of what a host or a VM holds.
 
     Returns:
-        Those of its hosts or VMs, as the SDK would read them. None where that is not certain, or
+        Those of its hosts or VMs, as the SDK would read them. None if that is not certain, or
         where something in it may be of version 3.
 
     Raises:
@@ -273,7 +273,7 @@ class _Walk:
 
     @property
     def states(self) -> Optional[list[State]]:
-        """What the document came to; None where that is not certain."""
+        """What the document came to; None if that is not certain."""
         return self._states if self._certain else None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:

@@ -61,7 +61,7 @@ def reap(known: Collection[int], most: int = 256) -> Iterator[tuple[int, int]]:
 
 
 def pids(spared: Collection[int] = ()) -> list[int]:
-    """List the children of this process, but for those spared; ended ones too until reaped.
+    """List the children of this process, except those spared; ended ones too until reaped.
 
     Args:
         spared: children that are known to live.

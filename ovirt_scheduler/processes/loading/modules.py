@@ -193,7 +193,7 @@ def raised(error: BaseException) -> str:
 
 
 def own_line(error: BaseException, paths: Collection[str]) -> Optional[tuple[str, int]]:
-    """The innermost line of these files that it came from; None where it came from none."""
+    """The innermost line of these files that it came from; None if it came from none."""
     found = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename in paths:

@@ -163,7 +163,7 @@ class ReadDocument(NamedTuple):
     """What a reader found in one document."""
 
     ids: tuple[Optional[str], ...] = ()
-    names: tuple[str, ...] = ()  # in the same order; empty where there is none
+    names: tuple[str, ...] = ()  # in the same order; empty if there is none
     problem: str = ""  # why it cannot be read
     note: str = ""  # what was left out of it, and why
 
@@ -206,7 +206,7 @@ def unpack_split(payload: bytes, count: int, size: int) -> list[Optional[list[in
     """Read the message of a reader that has cut so many documents of so many bytes.
 
     Returns:
-        For each document the bytes of each of its pieces; None where it cannot be read.
+        For each document the bytes of each of its pieces; None if it cannot be read.
 
     Raises:
         FrameError: it has not the shape.

@@ -47,7 +47,7 @@ class Strangers:
     first: Ids
 
     def note(self, what: str) -> tuple[str, ...]:
-        """The note on them; empty where there are none."""
+        """The note on them; empty if there are none."""
         if not self.count:
             return ()
         shown = ", ".join(self.first) + (", ..." if self.count > len(self.first) else "")

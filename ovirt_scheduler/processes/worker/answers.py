@@ -57,7 +57,7 @@ def costs(value: object) -> dict[str, int]:
 
 
 def migration(value: object) -> Optional[Migration]:
-    """The VM and the hosts that a balance returned; None where there is nothing to do."""
+    """The VM and the hosts that a balance returned; None if there is nothing to do."""
     wanted = "a VM and the hosts it may go to, or None"
     if value is None:
         return None

@@ -39,7 +39,7 @@ from ovirt_scheduler.processes.kernel import children, limits, malloc
 from ovirt_scheduler.processes.worker import loaded_modules
 from ovirt_scheduler.processes.worker.saved_state import SavedState
 
-MOST_GROWTH = 8 << 20  # bytes of memory that calls may leave in use, but for what they imported
+MOST_GROWTH = 8 << 20  # bytes of memory that calls may leave in use, except what they imported
 _MUCH_GROWTH = 1 << 20  # bytes that are worth a new process, once it is idle
 
 _GRACE_SECONDS = 0.01  # for threads that were told to end
@@ -266,11 +266,11 @@ class _Status:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory that this process has in use, swapped out or not, but for its files."""
+        """Bytes of memory that this process has in use, swapped out or not, except its files."""
         return self.number("RssAnon") + self.number("RssShmem") + self.number("VmSwap")
 
     def difference(self) -> str:
-        """The first line that differs, after the word for it; empty where none does."""
+        """The first line that differs, after the word for it; empty if none does."""
         for number, words in self._compared:
             now, before = self._lines[number], self._before[number]
             if now != before and _but_for_libc(now) != _but_for_libc(before):

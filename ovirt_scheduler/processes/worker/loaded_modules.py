@@ -78,7 +78,7 @@ class LoadedModules:
         return {name: module for name, module in now if name not in self._modules}
 
     def put_there(self, new: Mapping[str, object]) -> str:
-        """The first of these modules that was not imported but put there; empty where none was.
+        """The first of these modules that was not imported but put there; empty if none was.
 
         Another name of a module that there was (``__mp_main__``) is none.
         """
@@ -126,7 +126,7 @@ class LoadedModules:
         return changed
 
     def difference(self) -> str:
-        """The first name that differs in the modules that were there; empty where none does."""
+        """The first name that differs in the modules that were there; empty if none does."""
         if [*sys.modules.values()][: len(self._order)] != self._order:
             for name, module in self._modules.items():
                 if sys.modules.get(name) is not module:
@@ -169,7 +169,7 @@ def _one_by_one(versions: Any) -> Iterable[object]:
 
 
 def _changed(words: str, before: Mapping[str, object], now: Mapping[str, object]) -> str:
-    """The first changed name that no library changes by itself; empty where there is none."""
+    """The first changed name that no library changes by itself; empty if there is none."""
     for name, value in now.items():
         if name not in before:
             by_itself = _may_add(words, name, before, value)

@@ -173,7 +173,7 @@ class PluginProcess:
         """Do a task and answer it.
 
         Returns:
-            Why the process has to end; empty where it need not.
+            Why the process has to end; empty if it need not.
         """
         ends = ""
         if isinstance(task, CallTask):
@@ -206,7 +206,7 @@ class PluginProcess:
         """Call the function.
 
         Returns:
-            The answer; and why the process has to end, empty where it need not.
+            The answer; and why the process has to end, empty if it need not.
         """
         function = task.function
         try:
@@ -254,7 +254,7 @@ class PluginProcess:
         """Forget the call.
 
         Returns:
-            Why the process has to end: one of ``ENDS``; empty where it need not.
+            Why the process has to end: one of ``ENDS``; empty if it need not.
         """
         self._calls_left -= 1
         if not self._calls_left:
@@ -301,7 +301,7 @@ def _with_jitter(calls: int) -> int:
 
 
 def _refusal(task: Union[CallTask, CheckTask]) -> bytes:
-    """The answer where the function's properties do not take a value; empty where they do."""
+    """The answer where the function's properties do not take a value; empty if they do."""
     function = task.function
     if function.properties is None:
         return b""

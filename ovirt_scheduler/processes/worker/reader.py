@@ -134,7 +134,7 @@ def _read(unread: Unread, read_states: ReadStates) -> Optional[tuple[list[State]
     """The states of what is in a document, what is to be said of it, and the states packed.
 
     Returns:
-        None where it takes the SDK, and that is not here.
+        None if it takes the SDK, and that is not here.
 
     Raises:
         UnreadableDocument: it takes more memory than it may have, too.

@@ -33,7 +33,7 @@ _notice_filters = getattr(warnings, "_filters_mutated", lambda: None)
 
 
 def _start_method() -> Any:
-    """The one of multiprocessing, which can be set once; None where that is not loaded."""
+    """The one of multiprocessing, which can be set once; None if that is not loaded."""
     loaded = sys.modules.get("multiprocessing")
     return loaded and loaded.get_start_method(allow_none=True)
 
@@ -145,7 +145,7 @@ class _List:
         self._members = [*self._list]
 
     def restore(self, new: Collection[str]) -> bool:
-        """Restore the list, but for what modules of these names have put there.
+        """Restore the list, except what modules of these names have put there.
 
         Returns:
             Whether there was anything to do.

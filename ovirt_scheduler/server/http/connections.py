@@ -1,4 +1,4 @@
-"""The bounded table of connections: which are idle, which are busy, which must make room.
+"""The bounded table of connections: which are idle, which are busy, which is closed for a new one.
 
 A connection is *busy* from the first byte of a request until its answer is written, and
 *idle* otherwise. Only an idle one is closed to make room for another.
@@ -50,7 +50,7 @@ class Connections:
         """Take an idle connection in, and wait for room for it.
 
         Returns:
-            False where the table was closed meanwhile.
+            False if the table was closed meanwhile.
         """
         with self._changed:
             while len(self._states) >= self._limit and not self._closed:
@@ -94,11 +94,11 @@ class Connections:
     def drain(self, silent: float, greeted: float) -> None:
         """Break the connections that wait for a request, until all that are left are busy.
 
-        The clients of those that had one before open others. The rest is given some time for its
-        first request, as their clients would not.
+        Clients whose connection had a request before will open another. The other connections get
+        some time for their first request, because their clients would not try again.
 
         Args:
-            silent, greeted: seconds for those that have said nothing yet, and for the others.
+            silent, greeted: seconds for connections without any byte yet, and for the others.
         """
         with self._changed:
             self._draining = True
@@ -120,7 +120,7 @@ class Connections:
         """Break every connection, take no other, and wait for their threads to end.
 
         Returns:
-            False where a thread is still running at ``deadline`` on the monotonic clock.
+            False if a thread is still running at ``deadline`` on the monotonic clock.
         """
         with self._changed:
             self._closed = True

@@ -1,4 +1,4 @@
-"""The socket that the daemon listens on: which address a name means, and why it cannot be had."""
+"""The socket that the daemon listens on: its addresses, and why it cannot be opened."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def places(address: str, port: int) -> list[Place]:
     """What an address means; the best first.
 
     Raises:
-        AddressUnavailable: nobody tells now what the name means.
+        AddressUnavailable: the name cannot be looked up now.
         ConfigError: there is no such name.
     """
     try:
@@ -51,8 +51,8 @@ def bound(address: str, port: int) -> socket.socket:
     """A socket that is bound there, and does not listen yet.
 
     Raises:
-        AddressUnavailable: somebody else has the port, or the address is not here now.
-        ConfigError: it cannot be had.
+        AddressUnavailable: the port is taken, or the machine does not have the address now.
+        ConfigError: it cannot be opened.
     """
     choices = places(address, port)
     for place in choices:
@@ -120,7 +120,7 @@ def _listening(descriptor: int) -> Optional[socket.socket]:
 
 
 def known_as(host: str) -> str:
-    """``localhost`` as a number where this machine does not know the name."""
+    """``localhost`` as a number if this machine does not know the name."""
     try:
         socket.getaddrinfo("localhost", None)
     except OSError:

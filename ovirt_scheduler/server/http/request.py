@@ -1,8 +1,8 @@
 """An HTTP request: its first line, its headers and its body, never past a limit.
 
-Read as strictly as RFC 9112 (sections 2 to 7) and RFC 9110 (8.4) allow. A proxy that understands a
-request otherwise than the daemon does would pass on what it has never seen, so what can be
-understood in two ways is refused. A body comes by length or in chunks, gzipped or not.
+Read as strictly as RFC 9112 (sections 2 to 7) and RFC 9110 (8.4) allow. If a proxy in front read a
+request in another way than the daemon, it could pass on a hidden request. So a request that can be
+read in two ways is refused. A body comes by length or in chunks, gzipped or not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Headers = Mapping[str, Sequence[str]]  # by name, in lower case: the values in t
 
 
 class RequestRefused(Exception):
-    """The request cannot be taken; the text is for whoever wrote the client."""
+    """The request cannot be taken; the text is for the author of the client."""
 
     def __init__(self, status: HTTPStatus, text: str):
         super().__init__(text)
@@ -53,7 +53,7 @@ class Request:
     """The head of a request.
 
     Attributes:
-        id: in the log, and of what is decided.
+        id: of the request in the log, and of its decision.
         method, path, query: empty until the first line has come.
         version: HTTP/1.0, or HTTP/1.1 for that and any later 1.x.
         headers: by name, in lower case: the values in their order, without spaces round them.
@@ -65,12 +65,12 @@ class Request:
         self.headers: dict[str, list[str]] = {}
 
     def read(self, stream: io.BufferedIOBase) -> bool:
-        """Read the head; False where the connection ends before it.
+        """Read the head; False if the connection ends before it.
 
         A host in the first line counts, and the header ``Host`` does not then (RFC 9112, 3.2.2).
 
         Raises:
-            RequestRefused: a line is too long or broken, it is of another version of HTTP, or there
+            RequestRefused: a line is too long or broken, the version of HTTP is another, or there
                 are too many headers, or several hosts.
             OSError: as the stream raises, TimeoutError among them.
         """
@@ -138,7 +138,7 @@ def bad(text: str) -> RequestRefused:
 
 
 def _line(stream: io.BufferedIOBase, too_long: HTTPStatus) -> Optional[str]:
-    """A line without its end; None where the connection ends before it."""
+    """A line without its end; None if the connection ends before it."""
     line = stream.readline(_MAX_LINE + 2)
     if not line:
         return None
@@ -157,7 +157,7 @@ class Room:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> bool:
-        """Whether there was so much left, which is taken then."""
+        """Take so many bytes; False if fewer are left."""
         with self._lock:
             enough = size <= self._free
             self._free -= size * enough
@@ -172,8 +172,8 @@ class Room:
 class BodyReader:
     """Reads one request's body.
 
-    Making it checks the headers alone, so that ``Expect: 100-continue`` can be answered
-    before anything is read.
+    The constructor checks only the headers, so that ``Expect: 100-continue`` can be answered before
+    anything is read.
 
     Args:
         headers: the request's.
@@ -217,7 +217,7 @@ class BodyReader:
         return bytes(body)
 
     def release(self) -> None:
-        """The body is needed no more."""
+        """Give back the room of the body, which is no longer needed."""
         self._room.give_back(self._taken)
 
     def _of_length(self, length: int) -> Iterator[bytes]:

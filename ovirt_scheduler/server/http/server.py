@@ -7,8 +7,8 @@ silent client::
                (room?)                 (Stream: TLS,         (limits)       (the call)  │
                                         deadlines) ▲────────────────────────────────────┘
 
-Of the standard library's server only the sockets and threads are used. Its reading of HTTP has
-no limits, and takes requests that others read in another way.
+Only the sockets and threads of the standard library's server are used. Its reading of HTTP has no
+limits, and accepts requests that others read in another way.
 """
 
 from __future__ import annotations
@@ -88,15 +88,15 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
 
     Attributes:
         url: where it is to be reached, with the port that it really has.
-        kept: somebody keeps the listening socket for the next daemon. Who comes when this one
-            accepts no more waits for that, and is not refused.
+        kept: somebody keeps the listening socket for the next daemon. When this one accepts no
+            more, new callers wait for the next one, and are not refused.
 
     Args:
-        methods: what is offered, beside the three ``system.`` methods that tell about them.
-        listener: the listening socket, where there is one already; see ``listening.handed_over``.
+        methods: the offered ones, beside the three ``system.`` methods that describe them.
+        listener: the listening socket, if there is one already; see ``listening.handed_over``.
 
     Raises:
-        AddressUnavailable: the port is taken, or the address is not here now.
+        AddressUnavailable: the port is taken, or the machine does not have the address now.
         ConfigError: the address or the port cannot be listened on.
     """
 
@@ -157,12 +157,12 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     ) -> None:
         """Accept no more connections, let calls under way finish, and close every connection.
 
-        Who was accepted by then is served. Each answer from now on ends its connection.
+        Callers that were accepted by then are served. Each answer from now on ends its connection.
 
         Args:
-            grace: seconds that calls under way may take; then they are ended, and there is half
-                a second to tell their callers and to break every connection.
-            end_calls: ends what the calls under way wait for.
+            grace: seconds that running calls may take; then they are ended, and there is half a
+                second to answer their callers and to break every connection.
+            end_calls: ends the plugin calls that running calls wait for.
             drain: seconds before that in which connections are still accepted, for a load
                 balancer that has to notice first.
         """
@@ -196,7 +196,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self._woken.close()
 
     def renew(self, settings: ServerSettings, methods: Sequence[Method]) -> None:
-        """Serve from now on like this; no connection and no call is broken.
+        """Serve with these settings from now on; no connection and no call is broken.
 
         A connection that was made under another TLS context is closed after its next answer,
         which says so. Address and port stay, and so does whether TLS is spoken.
@@ -226,7 +226,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
 
     def _cannot_accept(self, error: Exception, troubled: bool) -> None:
-        """Wait a little where a descriptor, a thread or memory is lacking; log the first time."""
+        """Wait a little if a descriptor, a thread or memory is lacking; log the first time."""
         if self._closing.is_set():
             return
         if not troubled:
@@ -239,7 +239,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         """Start the connection's thread, as soon as there is room for it.
 
         Raises:
-            RuntimeError, MemoryError: there is no thread to be had; the connection is closed.
+            RuntimeError, MemoryError: no thread can be started; the connection is closed.
         """
         if not self.connections.add(request):
             request.close()
@@ -287,7 +287,7 @@ class ConnectionHandler:
             logger.debug("%(peer)s: closed", {"peer": self._peer})
 
     def _request_begins(self) -> bool:
-        """Wait for the first byte of a request; False: the client, or the server, wants no more.
+        """Wait for the first byte of a request; False: one side ends the connection.
 
         Raises:
             TimeoutError: no request came.
@@ -340,7 +340,7 @@ class ConnectionHandler:
         self._show(Page(status, f"{text}\n".encode(), headers), text)
 
     def _show(self, page: Page, reason: str = "") -> None:
-        """Answer with a page, and log one that is not what was asked for."""
+        """Answer with a page; log it if it is an error."""
         status = HTTPStatus(page.status)
         if status >= HTTPStatus.BAD_REQUEST:
             # Verb and path: no more of what came, which may be anything.
@@ -378,7 +378,7 @@ class ConnectionHandler:
         self._stream.send_all(sent if self._request.method == "HEAD" else sent + body)
 
     def _open(self) -> bool:
-        """Shake hands where TLS is spoken; False, and said why, where the peer cannot be served."""
+        """Shake hands if the port speaks TLS; False, and logged, if the peer cannot be served."""
         speaks_tls, context = self._stream.speaks_tls(), self._server.settings.tls
         if speaks_tls is None:
             return False
@@ -414,7 +414,7 @@ class ConnectionHandler:
         """Take a request in: the body of a call, or the page to answer with; None: none came.
 
         Raises:
-            RequestRefused: it cannot be taken; the client is to be told.
+            RequestRefused: it cannot be taken; the text is for the client.
         """
         self._goes_on = False  # unless all of the head is good
         request = self._request

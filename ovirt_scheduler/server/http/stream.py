@@ -1,8 +1,8 @@
 """A byte stream over a socket or TLS that never waits past its deadline.
 
 pyOpenSSL's connections have no ``makefile`` and answer time limits with WantReadError, so
-the socket does not block, and every wait is a ``poll`` until the deadline. What speaks
-HTTP above sees an ``io.RawIOBase``, the same for plain and for TLS.
+the socket does not block, and every wait is a ``poll`` until the deadline. The HTTP code above
+sees an ``io.RawIOBase``, the same for plain sockets and for TLS.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OP_NO_RENEGOTIATION = getattr(SSL, "OP_NO_RENEGOTIATION", 1 << 30)
 
 
 class TlsError(ConnectionError):
-    """The peer does not speak TLS, or no TLS that we do; the text is OpenSSL's reason."""
+    """The peer speaks no TLS, or none that this server speaks; the text is OpenSSL's reason."""
 
 
 def tls_context(certificate: Path, key: Path, admitted: Optional[Clients] = None) -> SSL.Context:
@@ -47,7 +47,7 @@ def tls_context(certificate: Path, key: Path, admitted: Optional[Clients] = None
     Args:
         certificate: a PEM file, the server's certificate first, then its chain if any.
         key: a PEM file with the private key, not encrypted.
-        admitted: whose certificates are let in; None: nobody is asked for one.
+        admitted: the clients whose certificates are accepted; None: no client needs one.
 
     Raises:
         ConfigError: one of the files cannot be used.
@@ -71,9 +71,9 @@ def tls_context(certificate: Path, key: Path, admitted: Optional[Clients] = None
 
 
 def _ciphers() -> bytes:
-    """What the machine's policy allows for TLS 1.2, without suites of CBC with SHA-1.
+    """The suites that the machine's policy allows for TLS 1.2, without CBC with SHA-1.
 
-    Those of TLS 1.3 are not set by this, and have none.
+    The suites of TLS 1.3 are set elsewhere, and have no CBC.
     """
     names = SSL.Connection(SSL.Context(SSL.TLS_SERVER_METHOD)).get_cipher_list()
     left = (name for name in names if not name.endswith("-SHA") and not name.startswith("TLS_"))
@@ -86,7 +86,7 @@ class Stream(io.RawIOBase):
     Closing the stream leaves the socket open: it belongs to whoever made it.
 
     Attributes:
-        deadline: seconds on the monotonic clock; what is not done by then raises TimeoutError.
+        deadline: seconds on the monotonic clock; what takes longer raises TimeoutError.
         stall_timeout: seconds that one write may wait for the peer to take anything.
     """
 
@@ -100,7 +100,7 @@ class Stream(io.RawIOBase):
         self._tls: Optional[SSL.Connection] = None
 
     def speaks_tls(self) -> Optional[bool]:
-        """Wait for the peer's first byte and tell whether it opens TLS; None: the peer left.
+        """Wait for the peer's first byte: whether it opens TLS; None: the peer left.
 
         The byte stays unread.
 
@@ -116,7 +116,7 @@ class Stream(io.RawIOBase):
 
         Raises:
             TimeoutError: not done until the deadline.
-            TlsError: no TLS, none that both can, or a client that is not let in.
+            TlsError: no TLS, no version that both speak, or a client that is refused.
             ConnectionError: the connection broke.
         """
         self._tls = SSL.Connection(context, self._socket)
@@ -131,7 +131,7 @@ class Stream(io.RawIOBase):
 
     @property
     def client(self) -> Optional[str]:
-        """The subject name in the certificate that the peer showed; None where it showed none."""
+        """The subject name in the peer's certificate; None if it showed none."""
         certificate = self._tls and self._tls.get_peer_certificate()
         return clients.subject_of(certificate) if certificate else None
 
@@ -156,7 +156,7 @@ class Stream(io.RawIOBase):
             return 0
 
     def send_all(self, data: bytes) -> None:
-        """Write all of ``data``, past every buffer of ours.
+        """Write all of ``data``, without a buffer.
 
         Raises:
             TimeoutError: the peer took nothing for ``stall_timeout``, or the deadline is over.
@@ -171,8 +171,8 @@ class Stream(io.RawIOBase):
     def say_goodbye(self, patience: float) -> None:
         """End our direction; then discard what the peer still sends, ``patience`` seconds at most.
 
-        Closing with bytes unread makes the kernel send a reset, which may overtake our last
-        answer. Never raises.
+        If the socket were closed with unread bytes, the kernel would send a reset, which may
+        overtake the last answer. Never raises.
         """
         with contextlib.suppress(OSError, SSL.Error):
             if self._tls is not None:
@@ -184,7 +184,7 @@ class Stream(io.RawIOBase):
                 pass
 
     def _attempt(self, action: Callable[[], _T], event: int, limit: Optional[float] = None) -> _T:
-        """Do ``action`` as soon as the socket lets it, before the limit or else the deadline."""
+        """Do ``action`` as soon as the socket is ready, before the limit and the deadline."""
         while True:
             try:
                 return action()

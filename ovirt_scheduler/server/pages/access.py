@@ -28,8 +28,8 @@ def may_read(pages: Pages, peer: str, everything: bool = True) -> bool:
 def is_ours(host: str, names: Collection[str]) -> bool:
     """Whether the ``Host`` of a request names this daemon.
 
-    A page that another site's name leads to here is refused, since a browser would let that site
-    read it (DNS rebinding).
+    A request under another site's name is refused, because a browser would let that site read the
+    page (DNS rebinding).
 
     Args:
         names: in lower case: host names and addresses by which the daemon is known. In one that

@@ -1,7 +1,7 @@
 """Metrics for Prometheus, made when they are asked for, by prometheus_client (contract 9).
 
-Names and units follow Prometheus' conventions, and kube-scheduler's where it has the same. No
-label holds a host, a VM or a message: those of units are as many as units are loaded.
+Names and units follow Prometheus' conventions, and kube-scheduler's for equal metrics. No label
+holds a host, a VM or a message; there are as many labels of units as loaded units.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def write(state: DaemonState, tally: Tally, accept: str) -> tuple[str, bytes]:
     """The content type and the text, in the form that the scraper prefers.
 
     Args:
-        state: how the daemon is now.
-        tally: what the decisions came to.
+        state: of the daemon now.
+        tally: of the decisions.
         accept: the scraper's ``Accept`` header.
 
     Raises:

@@ -65,7 +65,7 @@ class Site:
         names: host names and addresses by which the daemon is known: those of the listener and of
             its certificate.
         state: how the daemon is now.
-        stuck: why it takes no calls now; empty where it does.
+        stuck: why it takes no calls now; empty if it does.
         tally: what the decisions since the start came to.
         reader: of the history.
     """
@@ -224,7 +224,7 @@ class Site:
 
 
 def _segment(name: object) -> str:
-    """A name within a path: neither its slashes nor its ``.json`` mean anything there."""
+    """A name within a path, with its slashes and its ``.json`` escaped."""
     return quote(str(name), safe="").replace(".", "%2E")
 
 
@@ -244,7 +244,7 @@ def _json(value: object, code: int = 200) -> Page:
 
 
 def _json_list(values: Iterable[object]) -> Page:
-    """A list of which each element is written by itself: a long one holds the interpreter less."""
+    """A list, written element by element, so that a long one does not hold the interpreter."""
     body = ",\n".join(json.dumps(value) for value in values)
     return _answer(200, "application/json", f"[{body}]\n")
 
@@ -272,5 +272,5 @@ def _unchanged(page: Page, known: str) -> Page:
 
 
 def _version(checksum: str) -> str:
-    """As much of a checksum as tells versions apart."""
+    """The part of a checksum that distinguishes versions."""
     return checksum.rpartition(":")[2][:12]

@@ -54,7 +54,7 @@ def status(state: DaemonState, tally: Tally, now: float) -> Status:
 
 
 def moment(seconds: Optional[float]) -> Optional[str]:
-    """A time as RFC 3339, in UTC, to the second; None where there is none."""
+    """A time as RFC 3339, in UTC, to the second; None if there is none."""
     if seconds is None:
         return None
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
@@ -68,7 +68,7 @@ def clock(seconds: float) -> str:
 
 
 def milliseconds(number: Optional[float]) -> str:
-    """A time for people: ``0.8 ms``, ``12 ms``, ``1.5 s``; a dash where there is none."""
+    """A time for people: ``0.8 ms``, ``12 ms``, ``1.5 s``; a dash for None."""
     if number is None:
         return "-"
     if number >= 1000:
@@ -151,7 +151,7 @@ def shown(text: str) -> str:
 
 
 def cluster_state(cluster: Mapping[str, Any]) -> str:
-    """How a cluster does, in words."""
+    """The state of a cluster, in words."""
     if "driven_by" in cluster:
         return f"stands by, {cluster['driven_by']} drives it"
     return str(cluster.get("problem", "well"))
@@ -211,7 +211,7 @@ def _problem(kind: str, what: str, detail: str, mend: str, since: Optional[str] 
 
 
 def facts(report: Status) -> list[tuple[str, str]]:
-    """What a person wants to know of the daemon besides its units: a term and a text each."""
+    """The other facts about the daemon for a person: a term and a text each."""
     processes, calls = report["processes"], report["calls"]
     replaced = sum(processes["replaced"].values())
     kept = f"{processes['kept']} kept, {processes['started']} started, {replaced} replaced"

@@ -1,4 +1,4 @@
-"""The templates, and what those of decisions are filled with.
+"""The templates, and the values for those of decisions.
 
 A decision is as in contract 8.1.
 """
@@ -46,7 +46,7 @@ def templates(folder: Path) -> Any:
 
 
 def summaries(found: Iterable[Record]) -> list[View]:
-    """A row of a list of decisions for each, of what the reader tells of it in brief."""
+    """A row of a list for each decision, from the reader's summary."""
     return [explanation.cleaned(_summary(each)) for each in found]
 
 
@@ -78,7 +78,7 @@ def _summary(of: Record) -> View:
 
 
 def _row(host: Record, columns: Sequence[Record]) -> View:
-    """What was said of a host, in a table whose columns are units."""
+    """The row of a host in a table whose columns are units."""
     return {
         "host": host.get("name") or host["id"],
         "rank": host.get("rank", "-"),

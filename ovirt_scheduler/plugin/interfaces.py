@@ -27,6 +27,8 @@ from typing import ClassVar, Optional, Union
 
 from ovirtsdk4 import types
 
+Hosts = Sequence[types.Host]
+Vms = Sequence[types.Vm]
 Properties = Mapping[str, str]
 HostOrId = Union[types.Host, str]
 VmOrId = Union[types.Vm, str]
@@ -84,9 +86,7 @@ class HostSelector(SchedulerPart):
     costs: Mapping[str, int] = MappingProxyType({})
     selected: tuple[str, ...] = ()
 
-    def candidates(
-        self, hosts: Sequence[types.Host], vm: types.Vm, properties: Properties
-    ) -> Sequence[HostOrId]:
+    def candidates(self, hosts: Hosts, vm: types.Vm, properties: Properties) -> Sequence[HostOrId]:
         """The hosts that the VM may be started on, the best first.
 
         Args:
@@ -95,15 +95,11 @@ class HostSelector(SchedulerPart):
         host = self.select_host(hosts, vm, properties)
         return () if host is None else (host,)
 
-    def select_host(
-        self, hosts: Sequence[types.Host], vm: types.Vm, properties: Properties
-    ) -> Optional[HostOrId]:
+    def select_host(self, hosts: Hosts, vm: types.Vm, properties: Properties) -> Optional[HostOrId]:
         """The host to start the VM on; None if there is none."""
         return next(iter(self.candidates(hosts, vm, properties)), None)
 
-    def has_any_hosts(
-        self, hosts: Sequence[types.Host], vm: types.Vm, properties: Properties
-    ) -> bool:
+    def has_any_hosts(self, hosts: Hosts, vm: types.Vm, properties: Properties) -> bool:
         """Whether there is a host for the VM."""
         return self.select_host(hosts, vm, properties) is not None
 
@@ -115,9 +111,7 @@ class HostSelector(SchedulerPart):
 class LoadBalancer(SchedulerPart):
     """Moves VMs between hosts that run."""
 
-    def load_balance(
-        self, hosts: Sequence[types.Host], vms: Sequence[types.Vm], properties: Properties
-    ) -> Migrations:
+    def load_balance(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
         """What to migrate now.
 
         Args:
@@ -129,9 +123,7 @@ class LoadBalancer(SchedulerPart):
 class TimerInvokedScheduler(SchedulerPart):
     """Is called again and again, at each ``timer_interval`` of a cluster."""
 
-    def on_timer_invoked(
-        self, hosts: Sequence[types.Host], vms: Sequence[types.Vm], properties: Properties
-    ) -> Migrations:
+    def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
         """What to migrate now, if anything."""
         return {}
 
@@ -144,8 +136,8 @@ class VmStatusChanged(SchedulerPart):
         vm: types.Vm,
         old_status: str,
         new_status: str,
-        hosts: Sequence[types.Host],
-        vms: Sequence[types.Vm],
+        hosts: Hosts,
+        vms: Vms,
         properties: Properties,
     ) -> Migrations:
         """What to migrate now, if anything.
@@ -164,8 +156,8 @@ class HostStatusChanged(SchedulerPart):
         host: types.Host,
         old_status: str,
         new_status: str,
-        hosts: Sequence[types.Host],
-        vms: Sequence[types.Vm],
+        hosts: Hosts,
+        vms: Vms,
         properties: Properties,
     ) -> Migrations:
         """What to migrate now, if anything.

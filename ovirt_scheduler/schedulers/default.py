@@ -23,10 +23,8 @@ from ovirt_scheduler.plugin.cluster_use import (
     uses,
     vcpus,
 )
+from ovirt_scheduler.plugin.interfaces import Hosts, Properties, Vms
 
-Hosts = Sequence[types.Host]
-Vms = Sequence[types.Vm]
-Properties = Mapping[str, str]
 Migrations = dict[types.Vm, list[types.Host]]
 Destinations = Mapping[str, Mapping[str, int]]
 

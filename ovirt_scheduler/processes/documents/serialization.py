@@ -42,13 +42,11 @@ _PLAIN_READ = "_plain_read"  # beside it: the plain values of the state are set
 _new = object.__new__
 
 
-def _structs() -> list[Any]:
-    found = [kind for kind in vars(types).values() if isinstance(kind, type)]
-    structs = [kind for kind in found if issubclass(kind, Struct) and kind is not Struct]
-    return sorted(structs, key=lambda kind: len(kind.__mro__))
-
-
-_STRUCTS: dict[str, Any] = {kind.__name__: kind for kind in _structs()}
+_STRUCTS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in vars(types).values()
+    if isinstance(kind, type) and issubclass(kind, Struct) and kind is not Struct
+}
 _ATTRIBUTES: dict[str, frozenset[str]] = {
     name: frozenset({"", *vars(kind())}) for name, kind in _STRUCTS.items()
 }
@@ -287,15 +285,12 @@ def _latest_statistics(entity: Any) -> Optional[dict[str, float]]:
 
 def _extend_the_sdk() -> None:
     for name, kind in _STRUCTS.items():
-        for attribute in _ATTRIBUTES[name]:
-            if attribute and not hasattr(kind, attribute):
-                setattr(kind, attribute, None)
-    for name in ("Host", "Vm"):
-        for attribute in _ATTRIBUTES[name]:
-            if attribute:
-                setattr(_STRUCTS[name], attribute, _Lazy(attribute))
-        _STRUCTS[name].__getstate__ = complete
-        _STRUCTS[name].__latest_statistics__ = _latest_statistics
+        is_lazy = name in ("Host", "Vm")
+        for attribute in _ATTRIBUTES[name] - {""}:
+            setattr(kind, attribute, _Lazy(attribute) if is_lazy else None)
+        if is_lazy:
+            kind.__getstate__ = complete
+            kind.__latest_statistics__ = _latest_statistics
     copyreg.pickle(TZ, lambda zone: (TZ, _zone(zone)))
 
 

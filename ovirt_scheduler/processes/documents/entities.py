@@ -62,8 +62,10 @@ def read_states(document: Document, kind: Kind) -> list[State]:
         line, column = mistake.position
         if not line:  # libxml2 has no words for this
             raise too_large(kind) from None
+        # Behind this the message has the place once more, and what a program in C could do.
+        what = re.split(", try XML_|, line ", mistake.msg)[0]
         raise UnreadableDocument(
-            f"{kind.subject}, line {line}, column {column}: {short(mistake.msg)}"
+            f"{kind.subject}, line {line}, column {column}: {short(what)}"
         ) from None
     except etree.XPathEvalError:
         raise too_large(kind) from None

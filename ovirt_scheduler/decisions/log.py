@@ -61,7 +61,7 @@ def summary(decision: Decision) -> str:
         return f"{hosts}: {len(answer.hosts) or 'any'} to migrate to"
     if returns is Returns.MIGRATION:
         return f"{hosts}: nothing to migrate"
-    left = f"{hosts}: {_left(len(execution.hosts), execution.filters, decision.of(Kind.FILTER))}"
+    left = f"{hosts}: {_left(len(execution.hosts), execution.filters, decision.calls)}"
     if decision.failure is None and returns is Returns.MIGRATIONS:
         return f"{left}; {len(answer)} VMs to migrate"
     if decision.failure is None and returns in (Returns.SELECTION, Returns.IDS):
@@ -105,12 +105,12 @@ def log_decision(decision: Decision) -> None:
     request, execution = decision.request, decision.execution
     request_id, left = request.caller.request_id, execution.hosts
     for result in execution.filters:
-        _log_unit(request_id, Kind.FILTER.words, Kind.FILTER, result, left)
+        _log_unit(request_id, Kind.FILTER, result, left)
         left = result.value if result.ok else left
     for result in execution.cost_functions:
-        _log_unit(request_id, Kind.COST_FUNCTION.words, Kind.COST_FUNCTION, result, left)
+        _log_unit(request_id, Kind.COST_FUNCTION, result, left)
     if execution.result is not None and request.last is None:
-        _log_unit(request_id, Kind.BALANCE.words, Kind.BALANCE, execution.result, left)
+        _log_unit(request_id, Kind.BALANCE, execution.result, left)
     elif execution.result is not None and request.last is not None:
         log_call(request_id, request.last.driver.words, execution.result)
 
@@ -119,15 +119,16 @@ def log_shadow(
     request_id: str, unit: PolicyUnit, result: CallResult, hosts: tuple[str, ...]
 ) -> None:
     """Log a call of a unit in shadow on these hosts."""
-    _log_unit(request_id, InShadow(unit.kind.words), unit.kind, result, hosts)
+    _log_unit(request_id, unit.kind, result, hosts, InShadow(unit.kind.words))
 
 
 def _log_unit(
-    request_id: str, words: str, kind: Kind, result: CallResult, hosts: tuple[str, ...]
+    request_id: str, kind: Kind, result: CallResult, hosts: tuple[str, ...], words: str = ""
 ) -> None:
+    """Log a call of a policy unit; ``hosts`` are those that the filters before it left."""
     if result.ok and _log.isEnabledFor(logging.DEBUG):
-        _log_value(_call_fields(request_id, words, result), kind, result, hosts)
-    log_call(request_id, words, result)
+        _log_value(_call_fields(request_id, words or kind.words, result), kind, result, hosts)
+    log_call(request_id, words or kind.words, result)
 
 
 def log_call(request_id: str, kind: str, result: CallResult) -> None:

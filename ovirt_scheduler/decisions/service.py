@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional, Protocol
 
-from ovirt_scheduler.catalogue.snapshot import CatalogueSource
+from ovirt_scheduler.catalogue.snapshot import CatalogueSource, Chosen
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.shadows import Shadows
@@ -22,7 +22,7 @@ from ovirt_scheduler.model import aggregate, spelling
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine
-from ovirt_scheduler.model.requests import Subjects
+from ovirt_scheduler.model.requests import Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns, Role, Sought
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
@@ -165,27 +165,30 @@ class DecisionService:
         asked_at, started = time.time(), time.monotonic()
         request_id, catalogue = request.caller.request_id, self.registry.current()
         chosen = {
-            kind: catalogue.choose(kind, wanted, request.properties, request.strict)
-            for kind, wanted in request.wanted.items()
-            if wanted or request.last is None  # before a driver none need be named
+            kind: catalogue.choose(kind, named, request.properties, request.strict)
+            for kind, named in request.wanted.items()
+            if named or request.last is None  # before a driver none need be named
         }
+        subjects, last, method = request.subjects, request.last, None
+        calls: tuple[UnitCall, ...] = ()
+        selected: tuple[str, ...] = ()
+        wanted: dict[Kind, tuple[WantedUnit, ...]] = {}
         left_out: dict[str, tuple[str, ...]] = {}
         for kind, units in chosen.items():
+            wanted[kind] = units.wanted
+            calls += units.calls
             log.log_left_out(request_id, kind.words, units.errors)
             left_out.update(units.errors)
-        request = request._replace(wanted={kind: units.wanted for kind, units in chosen.items()})
-        calls = tuple(call for units in chosen.values() for call in units.calls)
-        subjects, last, method = request.subjects, request.last, None
-        selected: tuple[str, ...] = ()
-        if any(units.rejected for units in chosen.values()):
-            subjects = subjects._replace(hosts=())
+            if units.rejected:
+                subjects = subjects._replace(hosts=())
+        request = request._replace(wanted=wanted)
         if last is not None:
             self.selections.forget_others(catalogue.drivers)
             selected = self.selections.last(last.driver.name)
             method = _method_call(last, request.properties, selected)
         job = Job(subjects, started + self.request_timeout, calls, method, request.strict)
         job, execution, engine_errors = self._run(job, known)
-        left, answer, of_answer = _answer(request, calls, execution)
+        left, answer, of_answer = _answer(request, chosen, execution)
         decision = Decision(
             request=request,
             execution=execution,
@@ -289,14 +292,18 @@ def _method_call(
 
 
 def _answer(
-    request: Request, calls: Sequence[UnitCall], execution: Execution
+    request: Request, chosen: Mapping[Kind, Chosen], execution: Execution
 ) -> tuple[tuple[str, ...], Any, tuple[str, ...]]:
     """The hosts that the filters left, the answer, and the errors of no single unit."""
-    filters = [call for call in calls if call.unit.kind is Kind.FILTER]
-    costs = [call for call in calls if call.unit.kind is Kind.COST_FUNCTION]
-    left, of_filters = aggregate.filtered(execution.hosts, execution.filters, filters)
-    total, _, of_costs = aggregate.summed(costs, execution.cost_functions)
-    errors = (*of_filters, *of_costs)
+    left, errors = execution.hosts, tuple[str, ...]()
+    total: Mapping[str, int] = {}
+    if Kind.FILTER in chosen:
+        calls = chosen[Kind.FILTER].calls
+        left, errors = aggregate.filtered(execution.hosts, execution.filters, calls)
+    if Kind.COST_FUNCTION in chosen:
+        calls = chosen[Kind.COST_FUNCTION].calls
+        total, _, of_costs = aggregate.summed(calls, execution.cost_functions)
+        errors += of_costs
     if request.returns is Returns.HOSTS:
         return left, left, errors
     if request.returns is Returns.COSTS:

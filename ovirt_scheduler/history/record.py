@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall
-from ovirt_scheduler.model.requests import Hosts, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import Document, Hosts, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
@@ -48,16 +48,17 @@ def light(decision: Decision) -> Decision:
 
     They may be large, and are in no record.
     """
-    request, execution, last = decision.request, decision.execution, decision.request.last
-    result, answer = execution.result, decision.answer
+    request, execution, answer = decision.request, decision.execution, decision.answer
+    subjects, last, result = request.subjects, request.last, execution.result
+    if last is None and not any(isinstance(each, Document) for each in subjects):
+        return decision
     if last is not None:
         answer = answer if last.defined else None
-        request = request._replace(last=last._replace(arguments={}, destinations={}))
+        last = last._replace(arguments={}, destinations={})
+    result = None if result is None else result._replace(value=None)
     return decision._replace(
-        request=request._replace(subjects=Subjects(_ids(request.subjects.hosts))),
-        execution=execution._replace(
-            result=None if result is None else result._replace(value=None), packs={}
-        ),
+        request=request._replace(subjects=Subjects(_ids(subjects.hosts)), last=last),
+        execution=execution._replace(result=result, packs={}),
         answer=answer,
     )
 

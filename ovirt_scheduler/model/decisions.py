@@ -101,7 +101,7 @@ class Decision(NamedTuple):
     answer: Any  # as ``request.returns`` says; of a call that failed: that nothing is to be done
     errors: tuple[str, ...] = ()
     unit_errors: Mapping[str, tuple[str, ...]] = {}
-    calls: tuple[UnitCall, ...] = ()  # of the units that were to be called
+    calls: tuple[UnitCall, ...] = ()  # of the units that were to be called, filters first
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given

@@ -14,40 +14,30 @@ LONGEST_NAME = 128  # characters of the name of a unit or a driver (contract 3.1
 MOST_UNITS = 256  # that one call may name (contract 4.2a)
 
 
+_FUNCTIONS = {  # name, parameters and what is returned (contract 5.2)
+    "filter": ("do_filter", ("hosts", "vm", "properties"), Returns.HOSTS),
+    "cost_function": ("do_score", ("hosts", "vm", "properties"), Returns.COSTS),
+    "balance": ("do_balance", ("hosts", "properties"), Returns.MIGRATION),
+}
+
+
 class Kind(enum.Enum):
-    """What a policy unit does; the value is the word used in conf files, logs and faults."""
+    """What a policy unit does; the value is the word used in conf files, logs and faults.
+
+    Attributes:
+        function: the name of the plugin's function.
+        parameters: what the function takes, in this order.
+        returns: what the function returns.
+        words: the kind in a sentence: ``cost function``.
+    """
 
     FILTER = "filter"
     COST_FUNCTION = "cost_function"
     BALANCE = "balance"
 
-    @property
-    def function(self) -> str:
-        """The name of the plugin's function (contract 5.2)."""
-        return _FUNCTIONS[self]
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """What the function takes, in this order (contract 5.2)."""
-        return ("hosts", "properties") if self is Kind.BALANCE else ("hosts", "vm", "properties")
-
-    @property
-    def returns(self) -> Returns:
-        """What the function returns."""
-        return _RETURNS[self]
-
-    @property
-    def words(self) -> str:
-        """The kind in a sentence: ``cost function``."""
-        return self.value.replace("_", " ")
-
-
-_FUNCTIONS = {Kind.FILTER: "do_filter", Kind.COST_FUNCTION: "do_score", Kind.BALANCE: "do_balance"}
-_RETURNS = {
-    Kind.FILTER: Returns.HOSTS,
-    Kind.COST_FUNCTION: Returns.COSTS,
-    Kind.BALANCE: Returns.MIGRATION,
-}
+    def __init__(self, value: str) -> None:
+        self.function, self.parameters, self.returns = _FUNCTIONS[value]
+        self.words = value.replace("_", " ")
 
 
 class OnFailure(enum.Enum):

@@ -37,8 +37,8 @@ from ovirt_scheduler.model.text import NOT_IN_XML
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.addresses import url_host
 from ovirt_scheduler.security.atomic_file import read_whole
+from ovirt_scheduler.server.dispatch import Reply
 from ovirt_scheduler.server.http import listening
-from ovirt_scheduler.server.method import Reply
 from ovirt_scheduler.settings.config import Settings
 
 _AS_ROOT = "sudo reads the state folder, for which none needs to run"

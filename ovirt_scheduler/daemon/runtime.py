@@ -22,8 +22,9 @@ from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.server import driver_methods, history_methods, unit_methods
-from ovirt_scheduler.server.method import Method
+from ovirt_scheduler.server import history_methods
+from ovirt_scheduler.server.dispatch import Method
+from ovirt_scheduler.server.methods import DecisionMethods
 from ovirt_scheduler.settings.config import EngineSettings, Settings
 
 
@@ -37,11 +38,9 @@ class Services(NamedTuple):
 
     def methods(self) -> tuple[Method, ...]:
         """The methods of the XML-RPC interface, which call these services."""
-        settings, decisions = self.settings, self.decisions
-        found = [
-            *unit_methods.methods(decisions, settings.engine_scores, settings.engine_reasons),
-            *driver_methods.methods(decisions, settings.engine_reasons),
-        ]
+        settings = self.settings
+        scores, engine_reasons = settings.engine_scores, settings.engine_reasons
+        found = [*DecisionMethods(self.decisions, scores, engine_reasons).methods()]
         if self.history is not None:
             found += history_methods.methods(self.history, settings.pages)
         return tuple(found)

@@ -11,7 +11,7 @@ from ovirt_scheduler.history import query as queries
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Pages
 from ovirt_scheduler.server import values
-from ovirt_scheduler.server.method import Method, Parameters
+from ovirt_scheduler.server.dispatch import Method, Parameters
 from ovirt_scheduler.server.pages.access import may_read
 
 _DECISION = "Gives the record of what was decided, a struct; an empty one where none is kept."

@@ -13,8 +13,7 @@ import pytest
 from ovirt_scheduler import errors
 from ovirt_scheduler.log.fields import Names
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.server.dispatch import Dispatcher
-from ovirt_scheduler.server.method import Method, Reply
+from ovirt_scheduler.server.dispatch import Dispatcher, Method, Reply
 
 CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
 

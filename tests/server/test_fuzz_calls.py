@@ -19,9 +19,9 @@ from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import NotXmlRpc
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.server import unit_methods
 from ovirt_scheduler.server.codec import decode_call
 from ovirt_scheduler.server.dispatch import Dispatcher
+from ovirt_scheduler.server.methods import DecisionMethods
 from ovirt_scheduler.settings import config
 from tests.support.fuzzed_requests import CALLS, FAULTS
 from tests.support.fuzzing import (
@@ -85,9 +85,8 @@ def dispatcher(executor: Executor, tmp_path_factory: pytest.TempPathFactory) -> 
     settings = config.load(file, {})
     registry = Registry(Loader(settings, executor.analyse), LastGood(folder / "state"))
     registry.refresh()
-    return Dispatcher(
-        unit_methods.methods(DecisionService(registry, executor, 60.0), settings.engine_scores)
-    )
+    service = DecisionService(registry, executor, 60.0)
+    return Dispatcher([*DecisionMethods(service, settings.engine_scores).methods()])
 
 
 def check_answer(document: bytes) -> None:

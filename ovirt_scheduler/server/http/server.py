@@ -33,7 +33,7 @@ from OpenSSL import SSL
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.processes.kernel import malloc
-from ovirt_scheduler.server.dispatch import Dispatcher
+from ovirt_scheduler.server.dispatch import Dispatcher, Method
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.server.http.connections import Connections
 from ovirt_scheduler.server.http.request import (
@@ -45,7 +45,6 @@ from ovirt_scheduler.server.http.request import (
     listed,
 )
 from ovirt_scheduler.server.http.stream import Stream, TlsError
-from ovirt_scheduler.server.method import Method
 from ovirt_scheduler.server.pages.site import Page, Site, is_page
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,8 @@ from ovirt_scheduler.model.requests import (
 )
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
-from ovirt_scheduler.server import unit_methods
+from ovirt_scheduler.server import methods
+from ovirt_scheduler.server.dispatch import Reply
 
 CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
 ENGINE = Caller("r1", AnswerForm.ENGINE, "127.0.0.1:1")
@@ -31,8 +32,12 @@ UUID = "0f7a9c6e-3b0d-4f6a-9a3e-5f0d6c1b2a79"
 SUMMED, PER_UNIT = EngineScores.SUMMED, EngineScores.PER_UNIT
 
 
+def reply(decision: Decision, scores: EngineScores) -> Reply:
+    return methods.DecisionMethods(None, scores).reply(decision)
+
+
 def filters(*parameters: object) -> Request:
-    return unit_methods.request(CALLER, Kind.FILTER, parameters)
+    return methods.request(CALLER, Kind.FILTER, parameters)
 
 
 def test_the_parameters_of_run_filters_make_a_request():
@@ -48,7 +53,7 @@ def test_the_parameters_of_run_filters_make_a_request():
 @pytest.mark.parametrize("functions", [[["a", 2], ["b", -1]], {"a": 2, "b": -1}])
 def test_the_parameters_of_run_cost_functions_make_a_request(functions):
     """Pairs, or a struct (contract 2.3)."""
-    assert unit_methods.request(CALLER, C, (functions, HOSTS, "vm-1", {})) == Request(
+    assert methods.request(CALLER, C, (functions, HOSTS, "vm-1", {})) == Request(
         CALLER,
         Subjects(("h1", "h2"), vm="vm-1"),
         {},
@@ -58,7 +63,7 @@ def test_the_parameters_of_run_cost_functions_make_a_request(functions):
 
 def test_the_parameters_of_run_load_balancing_make_a_request():
     """One name, and no VM (contract 2.4)."""
-    assert unit_methods.request(CALLER, B, ("a", HOSTS, {})) == Request(
+    assert methods.request(CALLER, B, ("a", HOSTS, {})) == Request(
         CALLER, Subjects(("h1", "h2")), {}, {Kind.BALANCE: (WantedUnit("a"),)}
     )
 
@@ -159,7 +164,7 @@ F, C, B = Kind
 def test_a_mistake_is_named_with_its_parameter_and_what_was_expected(kind, parameters, message):
     """Fault -32602, for somebody who sees nothing but the sentence (contract 1.5)."""
     with pytest.raises(BadParameters) as caught:
-        unit_methods.request(CALLER, kind, parameters)
+        methods.request(CALLER, kind, parameters)
     assert str(caught.value) == message
 
 
@@ -181,14 +186,14 @@ def test_hosts_that_are_neither_a_document_nor_ids_are_refused():
 @pytest.mark.parametrize("factor", [2**31 - 1, -(2**31), 0])
 def test_any_factor_of_32_bits_is_taken(factor):
     """Zero and the extremes too."""
-    (wanted,) = unit_methods.request(CALLER, C, ([["a", factor]], [], "vm", {})).wanted[C]
+    (wanted,) = methods.request(CALLER, C, ([["a", factor]], [], "vm", {})).wanted[C]
     assert wanted.factor == factor
 
 
 def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
     """A caller's megabytes do not come back in the fault."""
     with pytest.raises(BadParameters) as caught:
-        unit_methods.request(CALLER, C, ([["a" * 10_000, "x"]], [], "vm", {}))
+        methods.request(CALLER, C, ([["a" * 10_000, "x"]], [], "vm", {}))
     assert len(str(caught.value)) < 200
 
 
@@ -212,7 +217,7 @@ def decision(caller: Caller, kind: Kind, answer: object, **changes: object) -> D
 def test_the_design_form_is_the_bare_answer(kind, answer, shown):
     """Array, struct of ints, struct of arrays (contract 2.2 to 2.4)."""
     made = decision(CALLER, kind, answer, errors=("not shown",))
-    assert unit_methods.reply(made, SUMMED).answer == shown
+    assert reply(made, SUMMED).answer == shown
 
 
 @pytest.mark.parametrize(
@@ -229,7 +234,7 @@ def test_the_design_form_is_the_bare_answer(kind, answer, shown):
 )
 def test_the_engine_form_is_an_envelope_without_empty_parts(kind, answer, result):
     """Errors are not there when there are none (contract 3.2 to 3.5)."""
-    answered = unit_methods.reply(decision(ENGINE, kind, answer), SUMMED).answer
+    answered = reply(decision(ENGINE, kind, answer), SUMMED).answer
     assert answered == {"result_code": 0, "result": result}
 
 
@@ -243,7 +248,7 @@ def test_the_engine_form_is_an_envelope_without_empty_parts(kind, answer, result
 def test_the_engine_form_tells_errors_with_the_code_that_has_them_read(changes, shown):
     """The engine looks at them only where the code is not 0 (contract 3.2)."""
     made = decision(ENGINE, Kind.FILTER, ("h1",), **changes)
-    answered = unit_methods.reply(made, SUMMED).answer
+    answered = reply(made, SUMMED).answer
     assert answered == {"result_code": 1, "result": ["h1"], **shown}
 
 
@@ -251,9 +256,9 @@ def test_the_engine_form_gives_no_vm_that_is_no_uuid():
     """The engine could not read it: nothing to do, and an error that says why (3.6)."""
     migration = Migration("vm-7", ("h1",))
     before = decision(ENGINE, Kind.BALANCE, migration, unit_errors={"u": ("first",)})
-    reply = unit_methods.reply(before, SUMMED)
-    assert reply.log_fields["outcome"] == "degraded"
-    assert reply.answer == {
+    told = reply(before, SUMMED)
+    assert told.log_fields["outcome"] == "degraded"
+    assert told.answer == {
         "result_code": 1,
         "result": ["", []],
         "plugin_errors": {"u": ["first", "answered with 'vm-7', which is not the id of a VM"]},
@@ -275,8 +280,8 @@ def test_scores_per_unit_lead_the_engine_to_the_same_sums():
     )
     execution = Execution(("h1", "h2"), cost_functions=results)
     made = decision(ENGINE, C, answer, execution=execution, calls=calls)
-    summed = unit_methods.reply(made, SUMMED).answer["result"]
-    per_unit = unit_methods.reply(made, PER_UNIT).answer["result"]
+    summed = reply(made, SUMMED).answer["result"]
+    per_unit = reply(made, PER_UNIT).answer["result"]
     assert per_unit == [["h1", 5, "a"], ["h2", -1, "a"], ["h2", 4, "c"]]
     by_engine: dict = {}
     for host, cost, name in per_unit:
@@ -297,9 +302,9 @@ def test_the_engines_discover_has_three_structs_of_pairs_of_strings():
         unit("F", Kind.COST_FUNCTION),
         unit("B", Kind.BALANCE),
     ]
-    assert unit_methods.engine_discovery(units) == {
+    assert methods.engine_discovery(units) == {
         "filters": {"F": ["about F", "ip=[0-9.]+;low=[0-9]"]},
         "scores": {"F": ["about F", ""]},
         "balance": {"B": ["about B", ""]},
     }
-    assert unit_methods.engine_discovery([]) == {"filters": {}, "scores": {}, "balance": {}}
+    assert methods.engine_discovery([]) == {"filters": {}, "scores": {}, "balance": {}}

@@ -1,0 +1,361 @@
+"""The XML-RPC methods that decide: parameters to a Request, and a Decision to the answer.
+
+A unit or a scheduler that fails is left out, or answers that nothing is to be done; ``schedule``
+has no such answer, so its failures are faults in the design form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ovirt_scheduler.decisions import log
+from ovirt_scheduler.decisions.service import DecisionService
+from ovirt_scheduler.errors import BadParameters, DriverFailed, UnknownUnit
+from ovirt_scheduler.history import record
+from ovirt_scheduler.model import aggregate, properties
+from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, INTERFACE_METHODS, DriverUnit
+from ovirt_scheduler.model.requests import (
+    UUID,
+    AnswerForm,
+    Caller,
+    EngineScores,
+    Subjects,
+    WantedUnit,
+)
+from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.server import discovery, values
+from ovirt_scheduler.server.dispatch import Method, Parameters, Reply, answered, in_both_forms
+
+_FACTOR = re.compile(r"-?[0-9]{1,10}")
+
+# Structs of the engine's discover.
+_ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}
+
+_DISCOVERS = (
+    (AnswerForm.DESIGN, "string", "All policy units, as an XML document."),
+    (AnswerForm.ENGINE, "struct",
+     "All policy units: a struct for filters, scores and balance each."),
+)  # fmt: skip
+
+# Name, kind, parameters, type of the result in the design form, and help.
+_RUNS = (
+    ("runFilters", Kind.FILTER, ("filters", "hosts", "vm", "properties"), "array",
+         "Gives the ids of the hosts that every filter accepted, in the order given."),
+    ("runCostFunctions", Kind.COST_FUNCTION,
+         ("cost_functions", "hosts", "vm", "properties"), "struct",
+         "Gives for each host the sum of factor times cost; lower is better."),
+    ("runLoadBalancing", Kind.BALANCE, ("balance", "hosts", "properties"), "struct",
+         "Gives the VM to migrate and the hosts it may go to, or nothing."),
+)  # fmt: skip
+
+_SELECTS = """Of the properties, filters (names with ; between) and cost_functions
+(name=factor;name2=factor2) name policy units that run before; the others are its inputs."""
+_MIGRATES = "Gives for each VM to migrate the hosts that it may go to, the best first."
+
+# Name, method of the interfaces, type of the result in the design form, and help.
+_CALLS = (
+    ("selectHost", "select_host", "string",
+          f"Gives the id of the host to start a VM on, or an empty string.\n{_SELECTS}"),
+    ("hasAnyHosts", "has_any_hosts", "boolean", f"Whether a host fits a VM.\n{_SELECTS}"),
+    ("getSelectedHosts", "get_selected_hosts", "array",
+          "The ids of the hosts that the scheduler selected last, the best first."),
+    ("loadBalance", "load_balance", "struct", f"What to migrate now.\n{_MIGRATES}"),
+    ("onTimerInvoked", "on_timer_invoked", "struct",
+          f"A cluster's timer has come round.\n{_MIGRATES}"),
+    ("onVmStatusChanged", "on_vm_status_changed", "struct",
+          f"The status of a VM has changed.\n{_MIGRATES}"),
+    ("onHostStatusChanged", "on_host_status_changed", "struct",
+          f"The status of a host has changed.\n{_MIGRATES}"),
+)  # fmt: skip
+# The results where there is no scheduler to ask, by their types.
+_NOTHING: Mapping[str, object] = {"string": "", "boolean": False, "array": [], "struct": {}}
+
+_ANYTHING = (
+    "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DecisionMethods:
+    """The methods for policy units, schedulers and topics, in both answer forms (docs/api.md).
+
+    Attributes:
+        scores: which costs the engine form has.
+        engine_reasons: whether it says which filters removed the hosts, if none is left
+            (contract 8.5).
+    """
+
+    service: DecisionService
+    scores: EngineScores
+    engine_reasons: bool = False
+
+    def methods(self) -> Iterator[Method]:
+        """All of them; discover in both spellings."""
+        for form, result, text in _DISCOVERS:
+            for name in ("discover", "Discover"):
+                yield Method(name, (), (result,), text, self._discover, forms=(form,))
+        for name, kind, parameters, result, text in _RUNS:
+            run = partial(self._run, kind)
+            yield from in_both_forms(name, parameters, (result,), text, run)
+        for name, method, result, text in _CALLS:
+            named = ("scheduler", *INTERFACE_METHODS[method].parameters)
+            call = partial(self._call, method, _NOTHING[result])
+            yield from in_both_forms(name, named, (result,), text, call)
+        text = "Gives back what the method of the topic's driver returned."
+        named = ("topic", "method", "arguments")
+        yield from in_both_forms("schedule", named, _ANYTHING, text, self._schedule)
+        text = "All schedulers, each a struct: what it is, and what it takes."
+        yield from in_both_forms("getSchedulers", (), ("array",), text, self._schedulers)
+        text = "All topics, each a struct: its driver, and the methods of that."
+        yield from in_both_forms("getTopics", (), ("array",), text, self._topics)
+
+    def reply(self, decision: Decision) -> Reply:
+        """The reply to a decision, in its caller's form."""
+        caller, returns = decision.request.caller, decision.request.returns
+        errors = decision.errors
+        if caller.form is AnswerForm.DESIGN:
+            result = _result(decision)
+        else:
+            decision = _for_engine(decision)
+            result = self._engine_result(decision)
+            selects = returns in (Returns.HOSTS, Returns.SELECTION)
+            if self.engine_reasons and selects and decision.execution.hosts and not decision.answer:
+                errors = (*errors, log.summary(decision))
+        answer = answered(caller, result, decision.unit_errors, errors)
+        record_of = partial(record.of, decision)
+        return Reply(answer, log.fields(decision), decision.execution.results, record_of)
+
+    def _discover(self, caller: Caller, _none: Parameters) -> object:
+        units = self.service.discover()
+        is_design = caller.form is AnswerForm.DESIGN
+        return discovery.document(units) if is_design else engine_discovery(units)
+
+    def _run(self, kind: Kind, caller: Caller, parameters: Parameters) -> Reply:
+        return self.reply(self.service.decide(request(caller, kind, parameters)))
+
+    def _call(self, method: str, nothing: object, caller: Caller, parameters: Parameters) -> object:
+        name = values.string("scheduler", parameters[0])
+        arguments = dict(zip(INTERFACE_METHODS[method].parameters, parameters[1:]))
+        try:
+            driver = self.service.scheduler(name, method)
+        except UnknownUnit as error:
+            return _unknown(caller, name, error, nothing)
+        return self.reply(self.service.decide(_driver_request(caller, driver, method, arguments)))
+
+    def _schedule(self, caller: Caller, parameters: Parameters) -> object:
+        topic, method = map(values.string, ("topic", "method"), parameters)
+        arguments = parameters[2]
+        if not isinstance(arguments, dict):
+            raise values.expected("arguments", "a struct", arguments)
+        try:
+            driver = self.service.publisher(topic, method)
+        except UnknownUnit as error:
+            return _unknown(caller, topic, error, "")
+        decision = self.service.decide(_driver_request(caller, driver, method, arguments))
+        if decision.failure is not None and caller.form is AnswerForm.DESIGN:
+            raise DriverFailed(f"{driver.words} {driver.name}: {method}: {decision.failure}")
+        return self.reply(decision)
+
+    def _schedulers(self, caller: Caller, _none: Parameters) -> object:
+        found = [
+            {
+                "id": driver.id, "name": driver.name, "version": driver.version,
+                "checksum": driver.checksum, "description": driver.description,
+                "topic": driver.topic or "", "policies": list(driver.policies),
+                "inputs": [
+                    {"name": each.name, "validation": each.pattern, "default": each.default or ""}
+                    for each in driver.properties.properties
+                ],
+                "interfaces": list(driver.interfaces), "written_for": driver.written_for or "",
+            }
+            for driver in self.service.schedulers()
+        ]  # fmt: skip
+        return answered(caller, found)
+
+    def _topics(self, caller: Caller, _none: Parameters) -> object:
+        found = [
+            {
+                "topic": topic, "driver": driver.name, "description": driver.description,
+                "methods": [
+                    {"name": each.name, "signature": each.signature, "help": each.help}
+                    for each in driver.methods
+                ],
+            }
+            for topic, driver in self.service.topics().items()
+        ]  # fmt: skip
+        return answered(caller, found)
+
+    def _engine_result(self, decision: Decision) -> object:
+        """The result in the engine form's envelope (contract 3.3 to 3.5)."""
+        returns, answer = decision.request.returns, decision.answer
+        if returns is Returns.MIGRATION:
+            # Nothing to do is never [], which stops the engine's balancing.
+            return ["", []] if answer is None else [answer.vm, list(answer.hosts)]
+        if returns is not Returns.COSTS:
+            return _result(decision)
+        if self.scores is EngineScores.SUMMED:
+            return [[host, cost] for host, cost in answer.items()]
+        _, counted, _ = aggregate.summed(decision.calls, decision.execution.cost_functions)
+        return [
+            [host, cost, outcome.unit]
+            for outcome in counted
+            if outcome.ok
+            for host, cost in outcome.value.items()
+        ]
+
+
+def _result(decision: Decision) -> object:
+    """The result of a decision in the design form."""
+    returns, answer, last = decision.request.returns, decision.answer, decision.request.last
+    if returns in (Returns.TRUTH, Returns.VALUE):
+        return answer
+    if returns is Returns.COSTS:
+        return dict(answer)
+    if returns is Returns.MIGRATION:
+        return {} if answer is None else {answer.vm: list(answer.hosts)}
+    if returns is Returns.MIGRATIONS:
+        return {vm: list(hosts) for vm, hosts in answer.items()}
+    if last is not None and last.method == "select_host":
+        return answer[0] if answer else ""
+    return list(answer)
+
+
+def _for_engine(decision: Decision) -> Decision:
+    """The same without a migration whose VM's id is no UUID, which no engine has (contract 3.6)."""
+    migration = decision.answer
+    is_migration = decision.request.returns is Returns.MIGRATION and migration is not None
+    if not is_migration or UUID.fullmatch(migration.vm):
+        return decision
+    (wanted,) = decision.request.wanted[Kind.BALANCE]
+    error = f"answered with {migration.vm!r:.80}, which is not the id of a VM"
+    told = (*decision.unit_errors.get(wanted.name, ()), error)
+    return decision._replace(answer=None, unit_errors={**decision.unit_errors, wanted.name: told})
+
+
+def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> object:
+    """Answer a call for an unknown name: with a fault, or in the envelope (contract 4.3)."""
+    if caller.form is AnswerForm.DESIGN:
+        raise error
+    return answered(caller, nothing, {name: (str(error),)})
+
+
+def engine_discovery(units: Iterable[PolicyUnit]) -> dict[str, object]:
+    """What ``discover`` answers in the engine form (contract 3.1).
+
+    Exactly three keys, each a struct of name to [description, properties]; anything else makes
+    the engine drop all units.
+    """
+    groups: dict[str, dict[str, list[str]]] = {name: {} for name in _ENGINE_GROUPS.values()}
+    for unit in units:
+        syntax = "" if unit.properties is None else properties.engine_syntax(unit.properties)
+        groups[_ENGINE_GROUPS[unit.kind]][unit.name] = [unit.description, syntax]
+    return dict(groups)
+
+
+def request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Request:
+    """The call of an operation that runs policy units of a kind (contract 2.2 to 2.4).
+
+    Args:
+        parameters: units, hosts, a VM (except for a balance), and properties.
+
+    Raises:
+        BadParameters: which parameter, and what was expected.
+    """
+    named, hosts, *vms, custom = parameters
+    if kind is Kind.FILTER:
+        place = "filters"
+        wanted = [WantedUnit(name) for name in values.strings(place, named)]
+    elif kind is Kind.COST_FUNCTION:
+        place = "cost_functions"
+        wanted = _factors(place, named)
+    else:
+        place = "balance"
+        wanted = [WantedUnit(values.string(place, named))]
+    values.check_units(place, wanted)
+    vm = values.vm(vms[0]) if vms else None
+    subjects = Subjects(values.hosts(hosts), vm=vm)
+    return Request(caller, subjects, values.properties(custom), {kind: tuple(wanted)})
+
+
+def _factors(place: str, value: object) -> list[WantedUnit]:
+    if isinstance(value, dict):
+        value = [list(item) for item in value.items()]
+    if not isinstance(value, list):
+        raise values.expected(place, "an array of [name, factor]", value)
+    wanted = []
+    for position, pair in enumerate(value):
+        here = f"{place}[{position}]"
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise BadParameters(f"{here}: expected [name, factor]")
+        name = values.string(f"{here}[0]", pair[0])
+        factor = pair[1]
+        if type(factor) is not int:
+            raise values.expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
+        if not -(2**31) <= factor < 2**31:
+            raise BadParameters(f"{here}[1], the factor of {name:.80}: {factor} is beyond 32 bits")
+        wanted.append(WantedUnit(name, factor))
+    return wanted
+
+
+def _driver_request(
+    caller: Caller, driver: DriverUnit, method: str, arguments: Mapping[str, object]
+) -> Request:
+    """A call of a driver's method, its arguments by name.
+
+    Methods of the interfaces get hosts and VMs like all calls (contract 1.4); a driver's own
+    methods get plain values.
+
+    Raises:
+        BadParameters: an argument is missing, unknown or of a wrong type.
+    """
+    published = driver.method(method)
+    if published is None:
+        raise BadParameters(f"method: {driver.name} publishes no {method!r:.80}")
+    whole = f"{method}{published.signature}"
+    missing = [name for name in published.required if name not in arguments]
+    if missing:
+        raise BadParameters(f"arguments: {', '.join(missing)} missing; it is {whole}")
+    known = {*published.required, *published.optional}
+    unknown = [f"{name!r:.80}" for name in arguments if name not in known]
+    if unknown:
+        raise BadParameters(f"arguments: {', '.join(unknown)[:200]} unknown; it is {whole}")
+    defined = driver.defines(method)
+    if defined is None:
+        return Request(caller, Subjects(), last=DriverCall(driver, method, arguments))
+    given = dict(values.properties(arguments.get("properties")))
+    wanted: dict[Kind, tuple[WantedUnit, ...]] = {}
+    if defined.interface == "HostSelector":
+        filters = tuple(map(WantedUnit, _names(given.pop(FILTERS, ""))))
+        cost_functions = tuple(map(_factor, _names(given.pop(COST_FUNCTIONS, ""))))
+        values.check_units("properties", (*filters, *cost_functions))
+        wanted = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
+    subjects = Subjects(
+        hosts=values.hosts(arguments.get("hosts", [])),
+        vms=values.hosts(arguments.get("vms", []), "vms"),
+        vm=values.vm(arguments["vm"]) if "vm" in arguments else None,
+        host=values.vm(arguments["host"], "host") if "host" in arguments else None,
+    )
+    others = [name for name in ("old_status", "new_status") if name in arguments]
+    statuses = {name: values.string(name, arguments[name]) for name in others}
+    return Request(caller, subjects, given, wanted, DriverCall(driver, method, statuses))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(";") if name.strip()]
+
+
+def _factor(text: str) -> WantedUnit:
+    name, equals, factor = text.rpartition("=")
+    if not equals:
+        return WantedUnit(text)
+    if not _FACTOR.fullmatch(factor.strip()) or not -(2**31) <= int(factor) < 2**31:
+        raise BadParameters(
+            f"properties[{COST_FUNCTIONS!r}]: {text!r:.80}: expected name=factor with ; between, "
+            "the factor an int"
+        )
+    return WantedUnit(name.strip(), int(factor))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
 
@@ -224,13 +222,6 @@ def test_a_disabled_plugin_has_no_units_and_is_not_run(place):
     assert place.load().units == ()
 
 
-def test_a_helper_has_no_units(place):
-    """And is its own only source."""
-    (place.first / "plugin.py").write_text("x = 1")
-    loaded = place.load()
-    assert (loaded.units, [source.name for source in loaded.sources]) == ((), ["plugin"])
-
-
 def test_the_helpers_that_it_imports_belong_to_its_checksum(place):
     """Others of the folder do not, nor do those of another folder (contract 5.1)."""
     (place.first / "plugin.py").write_text(f"import helper\n{ALL}")
@@ -243,20 +234,6 @@ def test_the_helpers_that_it_imports_belong_to_its_checksum(place):
     assert place.load().units[0].checksum != first
     (place.first / "helper.py").rename(place.second / "helper.py")
     assert place.refusal()[2].startswith("cannot import helper: ")
-
-
-@pytest.mark.parametrize("edited", ["package/__init__.py", "package/part.py"])
-def test_the_modules_of_a_package_belong_to_its_checksum(place, edited):
-    """As helpers do; those that it does not import do not."""
-    (place.first / "plugin.py").write_text(f"def f():\n    from package import part\n{ALL}")
-    (place.first / "package").mkdir()
-    for name in ("__init__.py", "part.py", "other.py"):
-        (place.first / "package" / name).write_text("x = 1")
-    first = place.load().units[0].checksum
-    (place.first / "package" / "other.py").write_text("x = 2")
-    assert place.load().units[0].checksum == first
-    (place.first / edited).write_text("x = 2")
-    assert place.load().units[0].checksum != first
 
 
 def test_a_helper_that_is_refused_is_told_where_it_is_imported(place):
@@ -272,15 +249,6 @@ def test_a_helper_that_is_refused_is_told_where_it_is_imported(place):
         "or remove it"
     )
     assert len(place.load("other").units) == 3
-
-
-@pytest.fixture
-def bound_socket(place) -> Iterator[None]:
-    with socket.socket(socket.AF_UNIX) as bound:
-        here = os.open(place.first, os.O_RDONLY)  # a socket's path may not be long
-        bound.bind(f"/proc/self/fd/{here}/plugin.py")
-        os.close(here)
-        yield
 
 
 @pytest.mark.parametrize(
@@ -299,11 +267,6 @@ def test_what_is_no_file_of_a_fair_size_is_refused(place, make, message):
     assert place.refusal() == (str(path), None, message)
     assert place.refusal() == (str(path), None, message)
     assert not {str(path), str(path.resolve())} & {*open_files().values()}
-
-
-def test_a_socket_is_no_plugin_either(place, bound_socket):
-    """It is not opened at all."""
-    assert place.refusal()[2] == "is not a plain file; remove it"
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, huge])

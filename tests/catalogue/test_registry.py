@@ -14,7 +14,7 @@ from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.jobs import HOSTS, job_of, only
-from tests.support.place import LONG_AGO, cost_function, huge, plugin, versions
+from tests.support.place import LONG_AGO, cost_function, plugin, versions
 from tests.support.waiting import wait_until
 
 KEPT = "the last version that loaded stays in use (sha256:"
@@ -80,14 +80,6 @@ def test_a_file_dropped_in_edited_and_taken_away_is_followed(place):
     path.unlink()
     assert place.versions() == {"b": "1"}
     assert place.faults() == []
-
-
-def test_a_renamed_file_is_a_unit_of_another_name(place):
-    """Of the new name alone."""
-    place.write("a", plugin(1)).rename(place.first / "b.py")
-    assert place.versions() == {"b": "1"}
-    (place.first / "b.py").rename(place.first / "_b.py")
-    assert place.versions() == {}
 
 
 def test_a_file_replaced_by_another_is_the_other(place):
@@ -264,16 +256,6 @@ def test_a_plugin_is_disabled_and_enabled_by_its_conf_file(place, caplog):
     assert place.versions() == {"a": "1"}
 
 
-def test_a_look_tries_again_what_did_not_load(place, tmp_path):
-    """What was wrong may have been mended elsewhere: a package installed, a mount made."""
-    needed = tmp_path / "needed"
-    place.write("a", plugin(1, f"import pathlib; assert pathlib.Path({str(needed)!r}).exists()"))
-    os.utime(place.first, LONG_AGO)
-    assert place.versions() == {}
-    needed.touch()
-    assert (place.versions(), place.faults()) == ({"a": "1"}, [])
-
-
 def test_after_a_restart_the_last_good_version_is_still_in_use(place):
     """With the helper and the conf file that it had; the last, and not the first."""
     place.write("a", plugin(0))
@@ -370,19 +352,6 @@ def test_a_name_taken_by_a_file_of_an_earlier_folder_is_a_fault(place):
     assert (place.versions(), place.faults()) == ({"a": "2"}, [])
     first.write_text(plugin(3))
     assert place.versions() == {"a": "3"}
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, huge])
-def test_what_is_no_plain_file_is_a_fault_of_its_own(place, make):
-    """The others are loaded, the last good version of that name stays."""
-    path = place.write("a", plugin(1))
-    place.write("b", plugin(1))
-    assert place.versions() == {"a": "1", "b": "1"}
-    path.unlink()
-    make(path)
-    assert place.versions() == {"a": "1", "b": "1"}
-    (fault,) = place.faults()
-    assert fault.startswith(f"{path}: is ")
 
 
 def test_nothing_is_analysed_again_that_has_not_changed(place):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import program, run, spawned
+from tests.support.command import program, run, script, spawned
 from tests.support.paths import PROJECT
 from tests.support.processes import as_stranger
 
@@ -178,11 +178,8 @@ def test_a_user_without_rights_asks_the_daemon_and_is_told_what_is_closed(start_
         ]
         plain = ["--config", str(conf)]
         commands = [[*asked, *plain], ["check", *plain], ["cert", "show", *plain]]
-        ended = subprocess.run(
-            [*as_stranger(), sys.executable, "-c", AS_STRANGER, json.dumps(commands)],
-            cwd=PROJECT, text=True, capture_output=True, check=False,
-            env={**os.environ, "STATE_DIRECTORY": str(daemon.state)},
-        )  # fmt: skip
+        environment = {**os.environ, "STATE_DIRECTORY": str(daemon.state)}
+        ended = script(AS_STRANGER, json.dumps(commands), before=as_stranger(), env=environment)
     assert ended.stderr == ""
     assert ended.stdout.startswith("a\nb\n0\n")
     assert ended.stdout.count("Permission denied") == 2

@@ -7,7 +7,6 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -18,8 +17,7 @@ from ovirt_scheduler.command.decisions import query
 from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.tables import Tables
-from tests.support.command import program, run, spawned
-from tests.support.paths import PROJECT
+from tests.support.command import program, run, script, spawned
 from tests.support.processes import as_stranger
 
 VM = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01"
@@ -335,10 +333,8 @@ for words in (["replay"], ["decisions", "--events"], ["simulate", "--recorded"])
 def test_who_may_not_read_the_history_is_told_who_may():
     """Whichever command reads it; the state folder is closed to others."""
     with tempfile.TemporaryDirectory() as name:  # which is root's
-        ended = subprocess.run(
-            [*as_stranger(), sys.executable, "-c", EACH], cwd=PROJECT, text=True,
-            capture_output=True, env={**os.environ, "STATE_DIRECTORY": name}, check=False,
-        )  # fmt: skip
+        environment = {**os.environ, "STATE_DIRECTORY": name}
+        ended = script(EACH, before=as_stranger(), env=environment)
     assert ended.stdout == "replay 77\ndecisions 77\nsimulate 77\n"
     told = f"ovirt-scheduler: {name}/history.sqlite: only root and the daemon's user may read it"
     assert [line.partition(";")[0] for line in ended.stderr.splitlines()] == [told] * 3

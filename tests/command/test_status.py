@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from ovirt_scheduler import __version__
-from tests.support.command import run, spawned
-from tests.support.paths import PROJECT
+from tests.support.command import run, script, spawned
 from tests.support.waiting import wait_until
 
 HOSTS = ["h1", "h2"]
@@ -178,15 +175,8 @@ sys.exit(cli.main(["status"]))
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_another_user_may_not_ask(well, elsewhere):
     """And is told how to, also where that user's own daemon would be."""
-    ended = subprocess.run(
-        [sys.executable, "-c", ANOTHER],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": "/nowhere" if elsewhere else str(well.state)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    state = "/nowhere" if elsewhere else str(well.state)
+    ended = script(ANOTHER, env={**os.environ, "STATE_DIRECTORY": state})
     assert ended.returncode not in (0, 1)
     told = "the one that systemd started is asked with sudo" if elsewhere else "try it with sudo"
     assert ended.stderr.endswith(f"{told}\n")

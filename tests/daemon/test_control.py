@@ -9,8 +9,6 @@ import os
 import socket
 import socketserver
 import stat
-import subprocess
-import sys
 import time
 
 import pytest
@@ -18,6 +16,7 @@ import pytest
 from ovirt_scheduler import __version__
 from ovirt_scheduler.daemon.control import Control, short_name
 from ovirt_scheduler.errors import BadParameters
+from tests.support.command import script
 
 
 def refuse(asked, user):
@@ -128,13 +127,5 @@ def test_another_user_is_refused_even_where_the_socket_lets_him_in(path):
     """The kernel says who asks."""
     path.parent.chmod(0o755)
     path.chmod(0o666)
-    ended = subprocess.run(
-        [sys.executable, "-c", ANOTHER],
-        cwd=path.parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    told = json.loads(ended.stdout)["error"]
+    told = json.loads(script(ANOTHER, cwd=path.parent).stdout)["error"]
     assert told == "only root and the daemon's user may ask here"

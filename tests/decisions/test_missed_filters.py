@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from xmlrpc.client import Fault
 
 import pytest
 
+from tests.support.daemon import refusal
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -150,9 +150,7 @@ def test_the_design_form_has_its_fault_all_the_same(folders):
     """There is no such filter (contract 4.3)."""
     folders.write(BROKEN, "on_failure = reject\n")
     folders.start()
-    with pytest.raises(Fault) as refused:
-        folders.design.runFilters(["guard"], HOSTS, VM, {})
-    assert refused.value.faultCode == 101
+    refusal(101, folders.design.runFilters, ["guard"], HOSTS, VM, {})
 
 
 def test_a_scheduler_gets_no_host_either(folders):

@@ -83,15 +83,6 @@ def do_score(hosts, vm, properties):
 """,
 }
 
-BALANCE = """
-from _facts import vms
-from ovirt_scheduler.plugin import reason
-
-def do_balance(hosts, properties):
-    reason(hosts[0], f"runs {vms(hosts[0])} VMs, which is few")
-    return None
-"""
-
 LEFT = [
     name for name, (vms, taken) in CLUSTER.items() if vms <= 9 and taken <= 75 and name[0] != "j"
 ]
@@ -119,7 +110,7 @@ def document(names):
 def daemon(start_daemon, tmp_path_factory):
     """A daemon that an engine has asked to place the VM web."""
     folder = tmp_path_factory.mktemp("plugins")
-    for name, text in {"_facts": HELPER, "Few": BALANCE, **FILTERS, **FUNCTIONS}.items():
+    for name, text in {"_facts": HELPER, **FILTERS, **FUNCTIONS}.items():
         (folder / f"{name}.py").write_text(text, "utf-8")
     running = start_daemon(folder, "pages = loopback")  # it tells over XML-RPC, too
     with running.proxy("/engine") as engine:
@@ -202,26 +193,6 @@ def test_why_a_vm_is_where_it_is(daemon):
         assert said == (other != best)
 
 
-def test_the_table_has_each_verdict_and_each_cost(daemon):
-    """The best first, those that were removed last."""
-    table = command(daemon, "why", "web")[1].partition("\n\n")[2]
-    headings, *rows = (line.split() for line in table.splitlines())
-    assert " ".join(headings) == (
-        "HOST MaxVms RoomyMemory NoJ EvenVms ×3 FreeMemory ×1 Broken ×7 TOTAL RANK"
-    )
-    ranked = rows[: len(SCORED)]
-    assert ranked == [
-        [name, *["passed"] * 3, *map(str, CLUSTER[name]), "-", str(TOTALS[name]), str(place)]
-        for place, name in enumerate(BEST_FIRST, 1)
-    ]
-    others = {name: cells for name, *cells in rows[len(SCORED) :]}
-    assert set(others) == set(CLUSTER) - set(SCORED)
-    assert others["margay"] == [*["passed"] * 3, *["-"] * 5]
-    assert others["caracal"] == ["removed", *["-"] * 7]
-    assert others["ocelot"] == ["passed", "removed", *["-"] * 6]
-    assert others["jaguar"] == ["passed", "passed", "removed", *["-"] * 5]
-
-
 def test_why_the_vm_is_not_on_a_host(daemon):
     """Of that host alone, by its name or its id; of one that was not asked about, too."""
     status, out, _ = command(daemon, "why", VM, "--host", "ocelot")
@@ -267,16 +238,6 @@ def test_why_as_json_gives_the_structs(daemon):
     assert scored["decisive"] == decisive
 
 
-def test_decisions_are_listed(daemon):
-    """As a table, the newest first; with what failed."""
-    status, out, err = command(daemon, "decisions", "--vm", "web", "-o", "table")
-    assert (status, err) == (0, "")
-    headings, scored, filtered = out.splitlines()
-    assert headings.split() == ["TIME", "DECISION", "METHOD", "VM", "OUTCOME"]
-    assert filtered.endswith(f"web  {FILTERED}")
-    assert scored.endswith(f"web  {len(SCORED)} hosts: {BEST_FIRST[0]} is best; Broken failed")
-
-
 def test_the_daemon_is_asked_where_its_folder_cannot_be_read(daemon, tmp_path):
     """And tells the same."""
     asked = ("--url", daemon.url, "--ca", str(daemon.certificate))
@@ -292,36 +253,3 @@ def test_the_daemon_is_asked_where_its_folder_cannot_be_read(daemon, tmp_path):
     assert run(tmp_path, *one, *asked) == command(daemon, *one)
     status, _, err = run(tmp_path, "why", "--decision", "0" * 16, *asked)
     assert (status, "is recorded; ovirt-scheduler decisions lists" in err) == (1, True)
-
-
-def test_the_calls_of_a_terminal_tell_the_same(daemon, tmp_path):
-    """filter, score and select: who removed each host, and what its costs are made of."""
-    (tmp_path / "hosts.xml").write_text(document(CLUSTER), "utf-8")
-    asked = ("--hosts", str(tmp_path / "hosts.xml"), "--url", daemon.url, "-o", "table")
-
-    def why(*arguments):
-        lines = command(daemon, *arguments, *asked)[1].splitlines()
-        rows = (line.split(maxsplit=4) for line in lines if line.startswith(tuple(CLUSTER)))
-        return {name: cells for name, *cells in rows}
-
-    most = ("--property", "most=9")
-    for name, cells in why("filter", *FILTERS, *most).items():
-        removed = [] if name in LEFT else [told_of_removal(name).partition("removed by ")[2]]
-        assert cells[:2] == [ID[name], "rejected" if removed else "accepted"]
-        assert [" ".join(cells[2:])] == (removed or [""])
-    for name, cells in why("score", "EvenVms=3", "FreeMemory").items():
-        vms, taken = CLUSTER[name]
-        sums = f"EvenVms 3 × {vms} + FreeMemory 1 × {taken}"
-        assert " ".join(cells) == f"{ID[name]} {3 * vms + taken} {sums}"
-    properties = ("--property", "filters=MaxVms;RoomyMemory;NoJ", *most)
-    costs = ("--property", "cost_functions=EvenVms=3;FreeMemory")
-    selected = why("select", "default", *properties, *costs)
-    best = min(LEFT, key=lambda name: 3 * CLUSTER[name][0] + CLUSTER[name][1])
-    assert next(iter(selected)) == best
-    assert selected["jaguar"][-1].endswith("NoJ")
-    lines = command(daemon, "balance", "Few", *asked)[1].splitlines()
-    assert lines[0] == "nothing to do"
-    assert lines[2].split(maxsplit=2)[2] == "Few: runs 3 VMs, which is few"
-    none = ("--property", "most=0", "--property", "filters=RoomyMemory;MaxVms")
-    first = command(daemon, "select", "default", *none, *asked)[1].splitlines()[0]
-    assert first == "no host: none left, 3 removed by RoomyMemory, 9 by MaxVms"

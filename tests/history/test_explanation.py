@@ -160,12 +160,6 @@ def test_the_only_function_is_decisive_where_it_did_not_choose_the_first():
     assert ranking.decisive(scored({"a": 1}, {"lynx": (1,), "puma": (1,)})) == {}
 
 
-def test_no_unit_alone_is_decisive():
-    """None is called so."""
-    made = scored({"a": 1, "b": 1}, {"lynx": (1, 1), "puma": (2, 2)})
-    assert not any("decisive" in each for each in text(explanation.lines(made)))
-
-
 def test_a_host_that_nobody_scored_and_a_cost_that_was_held():
     """Are told where they count."""
     made = scored({"a": -2, "b": 1}, {"lynx": (3, None), "puma": (None, None)})
@@ -193,14 +187,6 @@ def test_a_filter_that_rejects_when_it_fails():
         "  lynx: removed by Strict: took longer than 30 s",
         "  Strict timed out, and accepted no host (on_failure = reject): took longer than 30 s",
         "  Memory was not asked: no host was left for it",
-    ]
-
-
-def test_one_host_is_told_in_full():
-    """Which filters it passed, too."""
-    assert text(explanation.lines(FILTERED, "id-of-serval"))[2:4] == [
-        "  serval: passed MaxVms",
-        "  serval: removed by Memory",
     ]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 from ovirtsdk4 import AuthError
@@ -12,7 +10,7 @@ from ovirtsdk4 import AuthError
 from ovirt_scheduler import plugin
 from ovirt_scheduler.model.plugins import EngineAccess, NoEngine
 from ovirt_scheduler.plugin import EngineUnavailable, engine_connection
-from tests.support.paths import PROJECT
+from tests.support.command import script
 from tests.support.rest_server import GIB, PASSWORD, Host, RestServer, Vm, id_of
 
 NAMES = ["lynx", "puma"]
@@ -103,14 +101,7 @@ def provided(engine):
 def test_a_plugin_can_be_tested_without_a_daemon():
     """It can be imported anywhere, and says why there is no connection."""
     code = "from ovirt_scheduler.plugin import engine_connection; engine_connection()"
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = script(code)
     assert ended.stderr.splitlines()[-1] == (
         "ovirt_scheduler.errors.EngineUnavailable: no connection to the engine: "
         "the daemon gives a connection to its calls of a policy unit alone"

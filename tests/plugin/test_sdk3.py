@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
+from tests.support.command import script
 from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, PASSWORD, USER, Host, RestServer, Vm, id_of
 
@@ -234,16 +233,5 @@ def test_an_installed_sdk_comes_first(tmp_path):
         "finder_of_sources(()).install('/nowhere')\n"
         "import ovirtsdk; print(getattr(ovirtsdk, 'whose', 'ours'))"
     )
-    told = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            cwd=PROJECT,
-            env={"PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout
-        for path in (str(tmp_path), "")
-    ]
+    told = [script(code, env={"PYTHONPATH": path}).stdout for path in (str(tmp_path), "")]
     assert told == ["its own\n", "ours\n"]

@@ -7,7 +7,6 @@ import operator
 import os
 import resource
 import signal
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,8 @@ from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import calls, exchange, handles, pool
 from ovirt_scheduler.processes.executor import Executor
+from tests.support.command import script
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
-from tests.support.paths import PROJECT
 from tests.support.processes import SPARE_BELOW, offspring
 from tests.support.waiting import LONG, wait_until
 
@@ -159,9 +158,7 @@ def test_closing_leaves_no_descriptor_open():
         "    return len(os.listdir('/proc/self/fd'))\n"
         "print(count() - count())\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
-    )
+    ended = script(code)
     assert ended.stdout == "0\n", ended.stderr
 
 

@@ -23,6 +23,7 @@ from xmlrpc.client import ServerProxy
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from tests.support.command import script
 from tests.support.paths import PROJECT
 from tests.support.processes import STRANGER, as_stranger, offspring, title
 
@@ -238,8 +239,7 @@ executor.close()
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the calls have its numbers")
 def test_no_keyring_holds_a_secret() -> None:
     """A login session's may hold tickets, and is inherited."""
-    command = [sys.executable, "-c", KEYRING]
-    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    ended = script(KEYRING)
     if "no keyrings" in ended.stderr:
         pytest.skip(ended.stderr)
     assert "raised Exception: -1;" in ended.stdout, ended.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import script
 from tests.support.paths import PROJECT
 
 TESTS = PROJECT / "tests"
@@ -150,11 +151,4 @@ def test_a_command_does_not_load_what_other_commands_need():
 
 
 def loaded_by(code):
-    return subprocess.run(
-        [sys.executable, "-c", f"{code}; import sys; print(*sys.modules, sep='\\n')"],
-        cwd=PACKAGE.parent,
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    ).stdout.split()
+    return script(f"{code}; import sys; print(*sys.modules, sep='\\n')").stdout.split()

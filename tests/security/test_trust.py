@@ -8,7 +8,6 @@ import pwd
 import shutil
 import struct
 import subprocess
-import sys
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -22,9 +21,8 @@ from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.settings import config
-from tests.support.command import run
+from tests.support.command import run, script
 from tests.support.daemon import StartDaemon
-from tests.support.paths import PROJECT
 from tests.support.processes import STRANGER, open_folder
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -136,10 +134,7 @@ def test_a_member_who_is_no_user_hides_no_other(file: Path, tmp_path: Path) -> N
     mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/group && exec "$@"', group]
     if not shutil.which("unshare") or subprocess.run([*mounted, "true"], check=False).returncode:
         pytest.skip("no other /etc/group can be mounted here")
-    told = subprocess.run(
-        [*mounted, sys.executable, "-c", ask, file],
-        cwd=PROJECT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    told = script(ask, file, before=mounted).stdout
     assert told.startswith("can be written by its group"), told
 
 

@@ -122,6 +122,15 @@ def spawned(tmp_path: Path, *words: Union[str, Path], **how: Any) -> tuple[int, 
     return process.returncode, out, err
 
 
+def script(
+    code: str, *words: Union[str, Path], before: Sequence[str] = (), **how: Any
+) -> subprocess.CompletedProcess:
+    """A script, run by an interpreter of its own; ``how`` is what else ``subprocess.run`` takes."""
+    command = [*before, sys.executable, "-c", code, *map(str, words)]
+    how = {"cwd": PROJECT, "capture_output": True, "text": True, "timeout": 2 * LONG, **how}
+    return subprocess.run(command, check=False, **how)
+
+
 def of_page(text: str, folder: Path, state: Path) -> Iterator[tuple[int, str, str]]:
     """How the commands of a page's block end, one after another, and what they say.
 

@@ -7,7 +7,6 @@ import enum
 import os
 import re
 import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,7 +20,8 @@ from ovirtsdk4 import Struct
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from tests.support.paths import PROJECT, SHARED
+from tests.support.command import script
+from tests.support.paths import SHARED
 from tests.support.reading import read_host, read_hosts, read_vm, read_vms
 
 
@@ -487,13 +487,6 @@ except UnreadableDocument as mistake:
 @pytest.mark.parametrize("inside", [b"<tag id='a'/>", b"<cpu id='a'/>"])
 def test_memory_runs_out(inside: bytes) -> None:
     """Where memory has a limit, a document that needs more is refused."""
-    done = subprocess.run(
-        [sys.executable, "-c", TOO_LARGE.format(inside=inside)],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = script(TOO_LARGE.format(inside=inside))
     # libxml2 does not always say that it was memory.
     assert re.match(r"refused: hosts: .*\bmemory\b", done.stderr.splitlines()[-1])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,6 +20,7 @@ from ovirt_scheduler.processes.documents import parser, sdk_tables
 from ovirt_scheduler.processes.documents.entities import TABLES
 from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Field, Kind, Table, Tables
 from tests.support import reading
+from tests.support.command import script
 from tests.support.fuzzing import tries
 from tests.support.reading import entity_of
 from tests.support.sdk_reading import SHARED, by_the_sdk, differences
@@ -202,10 +201,7 @@ def test_tables_need_no_sdk() -> None:
         "assert len(read(Document(b'<hosts/>'), reader.HOSTS)) == 0; "
         "print({name.partition('.')[0] for name in sys.modules} & {'lxml', 'ovirtsdk4', 'pycurl'})"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], input=pickle.dumps(TABLES), capture_output=True, check=True
-    )
-    assert done.stdout == b"set()\n"
+    assert script(program, input=pickle.dumps(TABLES), text=False).stdout == b"set()\n"
 
 
 @pytest.mark.parametrize("name", ["vm-basic", "vm-fog", "vm-custom-attributes", "vms"])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 
 import pytest
 
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.http import server
-from tests.support.paths import PROJECT
+from tests.support.command import script
 from tests.support.processes import resident
 from tests.support.served import at_end, post
 
@@ -43,9 +41,7 @@ print((resident() - before) >> 20)
 
 def test_large_blocks_are_given_back_at_once():
     """Also where one as large has been freed before, and others lie above it."""
-    command = [sys.executable, "-c", LARGE]
-    told = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, check=True)
-    assert int(told.stdout) < 15
+    assert int(script(LARGE).stdout) < 15
 
 
 def test_what_is_free_is_given_back():

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 import threading
 
-from tests.support.paths import PROJECT
+from tests.support.command import script
 from tests.support.processes import offspring, title
 from tests.support.waiting import wait_until
 
@@ -41,15 +40,7 @@ def test_a_long_title_is_cut_and_harms_nothing():
         "import os; from ovirt_scheduler.processes.kernel import titles; titles.show('x' * 100000); "
         "print(open('/proc/self/cmdline').read(), open('/proc/self/environ').read(), sep='|')"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=PROJECT,
-        env={"PATH": "/bin", "LAST": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    ended = script(code, env={"PATH": "/bin", "LAST": "1"})
     shown, environ = ended.stdout.strip().split("|")
     assert shown.startswith("ovirt-scheduler: xxx")
     assert len(shown) == len(f"{sys.executable} -c {code} ")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -26,7 +24,7 @@ from ovirt_scheduler.processes.protocol import messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered, ReadDocument
 from ovirt_scheduler.processes.protocol.shapes import Unpacked
-from tests.support.paths import PROJECT
+from tests.support.command import script
 
 pytestmark = pytest.mark.long
 
@@ -167,10 +165,7 @@ except FrameError as error:
 )
 def test_sixty_megabytes_of_nothing_take_no_memory(begin, piece, read):
     """Each value would take up to sixty times the memory that it is written in."""
-    command = [sys.executable, "-c", BOUNDED, begin, piece, read]
-    done = subprocess.run(
-        command, cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = script(BOUNDED, begin, piece, read)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("refused: ")
     assert len(done.stdout) < 400

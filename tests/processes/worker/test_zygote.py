@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 
 from ovirt_scheduler.processes.worker import zygote
-from tests.support.paths import PROJECT
+from tests.support.command import script
 
 # The daemon was killed: nobody takes what the zygote tells.
 ALONE = """
@@ -28,10 +26,7 @@ print("goes on")
 
 def test_what_nobody_takes_does_not_end_it():
     """It has yet to end all that is below it, when it reads that the daemon has gone."""
-    ended = subprocess.run(
-        [sys.executable, "-c", ALONE],
-        cwd=PROJECT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    ended = script(ALONE)
     assert (ended.stdout, ended.returncode) == ("goes on\n", 0), ended.stderr
 
 

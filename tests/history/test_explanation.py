@@ -190,35 +190,6 @@ def test_a_filter_that_rejects_when_it_fails():
     ]
 
 
-def test_a_shadow_is_told_and_counts_for_nothing():
-    """Neither its verdicts nor its costs."""
-    made = decision(
-        "selectHost",
-        [
-            unit("New", mode="shadow"),
-            function("Even"),
-            function("Dear", mode="shadow"),
-            unit("default", "scheduler"),
-        ],
-        [
-            host("lynx", {"New": ("removed", "too warm")}, [("Even", 1, 1), ("Dear", 1, 100)]),
-            host("puma", {"New": PASSED}, [("Even", 1, 2), ("Dear", 1, 0)]),
-        ],
-        ["id-of-lynx"],
-        vm=WEB,
-    )
-    told = text(explanation.lines(made))
-    assert told[0].endswith("  selectHost of default for VM web: 2 hosts: lynx")
-    assert told[2:] == [
-        "  lynx: New would have removed it, and only looks on (shadow): too warm",
-        "  lynx: 1st of 2, cost 1 = Even 1 × 1",
-        "  lynx: Dear 1 × 100 would count, but looks on (shadow)",
-        "  puma: 2nd of 2, cost 2 = Even 1 × 2",
-        "  puma: Dear 1 × 0 would count, but looks on (shadow)",
-        "  with Dear, which looks on (shadow), puma would be best",
-    ]
-
-
 def test_a_list_names_the_units_that_failed_and_would_have_counted():
     """In one row for each decision."""
     units = [unit("Old", outcome="raised"), unit("New", outcome="raised", mode="shadow")]

@@ -109,13 +109,6 @@ def test_a_missing_file_that_others_could_have_taken_away_is_told(monkeypatch, t
         config.load(None, {})
 
 
-def test_the_usual_file_is_read_where_it_is(monkeypatch, tmp_path):
-    """No file named is the one in its usual place."""
-    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "scheduler.conf")
-    (tmp_path / "scheduler.conf").write_text("ssl = no")
-    assert not config.load(None, {}).ssl
-
-
 def test_a_file_that_was_named_has_to_be_there(tmp_path):
     """A mistyped name does not start the daemon with its defaults."""
     with pytest.raises(ConfigError, match=r"scheduler\.conf: there is no such file"):
@@ -201,12 +194,6 @@ def test_settings_of_tls_go_together(conf):
         ssl_client_ca=Path("/a"),
         ssl_allowed_clients=("engine.example", "CN=engine,O=Example"),
     )
-
-
-def test_an_open_door_has_to_be_said_outright(conf):
-    """The administrator may do without client certificates."""
-    settings = conf("listening_address = ::\nallow_unauthenticated = true")
-    assert settings.listening_address == "::"
 
 
 def test_the_engine_section_is_complete_with_three_keys(conf):
@@ -324,21 +311,11 @@ def test_each_entry_of_the_variable_gets_the_suffix(conf, monkeypatch, tmp_path)
     assert settings.plugins_path_optional == set(folders)
 
 
-def test_an_empty_variable_is_none(conf):
-    """As to Python itself."""
-    assert conf("", PYTHONPATH="") == DEFAULTS
-
-
 def test_only_folders_of_the_variable_may_be_missing(conf):
     """A folder that is written out has to be there, even where the variable has it as well."""
     settings = conf("plugins_path = $PYTHONPATH/p:/b:/a/p", PYTHONPATH="/a:/c")
     assert settings.plugins_path == (Path("/a/p"), Path("/c/p"), Path("/b"))
     assert settings.plugins_path_optional == {Path("/c/p")}
-
-
-def test_an_empty_plugin_conf_is_all_defaults(plugin_conf):
-    """As one that is missing is."""
-    assert plugin_conf("") == PluginConf("Memory")
 
 
 def test_a_plugin_conf_is_read(plugin_conf):
@@ -371,12 +348,6 @@ def test_the_sample_plugin_conf_is_the_one_of_the_design_page():
         default_values="127.0.0.1;70",
         kinds=frozenset({Kind.FILTER}),
     )
-
-
-@pytest.mark.parametrize("written", ["'a=[#;=,]'", '"a=[#;=,]"'])
-def test_a_regex_with_a_hash_survives_in_quotes(plugin_conf, written):
-    """Either kind will do."""
-    assert plugin_conf(f"customProperties = {written}").custom_properties == "a=[#;=,]"
 
 
 @pytest.mark.parametrize(

@@ -187,23 +187,6 @@ def test_remove_keeps_what_is_somebody_elses(root, setup):
     assert not at(root, STATE).exists()
 
 
-def test_remove_keeps_every_file_that_was_edited(root, setup):
-    """By a character at its end, or replaced altogether."""
-    setup()
-    edited = [CONF, UNIT, "/etc/sysusers.d/ovirt-scheduler.conf",
-              "/etc/tmpfiles.d/ovirt-scheduler.conf",
-              "/etc/ovirt/scheduler/plugins/Memory.conf"]  # fmt: skip
-    for name in edited:
-        at(root, name).write_text(at(root, name).read_text("utf-8") + "#\n", "utf-8")
-    at(root, UNIT).write_text("[Service]\n")
-    before = {name: at(root, name).read_bytes() for name in edited}
-    status, told = setup("--remove")
-    assert status == 0
-    for name, data in before.items():
-        assert f"kept: {name}, which was edited\n" in told
-        assert at(root, name).read_bytes() == data
-
-
 def test_a_folder_that_became_a_link_stays_with_what_it_leads_to(root, setup, tmp_path):
     """On removal; another run refuses one that systemd would not give to the daemon."""
     setup()

@@ -72,71 +72,7 @@ def as_text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def follow(thing: Any, path: str) -> Any:
-    for name in path.split("."):
-        thing = None if thing is None else getattr(thing, name)
-    return thing
-
-
 # What is read, where version 3 has it, where version 4 has it.
-PLACES = [
-    ("status", "status/state", "status"),
-    ("os.type", "os/@type", "os/type"),
-    ("os.version.full_version", "os/version/@full_version", "os/version/full_version"),
-    ("os.version.major", "os/version/@major", "os/version/major"),
-    ("version.major", "version/@major", "version/major"),
-    ("version.build", "version/@build", "version/build"),
-    ("cpu.topology.cores", "cpu/topology/@cores", "cpu/topology/cores"),
-    ("cpu.topology.sockets", "cpu/topology/@sockets", "cpu/topology/sockets"),
-    ("cpu.topology.threads", "cpu/topology/@threads", "cpu/topology/threads"),
-    ("cpu.type", "cpu/@id", "cpu/type"),
-    ("cpu.architecture", "cpu/architecture", "cpu/architecture"),
-    ("cpu.speed", "cpu/speed", "cpu/speed"),
-    ("memory", "memory", "memory"),
-    ("max_scheduling_memory", "max_scheduling_memory", "max_scheduling_memory"),
-    ("summary.active", "summary/active", "summary/active"),
-    ("summary.migrating", "summary/migrating", "summary/migrating"),
-    ("summary.total", "summary/total", "summary/total"),
-    ("cluster.id", "cluster/@id", "cluster/@id"),
-    ("spm.priority", "storage_manager/@priority", "spm/priority"),
-    ("ksm.enabled", "ksm/enabled", "ksm/enabled"),
-    ("power_management.type", "power_management/@type", "power_management/type"),
-    ("placement_policy.affinity", "placement_policy/affinity", "placement_policy/affinity"),
-    ("high_availability.enabled", "high_availability/enabled", "high_availability/enabled"),
-    ("high_availability.priority", "high_availability/priority", "high_availability/priority"),
-]
-
-
-@needs_real
-@pytest.mark.parametrize(("element", "version"), REAL_ENTITIES)
-def test_what_plugins_look_at(element: Any, version: str) -> None:
-    """Each value that a plugin is likely to ask for is the one in the XML, or None as there."""
-    entity = read_element(element)
-    for path, version3, version4 in PLACES:
-        if path.split(".")[0] in {name.lstrip("_") for name in vars(entity)}:
-            (found, *_) = [*element.xpath(version3 if version == "v3" else version4), None]
-            text = getattr(found, "text", found)
-            assert (path, as_text(follow(entity, path))) == (path, text)
-
-
-@needs_real
-@pytest.mark.parametrize(("element", "version"), REAL_ENTITIES)
-def test_what_has_several_values(element: Any, version: str) -> None:
-    """Boot devices, hosts to be placed on and custom properties are as in the XML."""
-    entity = read_element(element)
-    if element.tag == "host":
-        spm = element.findtext("spm/status")
-        manager = {"true": "spm", "false": "none"}.get(element.findtext("storage_manager", ""))
-        assert entity.spm.status.value == (manager if version == "v3" else spm)
-        return
-    devices = element.xpath("os/boot/@dev | os/boot/devices/device/text()")
-    assert [device.value for device in entity.os.boot.devices] == devices
-    properties = element.xpath("custom_properties/custom_property")
-    assert [(own.name, own.value) for own in entity.custom_properties or []] == [
-        (own.findtext("name"), own.findtext("value")) for own in properties
-    ]
-
-
 # What the entities of the SDK have no place for: where a link leads is kept where the
 # linked things are a field of the entity, and these are none.
 NO_PLACE = {"actions", "link[storage]", "link[fenceagents]", "link[disks]", "link[backups]"}
@@ -192,11 +128,6 @@ def test_a_whole_collection() -> None:
 
 
 # -- one, several, none -------------------------------------------------------------------
-
-
-def test_no_hosts() -> None:
-    """An empty collection is an empty list."""
-    assert read_hosts(Document(b"<hosts/>")) == []
 
 
 def test_one_vm_in_a_collection() -> None:

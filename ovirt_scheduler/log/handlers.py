@@ -73,7 +73,7 @@ def say(line: str) -> None:
     if any(isinstance(each.formatter, JsonFormatter) for each in used):
         said = {"name": __name__, "msg": line, "levelno": logging.INFO, "levelname": "INFO"}
         line = JsonFormatter().format(logging.makeLogRecord(said))
-    StandardError.write(line)
+    StandardError().write(line)
 
 
 def is_standard_error(environ: Mapping[str, str]) -> bool:
@@ -98,20 +98,19 @@ class StandardError(logging.Handler):
         except Exception:  # noqa: BLE001  a record that cannot be formatted must not harm its caller
             self.handleError(record)
 
-    @classmethod
-    def write(cls, line: str) -> None:
+    def write(self, line: str) -> None:
         """Write a line. It is lost if there is no standard error.
 
-        If its reader is stuck, the line is lost after a second, and those of the next ten seconds
-        are lost at once.
+        Where whoever reads it takes nothing, the line is lost after a second, and those of the next
+        ten seconds at once: nobody waits for a reader that is stuck.
         """
-        if time.monotonic() < cls._next_try:
+        if time.monotonic() < StandardError._next_try:
             return
         left = memoryview(f"{line}\n".encode("utf-8", "backslashreplace"))
         with contextlib.suppress(OSError):
             while left:
                 if not _is_writable():
-                    cls._next_try = time.monotonic() + _PAUSE
+                    StandardError._next_try = time.monotonic() + _PAUSE
                     return
                 left = left[os.write(_STANDARD_ERROR, left[: select.PIPE_BUF]) :]
 
@@ -125,8 +124,11 @@ def _is_writable() -> bool:
     return bool(waiting.poll(_PATIENCE * 1000))
 
 
-class LogFile(logging.Handler):
-    """Appends lines to a file, and makes a new file if others moved or removed it."""
+class LogFile(StandardError):
+    """Appends lines to a file, and makes a new file if others moved or removed it.
+
+    Lines that the file does not take go to standard error.
+    """
 
     def __init__(self, path: Path, most_bytes: int = _MOST_BYTES, kept: int = _KEPT) -> None:
         """Open the file.
@@ -156,15 +158,10 @@ class LogFile(logging.Handler):
             )
             raise ConfigError(message, str(path)) from None
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record to the file, or to standard error if that fails."""
+    def write(self, line: str) -> None:
+        """Write a line to the file, or to standard error if that fails."""
         try:
-            line = self.format(record)
-        except Exception:  # noqa: BLE001  as in StandardError
-            self.handleError(record)
-            return
-        try:
-            self._write(f"{self._missed_lines()}{line}\n")
+            self._append(f"{self._missed_lines()}{line}\n")
         except OSError as error:
             self._miss(line, error.strerror or str(error))
         else:
@@ -182,7 +179,7 @@ class LogFile(logging.Handler):
             self.release()
         super().close()
 
-    def _write(self, lines: str) -> None:
+    def _append(self, lines: str) -> None:
         """Append lines, whole or not at all.
 
         Raises:
@@ -251,9 +248,9 @@ class LogFile(logging.Handler):
                 "the log %(file)s cannot be written: %(reason)s; its lines come here",
                 {"file": self._path, "reason": reason},
             )
-            StandardError.write(warning)
+            super().write(warning)
         self._missed += 1
-        StandardError.write(line)
+        super().write(line)
 
     def _missed_lines(self) -> str:
         """The line that says how many lines the file has missed; empty if none."""
@@ -272,7 +269,7 @@ class LogFile(logging.Handler):
         return self.format(record)
 
 
-class JournalHandler(logging.Handler):
+class JournalHandler(StandardError):
     """Sends each record to the journal, or to standard error while the journal takes none.
 
     A line says when that begins, and another when it ends.
@@ -289,10 +286,9 @@ class JournalHandler(logging.Handler):
         super().__init__()
         self._address = address
         self._pause = pause
-        self._instead = StandardError()
-        self._instead.setFormatter(PlainFormatter())
+        self.setFormatter(PlainFormatter())  # of standard error
         self._failed = False
-        self._next_try = 0.0  # on the monotonic clock
+        self._next_send = 0.0  # on the monotonic clock
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.settimeout(_SEND_SECONDS)
 
@@ -307,7 +303,7 @@ class JournalHandler(logging.Handler):
                         "the journal takes nothing, the log goes to standard error: %(reason)s",
                         {"reason": reason},
                     )
-                self._instead.handle(record)
+                super().emit(record)
             elif self._failed:
                 self._failed = False
                 _log.info("the journal takes entries again")
@@ -321,7 +317,7 @@ class JournalHandler(logging.Handler):
 
     def _send(self, data: bytes) -> str:
         """Send an entry. Gives the reason if it was not taken, or an empty text."""
-        if time.monotonic() < self._next_try:
+        if time.monotonic() < self._next_send:
             return "it did not a moment ago"
         try:
             try:
@@ -331,7 +327,7 @@ class JournalHandler(logging.Handler):
                     raise
                 self._send_large(data)
         except OSError as error:
-            self._next_try = time.monotonic() + self._pause
+            self._next_send = time.monotonic() + self._pause
             return error.strerror or str(error)
         return ""
 

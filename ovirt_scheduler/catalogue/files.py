@@ -1,7 +1,7 @@
 """Lists the folders of plugins, and reads the files there, each once a scan.
 
-A folder below with an ``__init__.py`` is a package, and so on down; its modules are helpers. One
-that somebody else may write is not looked into.
+A folder in it with an ``__init__.py`` is a package, and so are folders in packages; their modules
+are helpers. A package that somebody else may write is not read.
 
 What a file may import the daemon guesses from the words in its text, because it does not parse the
 file. Guessing too many does no harm.
@@ -42,7 +42,7 @@ _COMPUTING = frozenset(
 _PACKAGE = "__init__.py"
 
 Stamp = tuple[int, ...]  # differs when a file or a folder has changed; device and inode first
-Stamps = Mapping[Path, Optional[Stamp]]  # None where there is nothing
+Stamps = Mapping[Path, Optional[Stamp]]  # None if there is nothing
 
 
 class PluginFile(NamedTuple):
@@ -70,7 +70,7 @@ def listing(folder: Path) -> Listing:
     """List a folder of plugins, and the packages in it.
 
     Raises:
-        OSError: the folder cannot be listed. A package that cannot be is passed over.
+        OSError: the folder cannot be listed. A package that cannot be listed is left out.
     """
     files: list[PluginFile] = []
     stamps: dict[Path, Optional[Stamp]] = {}
@@ -86,7 +86,7 @@ def listing(folder: Path) -> Listing:
 
 
 def stamp(path: Path) -> Optional[Stamp]:
-    """The stamp of a file or folder, which differs when it has changed; None: there is none."""
+    """The stamp of a file or folder, which changes with it; None: there is no such file."""
     try:
         status = path.stat()
     except OSError:
@@ -193,7 +193,7 @@ class Sources:
 
 
 def _words(text: bytes) -> Optional[frozenset[str]]:
-    """The words of a text that may name a module; None where it may import any."""
+    """The words of a text that may name a module; None if it may import any."""
     if _OTHER_ENCODING.match(text):
         return None
     decoded = text.decode("utf-8", "replace")
@@ -204,7 +204,7 @@ def _words(text: bytes) -> Optional[frozenset[str]]:
 
 
 def read_conf(path: Path) -> Optional[bytes]:
-    """The text of a conf file; None where there is none.
+    """The text of a conf file; None if there is none.
 
     Raises:
         PluginError: it is a link to nothing, or cannot be read or trusted.
@@ -222,7 +222,7 @@ def read_conf(path: Path) -> Optional[bytes]:
 
 
 def _read(path: Path) -> bytes:
-    """A whole file, read again where its times or its size say that it was written meanwhile.
+    """A whole file, read again if its times or its size say that it was written meanwhile.
 
     Raises:
         FileNotFoundError: there is none.
@@ -255,5 +255,5 @@ def _read(path: Path) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, as a pipe that has come in its place would have it."""
+    """Open a file without waiting, even if it is a pipe by now."""
     return os.open(path, flags | os.O_NONBLOCK)

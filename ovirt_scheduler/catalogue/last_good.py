@@ -44,7 +44,7 @@ class LastGood:
         self._unsaved: dict[Path, LoadedPlugin] = {}
 
     def save(self, plugin: LoadedPlugin) -> None:
-        """Keep a version that loads. If that fails, a warning says so, and it is tried again."""
+        """Keep a version that loads. If that fails, a warning says so; ``catch_up`` tries again."""
         if self._folder is None:
             return
         failed_before = plugin.path in self._unsaved
@@ -116,7 +116,7 @@ class LastGood:
         return None
 
     def kept_since(self, path: Path) -> Optional[float]:
-        """Since when the last good version is kept, in seconds since 1970; None where none is."""
+        """Since when the last good version is kept, in seconds since 1970; None if none is."""
         if path not in self._unsaved:
             with contextlib.suppress(OSError):
                 return self._file(path).stat().st_mtime

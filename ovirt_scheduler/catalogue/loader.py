@@ -1,7 +1,6 @@
-"""Finds plugins' files, and makes policy units and drivers of them without importing them.
+"""Finds plugins' files, and makes policy units and drivers from them without importing them.
 
-The same bytes are analysed, run and checksummed; an edit that comes meanwhile counts at the next
-scan.
+The same bytes are analysed, run and checksummed. An edit during that time counts at the next scan.
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ class FolderScan(NamedTuple):
 
 
 class LoadedPlugin(NamedTuple):
-    """A plugin that works, with all that is needed to make it again."""
+    """A plugin that works, with the data to make it again."""
 
     name: str
     path: Path
     units: tuple[PolicyUnit, ...]  # neither these nor drivers: a helper module
     sources: tuple[Source, ...]  # the plugin first, then the helpers that it imports
-    conf: Optional[bytes]  # its conf file, None where there is none
+    conf: Optional[bytes]  # its conf file, None if there is none
     checksum: str  # empty where its conf file says enabled = false
     drivers: tuple[DriverUnit, ...] = ()
     warnings: tuple[PluginError, ...] = ()  # what is to be looked at
@@ -98,8 +97,8 @@ class Loader:
     Args:
         settings: where plugins and conf files are, and the limits of calls.
         analyse: analyses one file in a process of its own.
-        shipped: a folder with plugins of our own, after all others; what is in it gives way to
-            them. None: no such folder.
+        shipped: the folder of the package's own plugins, after all others, which take precedence.
+            None: no such folder.
     """
 
     def __init__(
@@ -207,7 +206,7 @@ class Loader:
         conf_data: Optional[bytes],
         refused: Sequence[tuple[str, str]] = (),
     ) -> LoadedPlugin:
-        """Make a plugin of the text of its files.
+        """Make a plugin from the text of its files.
 
         Args:
             refused: names of modules beside it that are not to be run, and why.
@@ -367,7 +366,7 @@ def make_driver(
 
 
 def check_drivers(found: Sequence[FoundDriver], path: str) -> None:
-    """Hold the drivers of a file to what others call them by.
+    """Check the names, topics and versions of a file's drivers.
 
     Raises:
         PluginError: with the line of the driver.
@@ -380,7 +379,7 @@ def check_drivers(found: Sequence[FoundDriver], path: str) -> None:
 
 
 def _driver_problem(found: FoundDriver) -> Optional[str]:
-    """What is wrong with how a driver is called and compared; None where nothing is."""
+    """What is wrong with a driver's name, topic or version; None if nothing is."""
     if not found.name or not found.name.isprintable() or len(found.name) > LONGEST_NAME:
         return f"name: expected at most {LONGEST_NAME} printable characters"
     if found.topic is not None and not _TOPIC.fullmatch(found.topic):

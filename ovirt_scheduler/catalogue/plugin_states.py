@@ -1,4 +1,4 @@
-"""What is known of each plugin's file, and the catalogue that all of them make together."""
+"""The state of each plugin's file, and the catalogue made from all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Claim = tuple[str, str]  # what one plugin alone may have: filter, driver, topic
 
 @dataclass(frozen=True)
 class FileState:
-    """What is known of one plugin's file: its last good version, and what is wrong with it now."""
+    """The state of one plugin's file: its last good version, and what is wrong with it now."""
 
     depends: Stamps  # of the files that its loading depended on
     good: Optional[LoadedPlugin]
@@ -48,7 +48,7 @@ def merged(
     orphaned: Mapping[Path, FileState],
     problems: Iterable[PluginError],
 ) -> Catalogue:
-    """The catalogue of some files, the first of which has a name that several want.
+    """The catalogue of some files; if several want a name, the first file has it.
 
     Args:
         states: by the plugin's file, in their order.
@@ -94,7 +94,7 @@ class _Making:
             self.catalogue.not_loaded.setdefault(path.stem, _why_not_loaded(path, fault))
 
     def add_units(self, path: Path, plugin: LoadedPlugin) -> bool:
-        """The units of a file: all of them, or none where one of their names is taken."""
+        """The units of a file: all of them, or none if one of their names is taken."""
         wanted = [(unit.kind.words, unit.name) for unit in plugin.units]
         taken = self._taken(wanted)
         if taken:
@@ -113,7 +113,7 @@ class _Making:
         return True
 
     def add_driver(self, path: Path, driver: DriverUnit) -> None:
-        """A driver; where its name or topic is taken, it alone is left out (contract 7.2)."""
+        """A driver; if its name or topic is taken, only this driver is left out (contract 7.2)."""
         if driver.shipped and driver.name in self.catalogue.drivers:
             return
         wanted = _driver_claims(driver)
@@ -128,7 +128,7 @@ class _Making:
             self.catalogue.topics.setdefault(driver.topic, driver)
 
     def _taken(self, wanted: Iterable[Claim]) -> str:
-        """Who has one of these already, and what to do; empty where nobody has."""
+        """Which file has one of these already, and what to do; empty if none has."""
         for claim in wanted:
             if claim in self._owners:
                 has = f"{self._owners[claim]} has the {claim[0]} {claim[1]} already"
@@ -137,12 +137,12 @@ class _Making:
 
 
 def _why_not_loaded(path: Path, fault: PluginError) -> str:
-    """Why a unit is not there, for whoever asks for it: the fault in its plugin's file."""
+    """Why a unit is missing, for a caller who names it: the fault in its plugin's file."""
     return f"its file {path.name} does not load: {_place_and_message(path, fault)}"
 
 
 def _place_and_message(path: Path, fault: PluginError) -> str:
-    """Files are named without their folders, which are no caller's business."""
+    """The place and the message, without the folder, which does not concern callers."""
     other = Path(fault.file).name if fault.file and fault.file != str(path) else ""
     line = f"line {fault.line}" if fault.line else ""
     where = ", ".join(filter(None, (other, line)))
@@ -150,7 +150,7 @@ def _place_and_message(path: Path, fault: PluginError) -> str:
 
 
 def _unused(states: Mapping[Path, FileState]) -> Iterator[Path]:
-    """Files with nothing to call that no plugin imports, and that are not named as helpers."""
+    """Files without units that no plugin imports, and that are not named like helpers."""
     plugins = {path: state.good for path, state in states.items() if state.good is not None}
     called = {path: good for path, good in plugins.items() if good.units or good.drivers}
     imported = {Path(source.path) for good in called.values() for source in good.sources}

@@ -32,20 +32,20 @@ _LOADS_AT_ONCE = 4
 _REFRESH_EVERY = 1.0  # seconds between refreshes by the run calls
 _WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refresh
 
-# An edit passes through half a file, or through none where an editor moves the old one away first.
+# An edit passes through half a file, or through none if an editor moves the old one away first.
 # What is to replace a plugin that works counts only when it has stood for so many seconds.
 _SETTLE = 0.5
 _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
 
 
 class Registry:
-    """Holds the catalogue, and keeps it up with the folders. Safe to use from many threads.
+    """Holds the catalogue, and updates it from the folders. Safe to use from many threads.
 
     Args:
         loader: finds and loads the plugins.
         store: keeps the last good version of each over a restart.
-        use: called with the plugins that there are, when they have changed.
-        keep: called with what happens to a file, for the history.
+        use: called with all plugins, when they have changed.
+        keep: called with each event of a file, for the history.
     """
 
     def __init__(
@@ -72,20 +72,20 @@ class Registry:
         self._refreshed_at = 0.0  # when the last ``refresh`` began, on the same clock
 
     def renew(self, loader: Loader) -> None:
-        """Load everything anew with another loader, at the next refresh; waits for nobody.
+        """Load everything anew with another loader, at the next refresh; does not wait.
 
-        What does not load then leaves the version before it in use, as an edit does.
+        If a file does not load then, the version before it stays in use, as after an edit.
         """
         with self._lock:
             self._renewed = loader
             self._refresh_at = 0.0
 
     def stop(self) -> None:
-        """Take no further scan in: its loads are about to be cut off. The catalogue stays."""
+        """Accept no further scan: its loads are about to be cut off. The catalogue stays."""
         self._stopped = True
 
     def refresh(self) -> Catalogue:
-        """Load what has changed, and again what did not load before; waits for all of it.
+        """Load the files that have changed or did not load before, and wait for that.
 
         Many callers at once share one refresh that begins after they asked.
 
@@ -257,7 +257,7 @@ class Registry:
         return orphaned
 
     def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> dict[Path, FileState]:
-        """Load some files at a time, so that one whose import hangs does not hold up the others."""
+        """Load several files at a time, so that one that hangs does not hold up the others."""
 
         def load(file: PluginFile) -> Optional[FileState]:
             return self._load(file, scan, self._states.get(file.path))

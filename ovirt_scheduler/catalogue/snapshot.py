@@ -23,10 +23,10 @@ class Chosen(NamedTuple):
     """The units of one kind for a request: those to call, and what is wrong with others.
 
     Attributes:
-        wanted: those that it names, without those in shadow.
-        calls: of these, as far as they are loaded.
+        wanted: the named units, without those in shadow.
+        calls: of those that are loaded.
         errors: what is wrong with the others, by name.
-        rejected: whether a filter is not loaded that accepts no host then (contract 4.2).
+        rejected: whether a filter is missing that then accepts no host (contract 4.2).
         shadows: a call of each unit in shadow. One that the request names has its factor and the
             properties of the request, any other one the factor 1 and its defaults.
     """
@@ -51,7 +51,7 @@ class Outdated(NamedTuple):
 
 
 class CatalogueSource(Protocol):
-    """Where policy units and drivers come from: the registry, or a catalogue that stays."""
+    """The source of policy units and drivers: the registry, or a fixed catalogue."""
 
     def refresh(self) -> Catalogue:
         """Look for changed files, load them, and wait for that."""
@@ -91,7 +91,7 @@ class Catalogue:
 
     @property
     def plugins(self) -> tuple[tuple[PluginCode, Limits], ...]:
-        """The code once, with its limits, of each plugin that a caller may wait for."""
+        """The code and the limits of each plugin that callers may wait for, each once."""
         found = [(unit.plugin, unit.limits) for unit in self.all_units.values()]
         drivers = (driver for driver in self.drivers.values() if not driver.only_ours)
         found += [(driver.plugin, driver.limits) for driver in drivers]
@@ -99,14 +99,14 @@ class Catalogue:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to call but what the package brings."""
+        """Whether there is nothing to call except the package's own plugins."""
         return not self.all_units and all(driver.shipped for driver in self.drivers.values())
 
     def wanted(self, kind: Kind, name: str, hint: bool = True) -> PolicyUnit:
         """The unit of that kind and name.
 
         Args:
-            hint: whether to look for a name that may be meant, which takes its time.
+            hint: whether to look for a name that may be meant, which takes time.
 
         Raises:
             UnknownUnit: there is none. The text says what the name is instead, why its file does
@@ -136,8 +136,8 @@ class Catalogue:
         """The units to call, in shadow or not, and what is wrong (contract 4.2 to 4.3, 10.4).
 
         Raises:
-            BadParameters: a name is there twice, where that is strict.
-            UnknownUnit: there is none of a name, where that is strict.
+            BadParameters: a name occurs twice, and the form is strict.
+            UnknownUnit: there is no unit of a name, and the form is strict.
         """
         in_shadow = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
         looking = {each.name: each for each in reversed(wanted) if each.name in in_shadow}

@@ -1,4 +1,4 @@
-"""What is done with a scheduler's answer, as ``drive`` says: it is told, made, or has to wait.
+"""Acts on a scheduler's answer, as ``drive`` says: its plan is logged, made, or has to wait.
 
 ::
 
@@ -40,7 +40,7 @@ class ClusterActions:
         migrations: of this one.
 
     Attributes:
-        imbalance: in percent, as the last balancing found it; None where that is not known.
+        imbalance: in percent, as the last balancing found it; None if that is not known.
     """
 
     def __init__(

@@ -1,21 +1,20 @@
-"""Which migrations of a balancing are worth making, and when: so that few are undone soon after.
+"""Decides which migrations of a balancing to make, and when, so that few are soon undone.
 
 ::
 
     what the scheduler wants ──► off each host: enough? ──► for long enough? ──► made
                                               margin            hold
 
-Migrations that leave the same host are judged together, by the imbalance of that host and of those
-that they go to, before and after. So the number of the cluster's other hosts and the size of a
-single VM do not matter.
+Migrations that leave the same host are judged together, by the imbalance of that host and of the
+hosts that they go to, before and after. So the number of the cluster's other hosts and the size of
+a single VM do not matter.
 
-A host that gives VMs away, or one that takes them, is the cause of an imbalance: the one whose
-use is farther from the mean. The scheduler has to have named it in each answer of the time
-``hold``. After a migration the time begins anew for both hosts. And a VM does not go back within
-the hour to a host that a balancing took it from.
+Of the two hosts, the one whose use is farther from the mean causes the imbalance. The scheduler
+has to name that host in each answer for the time ``hold``. After a migration the time begins anew
+for both hosts. A VM does not go back within the hour to a host that a balancing took it from.
 
-Hosts that are emptied by migrations to hosts with VMs are packed, which evens out nothing:
-``margin`` does not count for them. Nor does it where it is not known how much is used.
+``margin`` does not count for migrations that empty a host onto hosts with VMs, because they pack
+VMs instead of evening out use. It does not count either if a host's use is not known.
 
 Pure: the time comes with each call, in seconds of any clock that is never set back.
 """
@@ -69,7 +68,7 @@ class Calm:
             state: with what is used.
 
         Returns:
-            The migrations. Their reason is how much is used of both hosts; it is empty where that
+            The migrations. Their reason is how much is used of both hosts; it is empty if that
             is not known.
         """
         moves = [
@@ -89,7 +88,7 @@ class Calm:
         return tuple(judged)
 
     def why_over(self, planned: Sequence[Step], latest: Iterable[Step], state: ClusterState) -> str:
-        """Why migrations that were worth it are not any more; empty where they are.
+        """Why migrations that were worth it are not any more; empty if they are.
 
         Args:
             planned: of VMs that are on their sources.
@@ -162,7 +161,7 @@ def exhausted(migrated: dict[str, list[float]], most: int, now: float) -> tuple[
 
 
 def cluster_imbalance(state: ClusterState) -> Optional[float]:
-    """The imbalance of the hosts that are up, in percent; None where not all tell their use."""
+    """The imbalance of the hosts that are up, in percent; None if not all tell their use."""
     return _Use(state).imbalance(key for key, host in state.hosts.items() if host.status == "up")
 
 
@@ -196,7 +195,7 @@ class _Use:
         return later
 
     def imbalance(self, hosts: Iterable[str]) -> Optional[float]:
-        """The imbalance of hosts; None where the use of one is not known."""
+        """The imbalance of hosts; None if the use of one is not known."""
         parts = [self._part(host) for host in hosts]
         known = [part for part in parts if part is not None]
         return imbalance(known) if known and len(known) == len(parts) else None

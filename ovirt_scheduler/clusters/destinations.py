@@ -1,8 +1,8 @@
 """Asks a cluster's scheduler, and finds where its VMs may go.
 
-The filters and cost functions of the settings say that. They are called for a VM when a
-scheduler's answer names it for the first time, not for each VM of the cluster, as that takes
-long. If the answer does not fit theirs, the scheduler is called again with what they answered.
+The filters and cost functions of the settings decide that. They are called for a VM when a
+scheduler's answer first names it, because to call them for each VM of the cluster takes long. If
+the answer does not fit theirs, the scheduler is called again with their answers.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class ClusterDestinations:
 
     Args:
         view: of the cluster; where it has no replies, the engine is asked about ids.
-        staying: VMs that are not to be migrated now.
-        former: hosts that a VM is not to go back to, by its id.
-        stopping: set when no other unit is to be called.
+        staying: VMs that must not be migrated now.
+        former: hosts that a VM must not go back to, by its id.
+        stopping: set when no other unit may be called.
 
     Attributes:
         state: of the cluster.
@@ -73,7 +73,7 @@ class ClusterDestinations:
         """Call the units for the VMs of an answer that they were not called for yet.
 
         Returns:
-            Whether the answer does not fit theirs, so that the scheduler is to be called again.
+            Whether the answer does not fit theirs, so that the scheduler has to be called again.
 
         Raises:
             SchedulerError: no process is to be had for it.
@@ -115,8 +115,8 @@ class ClusterDestinations:
     def answer(self, driver: DriverUnit, method: str) -> Migrations:
         """What the scheduler wants to migrate, or the balance unit of the section in its place.
 
-        It is called again while it learns of VMs that may not go where it wants them. The answer
-        is empty where it fails, or does not define the method.
+        It is called again as long as a VM may not go where it wants it. The answer is empty if it
+        fails, or does not define the method.
 
         Raises:
             SchedulerError: as for ``learn``.
@@ -168,7 +168,7 @@ class ClusterDestinations:
             offered: the hosts that the scheduler answered, the best first; empty for any host.
 
         Returns:
-            Its id; empty for any host; None where the VM has to stay.
+            Its id; empty for any host; None if the VM has to stay.
         """
         left = self._known.get(vm)
         if left is None:

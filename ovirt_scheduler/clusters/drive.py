@@ -10,12 +10,12 @@
                                                 │
                                           what is done with it (actions.py)
 
-Whatever goes wrong, with the engine, the scheduler or a migration, is logged, and tried again at
-the next look. Clusters do not affect each other: each has a thread.
+If something fails, with the engine, the scheduler or a migration, it is logged, and tried again
+at the next look. Clusters do not affect each other: each has a thread.
 
-One more thread asks for events. An event of the engine only tells a cluster which of its hosts and
-VMs to look at; that shows what has changed. So no change is lost: a cluster is looked at when the
-daemon starts, too, and without an event each minute.
+One more thread asks for events. An event of the engine only says which hosts and VMs of a cluster
+to look at; the look shows what has changed. No change is lost, because the daemon also looks at a
+cluster at its start, and each minute without an event.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ClusterDrive:
 
     Attributes:
         ownership: says whether this daemon drives the cluster.
-        news: what events have named, from any thread; None: it may be anything.
+        news: ids that events have named, from any thread; None: they may have named anything.
     """
 
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
@@ -93,7 +93,7 @@ class ClusterDrive:
         self._failures = 0  # of the engine, since it was well
 
     def state(self) -> ClusterLook:
-        """When it was looked at, and what is wrong."""
+        """When the cluster was looked at, and what is wrong."""
         next_look = time.time() + max(0.0, self._next() - time.monotonic())
         plans = tuple(plan for plan in self._services.plans.of_cluster(self.name) if plan.is_open)
         return ClusterLook(
@@ -102,7 +102,7 @@ class ClusterDrive:
         )  # fmt: skip
 
     def run(self) -> None:
-        """Do what is due until nothing more is to be begun."""
+        """Do what is due until the daemon stops."""
         named: Optional[frozenset[str]] = frozenset()
         while not self._services.stopping.is_set():
             again = self.run_due(named)
@@ -177,7 +177,7 @@ class ClusterDrive:
         return min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2.0 ** (self._failures - 1))
 
     def _run(self, timer: bool, balance: bool) -> None:
-        """Look at the cluster, tell what has changed, and call the scheduler where that is due."""
+        """Look at the cluster, call the hooks for changes, and call the scheduler if it is due."""
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
         self.ownership.settle()
         if self._actions.begin_look():
@@ -273,9 +273,9 @@ class ClusterDrive:
         return catalogue.drivers[self._settings.scheduler]
 
     def _report(self, problem: Optional[Exception]) -> None:
-        """Log a problem once, and when it is over.
+        """Log a problem once, and once more when it is over.
 
-        An engine that is away is one problem, whatever the text says of it.
+        An engine that is away is one problem, whatever the text says.
         """
         former, self._problem = self._problem, problem
         if problem is None:
@@ -296,7 +296,7 @@ class ClusterDrive:
 
 
 def _words(problem: Optional[Exception]) -> str:
-    """What is wrong; empty where nothing is."""
+    """What is wrong; empty if nothing is."""
     if problem is None or isinstance(problem, SchedulerError):
         return str(problem or "")
     return f"looking after it failed, and is tried again: {type(problem).__name__}: {problem}"
@@ -348,7 +348,7 @@ class ClusterThreads:
         """Have this daemon drive a cluster for which it stands by, if it does.
 
         Returns:
-            The daemon that drove it; empty where this one did.
+            The daemon that drove it; empty if this one did.
 
         Raises:
             SchedulerError: none of that name is looked after.
@@ -371,7 +371,7 @@ class ClusterThreads:
             self._clusters[name].news.put(None)
 
     def stop(self, seconds: float) -> None:
-        """Begin nothing more, and wait so long for what is under way; may be called again."""
+        """Begin nothing more, and wait so long for running work; may be called again."""
         self._stopping.set()
         for cluster in self._clusters.values():
             cluster.news.put(None)
@@ -380,7 +380,7 @@ class ClusterThreads:
             thread.join(max(0.0, give_up - time.monotonic()))
 
     def _watch(self) -> None:
-        """Tell the clusters what the engine's events name, each event once."""
+        """Pass the ids of the engine's events to the clusters, each event once."""
         last: Optional[int] = None
         pause = _WATCH_EVERY
         was_away = False

@@ -5,9 +5,9 @@
     remembered ──► the engine is asked ──► followed until the VM is there, or is not
      (on disk)            └─► refused: forgotten again
 
-A migration is remembered before the engine is asked for it. So each migration under way is
-followed, whatever happens to the daemon, to the call or to the engine's answer: the state of the
-VM shows how it ended.
+A migration is remembered before the engine is asked for it. So each running migration is followed,
+even if the daemon ends, the call fails or the engine's answer is lost: the state of the VM shows
+how it ended.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ClusterMigrations:
         return tuple(self._migrating)
 
     def exhausted(self) -> tuple[str, ...]:
-        """The VMs that were migrated within the hour as often as they may be."""
+        """The VMs that were migrated within the hour as often as allowed."""
         most = self._settings.migrations_per_vm
         return calm.exhausted(self._memory.migrated, most, time.monotonic())
 
@@ -126,7 +126,7 @@ class ClusterMigrations:
             self._services.memory.save(self._cluster)
 
     def adopt(self, state: ClusterState) -> None:
-        """Follow the migrations of others that are under way, as the cluster was taken over."""
+        """Follow the running migrations of another daemon, after this one took the cluster over."""
         self._memory.taken = False
         for vm, vm_state in state.vms.items():
             if vm_state.status in _MOVING and vm not in self._migrating:
@@ -134,7 +134,7 @@ class ClusterMigrations:
                 self._migrating[vm] = Migrating(step, time.monotonic(), moving=True)
 
     def _took(self, done: Sequence[Migrating]) -> Mapping[str, float]:
-        """The seconds that migrations took which are done, as far as the engine tells them."""
+        """The seconds that finished migrations took, as far as the engine's events have them."""
         after = {each.step.vm: each.event for each in done}
         deadline = time.monotonic() + _EVENTS_SECONDS
         try:
@@ -206,7 +206,7 @@ def step_fields(cluster: str, step: Step, **more: object) -> dict[str, object]:
 
 
 def _outcome(migrating: Migrating, state: ClusterState) -> Optional[str]:
-    """What went wrong with a migration; empty where it is done; None while it goes on."""
+    """What went wrong with a migration; empty if it is done; None while it goes on."""
     age, step = time.monotonic() - migrating.begun, migrating.step
     vm = state.vms.get(step.vm)
     if vm is None:

@@ -1,12 +1,12 @@
-"""Which daemon drives a cluster, where several are told to.
+"""Decides which daemon drives a cluster if several are told to.
 
 Each migration carries a mark: a correlation id, which the engine shows with the events of the
-migration. So a daemon that sees the mark of another on the cluster's migrations knows of it. Of
-two the one that began to drive the cluster later stands by. A daemon that was told to take the
-cluster over comes before those that were not, and the latest of these before the others.
+migration. So a daemon sees the marks of other daemons on the cluster's migrations. Of two daemons,
+the one that began to drive the cluster later stands by. A daemon that was told to take the cluster
+over comes before daemons that were not; of several such daemons, the latest comes first.
 
-A daemon that stands by does so until it is told to take over, across a restart, too: nobody else
-knows whether the other one has ended, or only makes no migrations.
+A daemon stands by until it is told to take over, even after a restart: it cannot know whether the
+other one has ended, or only makes no migrations.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_WARNED = 20  # other daemons that the log tells of
 
 
 class Mark(NamedTuple):
-    """What a correlation id says of the daemon that sent it."""
+    """The daemon that sent a correlation id."""
 
     taken: bool  # by hand
     since: int  # milliseconds since 1970: when the daemon began to drive the cluster
@@ -46,7 +46,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def read(cls, correlation_id: str) -> Optional[Mark]:
-        """The mark that it is; None where it is another's."""
+        """The mark in a correlation id; None if the id is not a daemon's."""
         found = _MARK.fullmatch(correlation_id)
         return found and cls(found[1] == "t", int(found[2], 16), found[3], found[4])
 
@@ -61,14 +61,14 @@ class Mark(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int, str]:
-        """The daemon with the lowest drives the cluster."""
+        """The rank of the mark; the daemon with the lowest rank drives the cluster."""
         return (0, -self.since, self.daemon) if self.taken else (1, self.since, self.daemon)
 
 
 class ClusterOwnership:
     """Whether this daemon drives a cluster.
 
-    A daemon that only logs migrations is in nobody's way.
+    A daemon that only logs migrations does not count.
 
     Args:
         store: keeps the memory of the cluster.
@@ -94,7 +94,7 @@ class ClusterOwnership:
         return "" if other is None else other.daemon
 
     def heard(self, correlation_ids: Collection[str]) -> None:
-        """Take in those of the engine's events; any thread may."""
+        """Take in the marks of the engine's events; any thread may."""
         marks = filter(None, map(Mark.read, correlation_ids))
         with self._lock:
             self._others.update(mark for mark in marks if mark.cluster == self._tag)

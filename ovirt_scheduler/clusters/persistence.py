@@ -1,7 +1,7 @@
 """What the daemon knows of its clusters, kept over a restart.
 
-These are the statuses that it saw last and the migrations under way. So a scheduler hears of a
-change of status once, also of one that came while the daemon was away.
+These are the statuses that it saw last, and the running migrations. So a scheduler hears of each
+change of status once, also of those that came while the daemon was away.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class DriveMemory:
             return self._clusters.setdefault(name, ClusterMemory())
 
     def alone(self, name: str) -> AbstractContextManager[object]:
-        """A lock for who looks after the cluster: after a reload a former thread still may."""
+        """A lock for the cluster's thread: after a reload a former one may still run."""
         with self._lock:
             return self._turns.setdefault(name, threading.Lock())
 
@@ -133,7 +133,7 @@ class DriveMemory:
 
 
 def _limit_times(memory: ClusterMemory, now: float) -> None:
-    """Have what the clock has not come to yet count as now: the machine was started since then."""
+    """Set times in the future to now: the machine was restarted, and its clock began anew."""
     for migrating in memory.migrating.values():
         migrating.begun = min(now, migrating.begun)
     for times in memory.migrated.values():

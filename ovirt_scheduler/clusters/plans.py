@@ -1,4 +1,4 @@
-"""The plans of the clusters: which wait for approval, and what becomes of them.
+"""The plans of the clusters, their approval and their outcome.
 
 ::
 
@@ -8,9 +8,9 @@
                          └──► refused, left behind, dropped
     drive = on        made
 
-A plan is left behind when one of its VMs is not where it was, a host is not up, the scheduler
-wants nothing of the kind any more, or when it is more than an hour old. The daemon keeps plans
-in its memory: one that waits when the daemon stops is dropped, and its scheduler answers anew.
+A plan is left behind when one of its VMs is not where it was, a host is not up, the scheduler no
+longer wants anything like it, or when it is more than an hour old. The daemon keeps plans in its
+memory: if it stops, waiting plans are dropped, and the scheduler answers anew.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Plans:
             return tuple(plan for plan in self._plans.values() if plan.cluster == name)
 
     def open(self, cluster: str, method: str) -> Optional[Plan]:
-        """The plan that a method's answer has made, and of which something may still become."""
+        """The plan of a method's answer that may still be carried out."""
         plans = self.of_cluster(cluster)
         return next((plan for plan in plans if plan.is_open and plan.method == method), None)
 
     def add(self, plan: Plan) -> bool:
-        """Take a plan in, in the place of the open one of the same method.
+        """Add a plan, and replace the open one of the same method.
 
         Returns:
             Whether it is another plan than that one.
@@ -90,14 +90,14 @@ class Plans:
         return True
 
     def end(self, plan: Plan, state: str, because: str = "") -> None:
-        """Say what has become of a plan; somebody may have refused it by now."""
+        """Record how a plan ended, unless somebody has refused it."""
         with self._changed:
             latest = self._plans.get(plan.id)
             if latest is not None and latest.is_open:
                 self._put(replace(latest, state=state, because=because))
 
     def drop(self, cluster: str, because: str) -> None:
-        """End the open plans of a cluster, which is not looked after like that any more."""
+        """End the open plans of a cluster that is no longer looked after in this way."""
         for plan in self.of_cluster(cluster):
             self.end(plan, DROPPED, because)
 
@@ -140,9 +140,9 @@ class Plans:
         return _shown(self._find(key))
 
     def _decide(self, key: str, state: str, by: str) -> None:
-        """Have a plan made, and wait some seconds for what becomes of it; or have it not made.
+        """Approve a plan, and wait some seconds for its outcome; or refuse it.
 
-        The migrations of one that is refused are not proposed again within the hour.
+        The migrations of a refused plan are not proposed again within the hour.
         """
         with self._changed:
             plan = self._find(key)
@@ -169,7 +169,7 @@ class Plans:
         return found
 
     def _put(self, plan: Plan) -> None:
-        """Enter a plan as it is now, and tell of it."""
+        """Store the present state of a plan, and report it."""
         with self._changed:
             self._plans[plan.id] = plan
             self._changed.notify_all()
@@ -192,10 +192,10 @@ class Plans:
 
 
 def left_behind(plan: Plan, state: ClusterState, migrating: Collection[str] = ()) -> str:
-    """Why a plan does not fit the cluster any more; empty where it does.
+    """Why a plan no longer fits the cluster; empty if it does.
 
     Args:
-        migrating: ids of VMs whose migration was begun, which the state may not show yet.
+        migrating: ids of VMs whose migration has begun, even if the state does not show it yet.
     """
     if time.time() - plan.time > _HOUR:
         return "it is more than an hour old"
@@ -209,7 +209,7 @@ def left_behind(plan: Plan, state: ClusterState, migrating: Collection[str] = ()
 
 
 def misfit(step: Step, state: ClusterState) -> str:
-    """Why a migration cannot be made any more as it was planned; empty where it can."""
+    """Why a migration can no longer be made as planned; empty if it can."""
     vm, target = state.vms.get(step.vm), state.hosts.get(step.target)
     if vm is None or vm.host is None:
         return f"{step.vm_name} does not run any more"
@@ -223,7 +223,7 @@ def misfit(step: Step, state: ClusterState) -> str:
 
 
 def words(user: int, login: object) -> str:
-    """Who it is: a user, and as whom they logged in where that is known and another."""
+    """A user in words, with the login if that is known and another."""
     name = trust.user_name(user)
     if isinstance(login, int) and login != user:
         return f"{name}, logged in as {trust.user_name(login)}"

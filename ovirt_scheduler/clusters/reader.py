@@ -1,4 +1,4 @@
-"""Reads a cluster from the engine, page by page, and asks for no more than is used.
+"""Reads a cluster from the engine, page by page, and asks only for what is used.
 
 ::
 
@@ -6,8 +6,8 @@
                    (one after another)                        └────► states: what the daemon knows
 
 The engine has no query for statuses alone: a VM takes 8 kB, with its statistics 19 kB. So all VMs
-are read when a scheduler is to be called, and rarely else. In between these are read: the hosts,
-the VMs that events name, and those whose status says that it will soon be another.
+are read only before a scheduler is called, and rarely otherwise. In between, only these are read:
+the hosts, the VMs that events name, and those whose status will soon change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class View(NamedTuple):
 
     Attributes:
         state: of its hosts and VMs.
-        replies: its hosts and VMs as schedulers get them; None where not all were read.
+        replies: its hosts and VMs as schedulers get them; None if not all were read.
         with_statistics: whether they are with their statistics.
     """
 
@@ -52,7 +52,7 @@ class ClusterReader:
 
     Args:
         name: of the cluster; letters, digits, ``-``, ``_`` and ``.`` alone.
-        stopping: set when no other page is to be asked for.
+        stopping: set when no other page may be asked for.
 
     Attributes:
         look_at: when to look though no event has come, on the monotonic clock.
@@ -84,12 +84,12 @@ class ClusterReader:
             self._named |= named & (self._state.hosts.keys() | self._state.vms.keys())
 
     def look(self, all_of_it: bool, statistics: bool, followed: Collection[str]) -> View:
-        """Read of the cluster what is used now.
+        """Read the part of the cluster that is used now.
 
         Args:
-            all_of_it: because the scheduler is to be called.
-            statistics: of all of it, too.
-            followed: ids of VMs that are looked at each time.
+            all_of_it: read all hosts and VMs, because the scheduler will be called.
+            statistics: read their statistics, too.
+            followed: ids of VMs that are read each time.
 
         Raises:
             EngineUnavailable: a page does not come, or what comes is no page.
@@ -120,8 +120,8 @@ class ClusterReader:
     def _all(self, statistics: bool) -> View:
         """Read all hosts and VMs.
 
-        What was known and is on no page any more is asked for by its id: while pages are read,
-        others may come or go, and push it past the border of one.
+        A known host or VM that is on no page is asked for by its id: while pages are read, others
+        may come or go, and push it onto another page.
         """
         former, now = self._state or ClusterState({}, {}), time.monotonic()
         hosts, of_hosts = self._hosts(former, statistics)
@@ -202,7 +202,7 @@ class ClusterReader:
         return states, EngineReply(kept, tuple(states), pack)
 
     def _joined(self, replies: Sequence[EngineReply]) -> tuple[EngineReply, ...]:
-        """One reply of several: else each call of a plugin would join them."""
+        """One reply made from several; otherwise each call of a plugin would join them."""
         if self._inventory.keeps_documents:
             return tuple(replies)
         ids = tuple(dict.fromkeys(each for reply in replies for each in reply.asked))
@@ -212,7 +212,7 @@ class ClusterReader:
     def _in_cluster(
         self, hosts: Mapping[str, HostState], vms: Mapping[str, VmState]
     ) -> ClusterState:
-        """Without those that are in another cluster by now: what is asked for by id may be."""
+        """Without hosts and VMs that were asked for by id, and are in another cluster by now."""
 
         def stays(entities: Mapping[str, State]) -> dict[str, State]:
             return {key: each for key, each in entities.items() if each.cluster == self._cluster}

@@ -1,4 +1,4 @@
-"""What all clusters are looked after with."""
+"""The services that all clusters share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ClusterServices(NamedTuple):
 
     Attributes:
         decisions: answers requests for schedulers and policy units.
-        stopping: set when nothing more is to be begun.
+        stopping: set when nothing more may begin.
     """
 
     plans: Plans

@@ -1,4 +1,4 @@
-"""Explains a decision in sentences: which unit removed a host, and why another is the best.
+"""Explains a decision in sentences: which unit removed a host, and why another host is the best.
 
 Pure: a decision is the struct of contract 8.1, and lines of text come out. Names, reasons and
 messages come from plugins and callers, so a decision is ``cleaned`` first.
@@ -32,7 +32,7 @@ _ENDED = {
 
 
 class Tone(enum.Enum):
-    """What a line tells of, for who colours lines."""
+    """The kind of a line, by which it is coloured."""
 
     PLAIN = "plain"
     HEADING = "heading"
@@ -42,14 +42,14 @@ class Tone(enum.Enum):
 
 
 class Line(NamedTuple):
-    """One line of an explanation, with what a terminal or a page marks it by."""
+    """One line of an explanation, with its tone for a terminal or a page."""
 
     text: str
     tone: Tone = Tone.PLAIN
 
 
 def cleaned(value: Any) -> Any:
-    """The same, each text of it on one line and with nothing that steers a terminal."""
+    """The decision, with each text on one line and without characters that steer a terminal."""
     return each_text(value, printable)
 
 
@@ -73,7 +73,7 @@ def when(decision: Record) -> str:
 
 
 def heading(decision: Record) -> str:
-    """What was asked and what came of it, in one sentence."""
+    """The call and its outcome, in one sentence."""
     moved = isinstance(decision.get("answer"), Mapping)  # the answer names what is migrated
     subject = f" for VM {vm_name(decision)}" if decision.get("vm") and not moved else ""
     cluster = f" of cluster {decision['cluster']}" if decision.get("cluster") else ""
@@ -83,7 +83,7 @@ def heading(decision: Record) -> str:
 
 
 def outcome(decision: Record) -> str:
-    """What came of it: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
+    """The outcome: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
     answer = decision.get("answer")
     number = len(decision.get("hosts", ()))
     count = f"{number or 'no'} host{'' if number == 1 else 's'}"
@@ -172,14 +172,14 @@ def why(decision: Record) -> dict[str, str]:
 
 
 def is_plain(decision: Record) -> bool:
-    """Whether one unit decided all, and gave no reasons: there is nothing to add to its answer."""
+    """Whether one unit decided alone and gave no reasons, so that its answer says it all."""
     hosts = decision.get("hosts", ())
     said = (each for host in hosts for part in ("verdicts", "costs") for each in host.get(part, ()))
     return len(decision.get("units", ())) < 2 and not any(each.get("reason") for each in said)
 
 
 def host_names(decisions: Iterable[Record]) -> dict[str, str]:
-    """What people call the hosts: id to name, or to the id again where there is no name."""
+    """The hosts' names by their ids; the id again if there is no name."""
     found: dict[str, str] = {}
     for decision in decisions:
         for host in decision.get("hosts", ()):
@@ -193,7 +193,7 @@ def _named(decision: Record, hosts: Iterable[str]) -> list[str]:
 
 
 def vm_name(decision: Record) -> str:
-    """What people call the VM of a decision; its id where it has no name."""
+    """The name of the decision's VM; its id if it has no name."""
     vm = decision.get("vm") or {}
     return str(vm.get("name") or vm.get("id") or "without a name")
 
@@ -243,7 +243,7 @@ def has_failed(unit: Record) -> bool:
 
 
 def _effect(decision: Record, unit: Record) -> str:
-    """What it meant for the hosts that a unit failed."""
+    """The effect of a unit's failure on the hosts."""
     if unit.get("mode") == "shadow":
         return "which counts for nothing (shadow)"
     if unit.get("kind") == Kind.COST_FUNCTION.words:
@@ -283,7 +283,7 @@ class _Hosts:
             yield Line(f"{', '.join(names)}: {line.text}", line.tone)
 
     def _verdicts(self, host: Record, in_full: bool) -> Iterator[Line]:
-        """What the filters said of a host, and what balances and schedulers gave as a reason.
+        """The filters' verdicts on a host, and the reasons of balances and schedulers.
 
         Args:
             in_full: the filters that it passed are named where it has costs or is out, too.
@@ -385,7 +385,7 @@ def _migrations(decision: Record, answer: Record) -> str:
 
 
 def listed(names: list[str], word: str) -> str:
-    """``lynx, puma or serval``; of many the first ones, and how many more."""
+    """``lynx, puma or serval``; of many names the first, and how many more."""
     shown = names[:_MOST_NAMED]
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")

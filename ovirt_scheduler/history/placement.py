@@ -1,8 +1,8 @@
-"""Tells how a VM was placed, from all calls of that placement. Pure, as ``explanation``.
+"""Explains how a VM was placed, from all calls of that placement. Pure, like ``explanation``.
 
-An engine places a VM by two calls, seconds apart: it asks filters, then cost functions on what
-our filters and its own left. A balance that chose the VM may have come before. What the engine
-decides after that, it tells nobody.
+An engine places a VM by two calls, seconds apart: it asks filters, then cost functions on the
+hosts that these filters and its own left. A balance that chose the VM may have come before. The
+engine does not say which host it takes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]
 
     Args:
         summaries: of the decisions on one VM, the newest first.
-        read: gives the decision of an id; None where it is gone.
+        read: gives the decision of an id; None if it is gone.
     """
     found: list[Record] = []
     for each in summaries:
@@ -37,11 +37,11 @@ def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]
 
 
 def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[Line]:
-    """All that is to be told of calls that belong together.
+    """All lines about calls that belong together.
 
     Args:
-        decisions: as ``of_last`` gives them, ``explanation.cleaned``.
-        host: the id of a host, of which alone it is told.
+        decisions: from ``of_last``, ``explanation.cleaned``.
+        host: the id of a host, for lines about only that host.
     """
     before: Optional[Record] = None
     about: list[Record] = []
@@ -73,7 +73,7 @@ def _leads_to(decision: Record, later: Record) -> bool:
 
 
 def _between(before: Record, after: Record, host: Optional[str]) -> Iterator[Line]:
-    """The hosts that our filters left, and of which the engine asked for no costs."""
+    """The hosts that the filters left, except which the engine asked no costs."""
     if before.get("method") != FILTERS:
         return
     asked = {each["id"] for each in after.get("hosts", ())}
@@ -90,7 +90,7 @@ def _between(before: Record, after: Record, host: Optional[str]) -> Iterator[Lin
 
 
 def _afterwards(last: Record) -> Iterator[str]:
-    """What was left to the engine, or to who else asked."""
+    """Lines about what the engine, or another caller, decided afterwards."""
     method, answer = last.get("method"), last.get("answer")
     if last.get("form") == "daemon":
         return

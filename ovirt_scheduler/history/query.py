@@ -25,12 +25,12 @@ class Query:
     Attributes:
         vm, host: an id, or a name.
         unit: name of a policy unit or a driver that was asked for.
-        cluster: that the daemon looked after by itself: its name.
+        cluster: name of a cluster that the daemon looked after by itself.
         method: of XML-RPC, such as runFilters.
-        outcomes: some of ``OUTCOMES``: a unit ended in one of these; with ``unit``, that one did.
+        outcomes: some of ``OUTCOMES``: a unit (with ``unit``, that one) ended in one of these.
         since, until: seconds since 1970; the second is not included.
-        limit: the newest of them, at most ``MOST_ROWS``.
-        brief: of each what a list shows (contract 8.4), in place of its record.
+        limit: how many of the newest, at most ``MOST_ROWS``.
+        brief: only what a list shows (contract 8.4), instead of whole records.
     """
 
     vm: Optional[str] = None

@@ -1,8 +1,7 @@
-"""Ranks the hosts of a decision by their costs, and as they would rank without one of the units.
+"""Ranks the hosts of a decision by their costs, also as they would rank without one of the units.
 
-Factors and raw costs of a decision are kept, so this is exact: without a unit each sum is made
-anew, with the bound that it would have had (contract 3.6). A decision is the struct of contract
-8.1.
+A decision has its factors and raw costs, so this is exact: without a unit each sum is made anew,
+with its own bound (contract 3.6). A decision is the struct of contract 8.1.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Ranking:
     """Hosts by their totals; equal totals rank in the order in which the hosts were given.
 
     Attributes:
-        best: None where no host was scored.
+        best: None if no host was scored.
     """
 
     def __init__(self, totals: Mapping[str, int]) -> None:
@@ -76,12 +75,12 @@ def ranked(decision: Record) -> list[str]:
 
 
 def best(decision: Record) -> Optional[str]:
-    """The id of the host with the lowest total; None where no host was scored."""
+    """The id of the host with the lowest total; None if no host was scored."""
     return next((host["id"] for host in decision["hosts"] if host.get("rank") == 1), None)
 
 
 def without_each(decision: Record) -> dict[str, Ranking]:
-    """Each cost function that scored a host, with the ranking that there were without it.
+    """Each cost function that scored a host, with the ranking without it.
 
     Without the only one that scored, all hosts are equal: they rank in the order given.
     """
@@ -103,9 +102,9 @@ def without_each(decision: Record) -> dict[str, Ranking]:
 
 
 def with_shadows(decision: Record) -> dict[str, Ranking]:
-    """Each cost function in shadow that scored a host, with the ranking that there were with it.
+    """Each cost function in shadow that scored a host, with the ranking that it would have made.
 
-    It scores the hosts that it tells a cost of, with the factor that it was named with, or 1.
+    Its costs count with the request's factor, or 1.
     """
     live = {unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)}
     found = {}
@@ -118,14 +117,14 @@ def with_shadows(decision: Record) -> dict[str, Ranking]:
 
 
 def decisive(decision: Record) -> dict[str, str]:
-    """The cost functions without any one of which another host were the best, and that host."""
+    """The cost functions without which another host would be the best, each with that host."""
     first = best(decision)
     others = {name: other.best for name, other in without_each(decision).items()}
     return {name: other for name, other in others.items() if other is not None and other != first}
 
 
 def _shares(decision: Record, functions: int, counted: Container[str]) -> dict[str, dict[str, int]]:
-    """Host to what each cost function of these adds to its total, in a call of so many."""
+    """Host to the share of each of these cost functions in its total, in a call of so many."""
     limits = {
         unit["name"]: aggregate.bound(int(unit.get("factor", 1)), max(1, functions))
         for unit in decision.get("units", ())

@@ -37,7 +37,7 @@ class Recorded(NamedTuple):
     """A decision that can be made again.
 
     Attributes:
-        request: of a driver, beside what is in the record and in documents.
+        request: of a driver: what is neither in the record nor in documents.
     """
 
     record: Record
@@ -58,7 +58,7 @@ class Reader:
         self._seconds = seconds
 
     def decision(self, decision: str) -> Optional[Record]:
-        """The record of that id; None where there is none.
+        """The record of that id; None if there is none.
 
         Raises:
             HistoryUnreadable: the file cannot be read.
@@ -87,7 +87,7 @@ class Reader:
         """The numbers of the recorded decisions that fit, the oldest first.
 
         Args:
-            limit: the newest of them, in place of the query's limit; None: all.
+            limit: the newest of them, instead of the query's limit; None: all.
 
         Raises:
             HistoryUnreadable: as for ``decisions``.
@@ -102,7 +102,7 @@ class Reader:
         return [number for (number,) in reversed(rows)]
 
     def recording(self, number: int) -> Optional[Recorded]:
-        """A recorded decision, by its number; None where it is gone.
+        """A recorded decision, by its number; None if it is gone.
 
         Raises:
             HistoryUnreadable: as for ``decisions``.
@@ -121,7 +121,7 @@ class Reader:
         return None
 
     def document(self, number: int) -> bytes:
-        """A recorded document, in UTF-8; empty where it is gone.
+        """A recorded document, in UTF-8; empty if it is gone.
 
         Raises:
             HistoryUnreadable: as for ``decisions``.

@@ -36,7 +36,7 @@ METHODS = {
 
 
 class _Asked(NamedTuple):
-    """A unit that a request named: its record, and how its call ended, as far as there was one."""
+    """A unit that a request named: its record, and how its call ended, if there was one."""
 
     unit: Record
     call: Optional[UnitCall]
@@ -44,9 +44,9 @@ class _Asked(NamedTuple):
 
 
 def light(decision: Decision) -> Decision:
-    """The same without documents, and without arguments and answers of a topic's method.
+    """The decision without documents, and without arguments and answers of a topic's method.
 
-    They may be large, and are in no record.
+    These may be large, and are in no record.
     """
     request, execution, answer = decision.request, decision.execution, decision.answer
     subjects, last, result = request.subjects, request.last, execution.result
@@ -64,7 +64,7 @@ def light(decision: Decision) -> Decision:
 
 
 def size(decision: Decision) -> int:
-    """Bytes of memory, about, that a decision keeps which is ``light``."""
+    """About how many bytes of memory a ``light`` decision takes."""
     called = [*decision.execution.results]
     called += [each.result for each in decision.shadows if each.result is not None]
     texts = sum(map(len, itertools.chain(*decision.request.properties.items())))
@@ -117,7 +117,7 @@ def _method(request: Request) -> str:
 
 
 def _put_units_and_hosts(record: Record, decision: Decision) -> None:
-    """Add what was called, the hosts, and what the policy units said of these."""
+    """Add the calls, the hosts, and the verdicts and costs of the policy units."""
     request, execution, names = decision.request, decision.execution, decision.execution.names
     asked = [
         each
@@ -267,7 +267,7 @@ def _ended(result: Optional[CallResult], problem: str = "", mode: str = "live") 
 def _put_verdicts(
     asked: _Asked, hosts: Sequence[Record], left: Sequence[Record], missed: bool = False
 ) -> list[Record]:
-    """Add what one filter said of each host; those that are left after it.
+    """Add one filter's verdict on each host, and return the hosts that are left.
 
     Args:
         missed: a filter that is not there accepts no host.
@@ -319,7 +319,7 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked]) -> None:
 
 
 def _put_reasons(hosts: Sequence[Record], result: CallResult, chosen: Container[str]) -> None:
-    """Add a verdict where a balance or a driver said why: whether it named the host."""
+    """Add a verdict (whether the host was named) for each reason of a balance or a driver."""
     for host in hosts:
         asked = {verdict["unit"] for verdict in host.get("verdicts", ())}
         if host["id"] in result.reasons and result.unit not in asked:
@@ -330,7 +330,7 @@ def _put_reasons(hosts: Sequence[Record], result: CallResult, chosen: Container[
 
 
 def each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """A record, or a part of one, with each text of it changed."""
+    """A record, or a part of one, with a function applied to each text."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):

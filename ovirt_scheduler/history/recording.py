@@ -1,4 +1,4 @@
-"""What is recorded beside a decision, with ``record = true``: all that its request was made on.
+"""With ``record = true``: records the inputs of each decision's request.
 
 ::
 
@@ -6,8 +6,8 @@
                  its request    as they came,  the pieces of each     each host's and VM's once
                                 cut by a reader
 
-Only a reader opens documents. It cuts them when the decision is made, asked by the thread that
-writes the history, and leaves out what may hold passwords.
+Only a reader opens documents. The thread that writes the history asks it to cut them, without
+elements that may hold passwords.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Given(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What a decision was made on, beside what is in its record."""
+    """The inputs of a decision that are not in its record."""
 
     documents: tuple[Given, ...]
     request: Mapping[str, object]  # of a driver; what JSON has
@@ -61,14 +61,14 @@ def leave_out(documents: Sequence[Document]) -> Sequence[Optional[Pieces]]:
 
 
 def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) -> Optional[Inputs]:
-    """What a request was decided on, beside what is in its record.
+    """The inputs of a request that are not in its decision's record.
 
     Args:
         selected: ids of the hosts that its scheduler had selected last.
 
     Returns:
-        None where it is not recorded: of a topic's method, whose arguments are not kept, and where
-        a document of the engine's is not there.
+        None if it is not recorded: for a topic's method, whose arguments are not kept, and if a
+        document of the engine is missing.
     """
     subjects, last = request.subjects, request.last
     if last is not None and last.defined is None:
@@ -102,7 +102,7 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
 
 
 def cut(documents: Mapping[bytes, Document], split: Split) -> dict[bytes, Pieces]:
-    """The pieces of documents, by their keys; those that cannot be cut are told and left out.
+    """The pieces of documents, by their keys; documents that cannot be cut are logged and left out.
 
     Args:
         split: cuts documents; None for each that cannot be read.
@@ -134,13 +134,13 @@ def _batches(documents: Mapping[bytes, Document]) -> Iterator[list[bytes]]:
 
 
 def packed(piece: bytes, base: bytes) -> bytes:
-    """A piece as it is kept: by what differs from another one."""
+    """A piece as it is stored: its difference from another piece."""
     packer = zlib.compressobj(6, zdict=base) if base else zlib.compressobj(6)
     return packer.compress(piece) + packer.flush()
 
 
 def hash_of(data: bytes) -> bytes:
-    """What tells a piece, or the list of a document's pieces, from all others."""
+    """A hash that identifies a piece, or the list of a document's pieces."""
     return hashlib.blake2b(data, digest_size=20).digest()
 
 

@@ -8,9 +8,9 @@
                                                   │
     elements ◄── document_elements ──► documents ◄── recorded_documents, recordings
 
-The same hosts are asked about again and again, and the same units: each is written once, and a
-decision names the set. So one host's decisions are found without a row for each host of each
-decision. docs/decisions.md has the schema for those who read it with other programs.
+Most decisions have the same hosts and the same units: each set is written once, and a decision
+names the set. So one host's decisions are found without a row for each host of each decision.
+docs/decisions.md has the schema for other programs.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class OtherVersion(sqlite3.DatabaseError):
         self.version = version
 
 
-Named = tuple[str, str]  # an id, and a name; the name is empty where it is not known
+Named = tuple[str, str]  # an id, and a name; the name is empty if it is not known
 
 # A unit's members that the body has; its set has the others.
 _OF_CALL = ("milliseconds", "message", "notes")
@@ -85,7 +85,7 @@ _LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
 _COLUMNS = ("id", "time", "milliseconds", "method", "vm", "cluster", "hosts", "units")
 _OF_FEW = ("held", "reason")  # of a verdict or a cost
-_FOLLOWS = "follows"  # in place of an answer that totals or verdicts tell
+_FOLLOWS = "follows"  # instead of an answer that totals or verdicts tell
 
 
 class Row(NamedTuple):
@@ -189,7 +189,7 @@ def unpack_summary(row: sqlite3.Row) -> Record:
 
 
 def _begun(row: sqlite3.Row) -> Record:
-    """What a record and a list both have, in columns of their own."""
+    """The part of a record that lists show too, from its own columns."""
     record: Record = {"id": row["id"], "time": written(row["time"] / 1000)}
     record.update(milliseconds=row["milliseconds"], method=row["method"])
     if row["vm_id"] is not None:
@@ -212,10 +212,10 @@ def _named(entity: Record) -> Named:
 
 
 def _packed_calls(units: Sequence[Record], hosts: Sequence[Record]) -> list[Record]:
-    """Of each unit what its set does not have: how its call ended, and what it said of hosts.
+    """For each unit what its set does not have: how its call ended, and its verdicts or costs.
 
-    ``said`` has for each host a verdict's letter, or a cost, or a blank or null; beside it is what
-    few hosts have, by the host's place: ``reason`` and ``held``. So less is repeated than by host.
+    ``said`` has for each host a verdict's letter, or a cost, or a blank or null. ``reason`` and
+    ``held``, which few hosts have, are by the host's place. So less is repeated than by host.
     """
     calls = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
     by_name = {(_part(unit), unit["name"]): call for unit, call in zip(units, calls)}
@@ -253,12 +253,12 @@ def _unpack_said(hosts: Sequence[Record], unit: Record, call: Record) -> None:
 
 
 def _part(unit: Record) -> str:
-    """The part of a host's record that has what a unit said of it."""
+    """The part of a host's record that has a unit's verdict or cost."""
     return "costs" if unit["kind"] == Kind.COST_FUNCTION.words else "verdicts"
 
 
 def _following(record: Record) -> list[str]:
-    """The hosts with a rank, the best first; where there is none, those that no filter removed."""
+    """The hosts with a rank, the best first; if none has one, those that no filter removed."""
     return ranking.ranked(record) or [
         host["id"]
         for host in record["hosts"]

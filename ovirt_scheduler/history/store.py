@@ -6,9 +6,8 @@
     its answer goes out                       4 times a second        ▲
                                                             Reader ───┘  any number, meanwhile
 
-A call waits for none of this: its record is made by the writer's thread, from what is decided
-and does not change any more. Whatever is wrong with the file or the disk is told, and stops no
-call.
+A call waits for none of this: the writer's thread makes its record from the decision, which no
+longer changes. If something is wrong with the file or the disk, it is logged, and stops no call.
 """
 
 from __future__ import annotations
@@ -98,8 +97,8 @@ class History:
         """Keep records for so many days from now on, and within so many bytes.
 
         Args:
-            keeps: or keep none: they are counted only.
-            records: keep what decisions were made on, too.
+            keeps: False: only count decisions, and keep none.
+            records: also keep the inputs of decisions.
         """
         self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
         self._records = keeps and records
@@ -113,9 +112,9 @@ class History:
         """Have a decision's record written.
 
         Args:
-            make: gives it; called by the writer's thread.
-            size: bytes of memory that this keeps until then, about.
-            inputs: what it was made on, where that is known.
+            make: returns the record; called by the writer's thread.
+            size: about how many bytes of memory it takes until then.
+            inputs: of the decision, if they are known.
         """
         if not self._records:
             inputs = None
@@ -130,7 +129,7 @@ class History:
         self._put(_Entry(make, size + (0 if inputs is None else inputs.size), inputs))
 
     def event(self, event: Mapping[str, object]) -> None:
-        """Have written what happened to the daemon: ``event`` says what; its time is added."""
+        """Have an event of the daemon written; its time is added."""
         timed: Record = {"time": time.time(), **event}
         self._put(_Entry(lambda: timed))
 
@@ -146,7 +145,7 @@ class History:
         return HistoryState(count, size, self.waiting, self.dropped, self._problem)
 
     def drain(self, seconds: float = 2.0) -> None:
-        """Wait until what waits is written: for documents of decisions that takes a process."""
+        """Wait until the queue is written; documents of decisions need a process for that."""
         until = time.monotonic() + seconds
         while self._thread.is_alive() and self.waiting and time.monotonic() < until:
             self._closing.wait(_GATHER / 5)
@@ -197,7 +196,7 @@ class History:
             self._under_way = 0
 
     def _made(self, waiting: Iterable[_Entry]) -> tuple[list[Record], list[Made]]:
-        """The events, and the decisions, which are counted; one that cannot be made is told."""
+        """The events, and the counted decisions; those that cannot be made are logged."""
         events: list[Record] = []
         decisions: list[Made] = []
         for entry in waiting:
@@ -256,7 +255,7 @@ class History:
             self._tables = None
 
     def _fail(self, error: Exception, count: int) -> None:
-        """Go on without these records. It is told once, until it is well again."""
+        """Go on without these records; it is logged once, until writing works again."""
         self._drop(count)
         self._close()
         if not self._problem:
@@ -271,7 +270,7 @@ class History:
             self.dropped += count
 
     def _set_aside(self, error: Exception) -> None:
-        """Let another file begin; what this one has can be looked at later.
+        """Set this file aside, so that a new one begins; people can look at it later.
 
         Raises:
             OSError: the file cannot be renamed.
@@ -288,10 +287,10 @@ class History:
         )
 
     def _free(self, name: str) -> str:
-        """The name, or with a number behind it where there is a file of that name.
+        """The name, with a number behind it if there is a file of that name.
 
         Raises:
-            OSError: there are too many, as where a disk damages each new file.
+            OSError: there are too many, for example because a disk damages each new file.
         """
         names = [name, *(f"{name}.{number}" for number in range(2, _MOST_ASIDE + 1))]
         free = next((each for each in names if not os.path.lexists(each)), None)

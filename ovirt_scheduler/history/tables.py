@@ -73,7 +73,7 @@ class Tables:
     def is_gone(self) -> bool:
         """Whether the file was deleted, or another one stands in its place.
 
-        SQLite does not see it: it would go on with a file that nobody finds any more.
+        SQLite does not notice it, and would go on with a file that has no name any more.
         """
         try:
             return not os.path.samestat(self._path.stat(), self._file)
@@ -133,7 +133,7 @@ class Tables:
         keys: Mapping[Document, bytes],
         pieces: Mapping[bytes, Pieces],
     ) -> None:
-        """Write what a decision was made on, unless a document could not be cut."""
+        """Write the inputs of a decision, unless a document could not be cut."""
         wanted = (keys[each.document] for each in inputs.documents)
         if not all(key in self._known or key in pieces for key in wanted):
             return
@@ -154,7 +154,7 @@ class Tables:
         return self._numbered("documents", "document_elements", enumerate(elements), hash=key)
 
     def _element(self, piece: bytes) -> int:
-        """One like it may be there that is whole: then only what differs is written."""
+        """Write an element; if a similar one is stored whole, write only the difference."""
         key = recording.hash_of(piece)
         number = self._known.get(key)
         if number is None:

@@ -102,7 +102,7 @@ class UnitTally:
 class Tally:
     """Counts records. One thread adds, any number read.
 
-    Attributes (to be copied by who reads them, as they go on changing):
+    Attributes (readers have to copy them, because they go on changing):
         requests: by method, answer form and outcome.
         request_times: how long they took, by method.
         no_host_left: requests in which filters removed each host, by method.
@@ -160,7 +160,7 @@ class Tally:
             return [_copied(tally) for _, tally in sorted(self._units.items())]
 
     def unit(self, name: str, kind: str) -> UnitTally:
-        """The calls of one; empty where there was none."""
+        """The calls of one; empty if there was none."""
         with self._lock:
             return _copied(self._units.get((name, kind)) or UnitTally(name, kind))
 
@@ -175,7 +175,7 @@ class Tally:
 
 
 def _copied(tally: UnitTally) -> UnitTally:
-    """With counts of its own, as nobody can go through a dict that another thread adds to."""
+    """A copy, because nobody can iterate a dict while another thread adds to it."""
     return replace(
         tally,
         outcomes=tally.outcomes.copy(),

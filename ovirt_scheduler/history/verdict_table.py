@@ -38,7 +38,7 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
 
 
 def columns(decision: Record) -> list[Record]:
-    """The units that say something of each host: filters and cost functions."""
+    """The units with a verdict or cost for each host: filters and cost functions."""
     kinds = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
     return [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
 
@@ -49,13 +49,13 @@ def _heading(unit: Record) -> str:
 
 
 def said(unit: Record, host: Record) -> Optional[Record]:
-    """The verdict or the cost that a unit gave of a host; None where it gave none."""
+    """A unit's verdict or cost for a host; None if it gave none."""
     part = "verdicts" if unit["kind"] == Kind.FILTER.words else "costs"
     return next((each for each in host.get(part, ()) if each["unit"] == unit["name"]), None)
 
 
 def _cells(decision: Record, unit: Record) -> dict[str, object]:
-    """Host to what one unit said of it."""
+    """Host to one unit's verdict or cost."""
     cells = {}
     for host in decision.get("hosts", ()):
         entry = said(unit, host) or {}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import query, ranking
 from ovirt_scheduler.history.ranking import Record
-from ovirt_scheduler.history.record import NOT_ASKED, PASSED, REMOVED, each_text
+from ovirt_scheduler.history.record import METHODS, NOT_ASKED, PASSED, REMOVED, each_text
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
 
@@ -87,23 +87,23 @@ def outcome(decision: Record) -> str:
     answer = decision.get("answer")
     number = len(decision.get("hosts", ()))
     count = f"{number or 'no'} host{'' if number == 1 else 's'}"
-    kinds = {unit.get("kind") for unit in decision.get("units", ())}
+    method = decision.get("method")  # its units say less: a replay may ask none
     if isinstance(answer, Mapping) and answer:
         return _migrations(decision, answer)
     if isinstance(answer, bool):
         return "yes" if answer else "no"
-    if kinds and kinds <= {Kind.FILTER.words}:
+    if method == METHODS[Kind.FILTER]:
         result = left(decision)
-    elif kinds and kinds <= {Kind.COST_FUNCTION.words}:
+    elif method == METHODS[Kind.COST_FUNCTION]:
         best = ranking.best(decision)
         result = "no costs" if best is None else f"{_named(decision, [best])[0]} is best"
-    elif isinstance(answer, list) and Kind.BALANCE.words not in kinds:
+    elif isinstance(answer, list) and method != METHODS[Kind.BALANCE]:
         hosts = listed(_named(decision, answer), "then")
         result = hosts if answer else f"no host: {left(decision)}"
     elif failed := failed_units(decision):
         return f"{' and '.join(failed)} failed"
     else:
-        return "answered, which is not kept" if decision["method"] == _TOPIC else "nothing to do"
+        return "answered, which is not kept" if method == _TOPIC else "nothing to do"
     return f"{count}: {result}"
 
 

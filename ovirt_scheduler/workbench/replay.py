@@ -259,10 +259,7 @@ class Past:
 
 
 def run(
-    reader: Reader,
-    numbers: Sequence[int],
-    policies: Sequence[Policy],
-    parallel: int,
+    reader: Reader, numbers: Sequence[int], policies: Sequence[Policy], parallel: int
 ) -> Iterator[Replayed]:
     """Make decisions again, one policy after another; they come in their order.
 

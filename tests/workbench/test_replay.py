@@ -318,6 +318,9 @@ def test_a_changed_rule_on_a_thousand_decisions(replay, start_daemon: StartDaemo
 def test_what_uses_chance_or_the_engine_is_told(replay, recording):
     """And is left out of what a change does; all else comes out the same."""
     told = replay("--without", "Reserve", "-o", "json")
+    # Where no unit is asked any more, all hosts are left.
+    said = {each["why"][-1] for each in told["differ"] if each["method"] == "runFilters"}
+    assert {re.sub(r"\d+", "N", each) for each in said} == {"now: N hosts: N left"}
     assert told["unsteady"] == {"Chance": 1, "Asks": 1}
     assert told["same"] == 39 / 41
     assert len(told["uncertain"]) == 2

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Optional
 
@@ -37,6 +37,7 @@ exit status:
 """
 
 Add = Callable[..., argparse.ArgumentParser]  # adds a command's parser
+_TYPES: Mapping[str, Callable[[str], object]] = {"FILE": Path, "DIR": Path, "NUMBER": int}
 
 
 class Parser(argparse.ArgumentParser):
@@ -95,15 +96,13 @@ def add_command(
     )
     command.set_defaults(run=run, parser=command, in_pipe=in_pipe)
     if "config" in settings:
-        command.add_argument(
-            "--config", metavar="FILE", type=Path,
-            help=f"settings (default: {config.DEFAULT_FILE}, which may be missing)",
-        )  # fmt: skip
+        help_text = f"settings (default: {config.DEFAULT_FILE}, which may be missing)"
+        add_options(command, {"--config FILE": help_text})
     if "plugins" in settings:
-        command.add_argument(
-            "--plugins", metavar="PATH",
-            help="folders of plugins, ':' between them, instead of plugins_path in the settings",
-        )  # fmt: skip
+        add_options(command, {
+            "--plugins PATH": "folders of plugins, ':' between them, instead of plugins_path in "
+            "the settings",
+        })  # fmt: skip
     if output:
         default = "table" if in_pipe == "table" else "a table in a terminal, JSON in a pipe"
         command.add_argument(
@@ -114,18 +113,30 @@ def add_command(
     return command
 
 
-def add_certificate(command: argparse.ArgumentParser) -> None:
-    """Add ``--ca``: whom to trust when the daemon is called."""
-    command.add_argument(
-        "--ca", metavar="FILE", type=Path,
-        help="certificate to trust (default: the daemon's own; name a copy if you may not read it)",
-    )  # fmt: skip
+def add_options(command: argparse._ActionsContainer, options: Mapping[str, str]) -> None:
+    """Add options, by what the help shows of each: ``--limit NUMBER`` and its text.
+
+    A NUMBER is an integer, a FILE or DIR a path. What has an ``=`` may be given several times.
+    An option without a value is a flag.
+    """
+    for shown, text in options.items():
+        name, _, metavar = shown.partition(" ")
+        if not metavar:
+            command.add_argument(name, action="store_true", help=text)
+        elif "=" in metavar:
+            command.add_argument(name, metavar=metavar, action="append", default=[], help=text)
+        else:
+            kind = _TYPES.get(metavar, str)
+            command.add_argument(name, metavar=metavar, type=kind, help=text)
 
 
-def add_url(command: argparse.ArgumentParser) -> None:
-    """Add ``--url`` and ``--ca``, for what is read in the state folder unless they are there."""
-    command.add_argument("--url", help="ask the daemon there, instead of reading the folder")
-    add_certificate(command)
+# Whom to trust when the daemon is called.
+CA = {
+    "--ca FILE": "certificate to trust (default: the daemon's own; name a copy if you may not "
+    "read it)",
+}
+# For what is read in the state folder, unless a daemon is asked.
+URL = {"--url URL": "ask the daemon there, instead of reading the folder", **CA}
 
 
 def output_of(options: argparse.Namespace) -> str:

@@ -89,7 +89,7 @@ def add(to: arguments.Add) -> None:
         to, "schedule", "Call a method of a topic",
         "compute select_host hosts=@hosts.xml vm=@vm.xml",
         lambda call, asked: schedule(
-            call, asked.topic, asked.method, inputs.arguments(asked.argument)
+            call, asked.topic, asked.method, inputs.json_pairs(asked.argument)
         ),
     )  # fmt: skip
     command.add_argument("topic", metavar="TOPIC", help="its name")
@@ -118,10 +118,11 @@ def _add(
         output=("table", "json", "names"), settings=("config", "plugins"), in_pipe="json",
     )  # fmt: skip
     command.set_defaults(ask=ask)
-    where = command.add_mutually_exclusive_group()
-    where.add_argument("--url", help="the daemon's (default: where the settings have it listen)")
-    where.add_argument("--local", action="store_true", help="call the plugins right here instead")
-    arguments.add_certificate(command)
+    arguments.add_options(command.add_mutually_exclusive_group(), {
+        "--url URL": "the daemon's (default: where the settings have it listen)",
+        "--local": "call the plugins right here instead",
+    })  # fmt: skip
+    arguments.add_options(command, arguments.CA)
     if with_hosts:
         inputs.add(command, with_vm=name != "balance")
     return command

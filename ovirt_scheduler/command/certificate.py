@@ -14,6 +14,7 @@ from ovirt_scheduler.command.setup import engine, step
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report
+from ovirt_scheduler.daemon.certificate_report import DAYS
 from ovirt_scheduler.errors import BadInput, BadUsage, ConfigError, NotOverwritten, StepFailed
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings.config import Settings
@@ -26,13 +27,11 @@ def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(to, "cert", _run)
     command.add_argument("action", choices=("make", "show", "check", "export", "renew"))
-    command.add_argument(
-        "--days", type=int, default=certificate_report.DAYS,
-        help="fewer days left than this are a problem (default: %(default)s)",
-    )  # fmt: skip
-    command.add_argument(
-        "--switch", action="store_true", help="with renew: put the next certificate in use"
-    )
+    arguments.add_options(command, {
+        "--days NUMBER": f"fewer days left than this are a problem (default: {DAYS})",
+        "--switch": "with renew: put the next certificate in use",
+    })  # fmt: skip
+    command.set_defaults(days=DAYS)
 
 
 def _run(options: argparse.Namespace) -> Shown:
@@ -126,9 +125,7 @@ def prepare(settings: Settings, state: Path) -> Shown:
         if made.exists() and not certificates.describe(made).is_for(settings.listening_address):
             shutil.rmtree(following)  # it would be refused where the daemon listens by now
         files = certificates.ensure(following, settings.listening_address)
-    report = certificate_report.inspect(
-        "next", *files, certificate_report.DAYS, settings.listening_address
-    )
+    report = certificate_report.inspect("next", *files, DAYS, settings.listening_address)
     trust = list(_trust(files.certificate))
     text = (
         f"{report.text()}\nIt is not used yet. Before it is, whoever calls the daemon has to trust "

@@ -30,17 +30,14 @@ _MANY, _FEW = 100, 10  # decisions that are shown, and before those that --follo
 _PAUSE = 0.5  # seconds between two looks for new ones
 _FIRST_LOOK = 50  # decisions; more where all of them are new
 
-# The options that choose decisions: metavar, help.
+# The options that choose decisions: what the value is, and help.
 _CHOOSING = {
     "vm": ("VM", "decisions on this VM, by its name or id"),
     "host": ("HOST", "decisions about this host, by its name or id"),
     "unit": ("NAME", "decisions that asked for this unit or scheduler"),
     "cluster": ("CLUSTER", "decisions that the daemon made for this cluster by itself"),
     "method": ("METHOD", "decisions of this method, such as runFilters"),
-    "since": (
-        "TIME",
-        "decisions from this time on: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h",
-    ),
+    "since": ("TIME", "decisions since this time, 2026-01-31T12:00:00, or so long ago: 90s, 10m"),
     "until": ("TIME", "decisions before this time"),
 }
 
@@ -54,9 +51,11 @@ def add(to: arguments.Add) -> None:
     """Add both commands to the command line."""
     command = arguments.add_command(to, "why", _why)
     command.add_argument("vm", metavar="VM", nargs="?", help="its name or id")
-    command.add_argument("--decision", metavar="ID", help="one decision, by its id")
-    command.add_argument("--host", metavar="HOST", help="only of this host, by its name or id")
-    arguments.add_url(command)
+    arguments.add_options(command, {
+        "--decision ID": "one decision, by its id",
+        "--host HOST": "only of this host, by its name or id",
+        **arguments.URL,
+    })  # fmt: skip
     command = arguments.add_command(
         to, "decisions", _run, output=("table", "json", "jsonl", "names"), in_pipe="json"
     )
@@ -66,21 +65,13 @@ def add(to: arguments.Add) -> None:
         choices=OUTCOMES,
         help="decisions in which a unit ended so; with --unit, in which that unit did",
     )
-    command.add_argument(
-        "--limit",
-        metavar="NUMBER",
-        type=int,
-        help="the newest ones, so many at most (default: 100)",
-    )
-    command.add_argument(
-        "--follow", action="store_true", help="show the last ten, then each new one, until Ctrl-C"
-    )
-    command.add_argument(
-        "--events", action="store_true",
-        help="show what happened to the daemon and its plugins, instead of decisions; goes with "
-        "--since, --until and --limit",
-    )  # fmt: skip
-    arguments.add_url(command)
+    arguments.add_options(command, {
+        "--limit NUMBER": "the newest ones, so many at most (default: 100)",
+        "--follow": "show the last ten, then each new one, until Ctrl-C",
+        "--events": "show what happened to the daemon and its plugins, instead of decisions; goes "
+        "with --since, --until and --limit",
+        **arguments.URL,
+    })  # fmt: skip
 
 
 def add_query(command: argparse.ArgumentParser, *names: str) -> None:
@@ -88,7 +79,7 @@ def add_query(command: argparse.ArgumentParser, *names: str) -> None:
     command.set_defaults(**dict.fromkeys(_CHOOSING), outcome=None, follow=False)
     for name in names:
         metavar, text = _CHOOSING[name]
-        command.add_argument(f"--{name}", metavar=metavar, help=text)
+        arguments.add_options(command, {f"--{name} {metavar}": text})
 
 
 def _run(options: argparse.Namespace) -> Shown:

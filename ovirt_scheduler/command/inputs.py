@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional, Union
 from xml.etree import ElementTree
 
+from ovirt_scheduler.command import arguments
 from ovirt_scheduler.errors import BadInput, BadUsage, UnreadableDocument
 from ovirt_scheduler.model.requests import is_document
 from ovirt_scheduler.security.atomic_file import read_whole
@@ -39,19 +40,16 @@ class Inputs(NamedTuple):
 def add(command: argparse.ArgumentParser, with_vm: bool, required: bool = True) -> None:
     """Add the options of a call about hosts."""
     command.add_argument(
-        "--hosts", metavar="FILE", required=required,
+        "--hosts", metavar="FILE", type=Path, required=required,
         help="a file with the XML document of the hosts, or with their ids; - is standard input",
     )  # fmt: skip
     if with_vm:
-        command.add_argument(
-            "--vm", metavar="FILE",
-            help="a file with the XML document of the VM, or with its id (default: a VM of which "
-            "nothing is known)",
-        )  # fmt: skip
-    command.add_argument(
-        "--property", metavar="KEY=VALUE", action="append", default=[],
-        help="a property for the units; may be given several times",
-    )  # fmt: skip
+        arguments.add_options(command, {
+            "--vm FILE": "a file with the XML document of the VM, or with its id (default: a VM of "
+            "which nothing is known)",
+        })  # fmt: skip
+    text = "a property for the units; may be given several times"
+    arguments.add_options(command, {"--property KEY=VALUE": text})
 
 
 def of(options: argparse.Namespace) -> Inputs:
@@ -72,7 +70,7 @@ def naming_files(options: argparse.Namespace) -> Iterator[None]:
     files = {"hosts": getattr(options, "hosts", None), "vm": getattr(options, "vm", None)}
     for item in getattr(options, "argument", ()):
         key, _, value = item.partition("=")
-        files[key] = value[1:] if value.startswith("@") else None
+        files[key] = Path(value[1:]) if value.startswith("@") else None
     try:
         yield
     except UnreadableDocument as error:
@@ -83,11 +81,12 @@ def naming_files(options: argparse.Namespace) -> Iterator[None]:
         raise BadInput(f"{_named(file)}: {error}") from None
 
 
+_STDIN = Path("-")
 _MOST_BYTES = 256 << 20  # of a file
 _ID = re.compile(r"[\w.:-]+")
 
 
-def hosts(file: str, what: str = "host") -> HostsInput:
+def hosts(file: Path, what: str = "host") -> HostsInput:
     """Read an XML document, or ids with white space between them; ``-`` is standard input.
 
     Args:
@@ -103,7 +102,7 @@ def hosts(file: str, what: str = "host") -> HostsInput:
     stray = next((word for word in ids if not _ID.fullmatch(word)), None)
     if stray is not None or not ids:
         path = f"{what.lower()}s"
-        problem = "is empty, or was read before" if file == "-" else "is empty"
+        problem = "is empty, or was read before" if file == _STDIN else "is empty"
         if stray is not None:
             problem = f"{stray!r:.40} in it is no id of a {what}"
         raise BadInput(
@@ -113,7 +112,7 @@ def hosts(file: str, what: str = "host") -> HostsInput:
     return ids
 
 
-def vm(file: str) -> str:
+def vm(file: Path) -> str:
     """Read an XML document, or one id; ``-`` is standard input.
 
     Raises:
@@ -159,7 +158,7 @@ def factors(option: str, items: Iterable[str]) -> Iterator[tuple[str, Optional[i
             raise BadUsage(f"{option} {item}: the factor of {name} has to be an integer") from None
 
 
-def arguments(items: Iterable[str]) -> dict[str, object]:
+def json_pairs(items: Iterable[str]) -> dict[str, object]:
     """Read items of the form ``key=value``, where a value is JSON, or else text.
 
     ``key=@FILE`` stands for the text of a file, such as a document of hosts.
@@ -171,7 +170,7 @@ def arguments(items: Iterable[str]) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in pairs(items).items():
         if value.startswith("@"):
-            found[key] = _read(value[1:])
+            found[key] = _read(Path(value[1:]))
             continue
         try:
             found[key] = json.loads(value)
@@ -205,14 +204,13 @@ def names(hosts: HostsInput, tag: str = "host") -> dict[str, str]:
     return {each.get("id", ""): each.findtext("name") or "" for each in elements if each.get("id")}
 
 
-def _named(file: str) -> str:
-    return "standard input" if file == "-" else file or "''"
+def _named(file: Path) -> str:
+    return "standard input" if file == _STDIN else str(file)
 
 
-def _read(file: str) -> str:
+def _read(file: Path) -> str:
     try:
-        place = sys.stdin.fileno() if file == "-" else Path(file)
-        return read_whole(place, _MOST_BYTES).decode()
+        return read_whole(sys.stdin.fileno() if file == _STDIN else file, _MOST_BYTES).decode()
     except OSError as error:
         raise BadInput(f"{_named(file)}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

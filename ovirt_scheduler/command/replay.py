@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from ovirt_scheduler.command import arguments, decisions, inputs, tables
 from ovirt_scheduler.command.arguments import tell_progress
@@ -32,33 +31,24 @@ _QUERY_SECONDS = 60.0  # nobody waits for the next query
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(to, "replay", _run)
-    command.add_argument(
-        "--plugins", metavar="PATH",
-        help="folders of plugins of the changed run, ':' between them; conf files beside the "
-        "plugins count before those in plugins_conf_path",
-    )  # fmt: skip
-    command.add_argument(
-        "--set", metavar="UNIT=FACTOR", action="append", default=[],
-        help="another factor of a cost function; may be given several times, as the next two",
-    )  # fmt: skip
+    arguments.add_options(command, {
+        "--plugins PATH": "folders of plugins of the changed run, ':' between them; conf files "
+        "beside the plugins count before those in plugins_conf_path",
+        "--set UNIT=FACTOR": "another factor of a cost function; may be given several times, as "
+        "the next two",
+    })  # fmt: skip
     command.add_argument(
         "--without", metavar="UNIT", action="append", default=[], help="do not ask this unit"
     )
-    command.add_argument(
-        "--with", metavar="UNIT[=FACTOR]", action="append", default=[], dest="added",
-        help="ask this unit, too, where units of its kind were asked; with a factor only as a cost "
-        "function",
-    )  # fmt: skip
+    arguments.add_options(command, {
+        "--with UNIT[=FACTOR]": "ask this unit, too, where units of its kind were asked; with a "
+        "factor only as a cost function",
+    })  # fmt: skip
     decisions.add_query(command, "vm", "unit", "since", "until")
-    command.add_argument(
-        "--limit",
-        metavar="NUMBER",
-        type=int,
-        help="the newest ones, so many at most (default: all)",
-    )
-    command.add_argument(
-        "--html", metavar="FILE", type=Path, help="write a page with plots, in one file"
-    )
+    arguments.add_options(command, {
+        "--limit NUMBER": "the newest ones, so many at most (default: all)",
+        "--html FILE": "write a page with plots, in one file",
+    })  # fmt: skip
 
 
 def _run(options: argparse.Namespace) -> Shown:
@@ -117,11 +107,12 @@ def _changes(options: argparse.Namespace) -> Changes:
         BadUsage: a factor that is none.
     """
     factors: dict[str, int] = {}
+    added = getattr(options, "with")
     for name, factor in inputs.factors("--set", options.set):
         if factor is None:
             raise BadUsage(f"--set {name}: write the factor, too: --set {name}=2")
         factors[name] = factor
-    return Changes(factors, tuple(options.without), dict(inputs.factors("--with", options.added)))
+    return Changes(factors, tuple(options.without), dict(inputs.factors("--with", added)))
 
 
 def _replay(

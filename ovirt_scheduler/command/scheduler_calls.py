@@ -85,7 +85,7 @@ def call_method(
         BadInput: a file that an argument names cannot be read.
     """
     if driver.defines(method) is None:
-        return calls.schedule(call, str(driver.topic), method, inputs.arguments(words))
+        return calls.schedule(call, str(driver.topic), method, inputs.json_pairs(words))
     named, subject = inputs.pairs(words), _SUBJECTS.get(method)
     known = [] if subject is None else [subject, "old_status", "new_status"]
     for name in named:

@@ -33,41 +33,22 @@ def add(to: arguments.Add) -> None:
     command.add_argument(
         "snapshot", metavar="SNAPSHOT", type=Path, nargs="?", help="the cluster's file"
     )
-    for name, told in (
-        ("hosts", "an XML document of hosts, instead of a snapshot"),
-        ("vms", "an XML document of the VMs on the hosts of --hosts"),
-    ):
-        command.add_argument(f"--{name}", metavar="FILE", type=Path, help=told)
-    command.add_argument(
-        "--recorded", action="store_true",
-        help="what the daemon recorded of its newest load balancing (record = true), instead of a "
-        "snapshot",
-    )  # fmt: skip
-    command.add_argument(
-        "--scenario", metavar="FILE", type=Path,
-        help="what happens: VMs that come, hosts that fail, load in the course of a day",
-    )  # fmt: skip
-    command.add_argument(
-        "--section", metavar="CLUSTER", help="one of [clusters] (default: the snapshot's cluster)"
-    )
-    for name, told in (
-        ("set", "a key of the section, such as policy=power_saving; may be given several times"),
-        ("against", "the same for a second policy, which begins as the first"),
-    ):
-        command.add_argument(
-            f"--{name}", metavar="KEY=VALUE", action="append", default=[], help=told
-        )
-    command.add_argument(
-        "--seed", metavar="NUMBER", type=int, default=0,
-        help="of the scenario's chances: the same number, the same result (default: 0)",
-    )  # fmt: skip
-    command.add_argument(
-        "--balancings", metavar="NUMBER", type=int, default=100,
-        help="rounds of balancing after the scenario, at most (default: 100)",
-    )  # fmt: skip
-    command.add_argument(
-        "--html", metavar="FILE", type=Path, help="write a page with plots, in one file"
-    )
+    arguments.add_options(command, {
+        "--hosts FILE": "an XML document of hosts, instead of a snapshot",
+        "--vms FILE": "an XML document of the VMs on the hosts of --hosts",
+        "--recorded": "what the daemon recorded of its newest load balancing (record = true), "
+        "instead of a snapshot",
+        "--scenario FILE": "what happens: VMs that come, hosts that fail, load in the course of a "
+        "day",
+        "--section CLUSTER": "one of [clusters] (default: the snapshot's cluster)",
+        "--set KEY=VALUE": "a key of the section, such as policy=power_saving; may be given "
+        "several times",
+        "--against KEY=VALUE": "the same for a second policy, which begins as the first",
+        "--seed NUMBER": "of the scenario's chances: the same number, the same result (default: 0)",
+        "--balancings NUMBER": "rounds of balancing after the scenario, at most (default: 100)",
+        "--html FILE": "write a page with plots, in one file",
+    })  # fmt: skip
+    command.set_defaults(seed=0, balancings=100)
 
 
 def _snapshot(options: argparse.Namespace) -> Shown:

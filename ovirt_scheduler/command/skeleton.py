@@ -20,11 +20,9 @@ def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(to, "new", _run, output=(), settings=())
     command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
-    for name, part in PARTS.items():
-        command.add_argument(f"--{name}", action="store_true", help=f"with {part.what}")
-    command.add_argument(
-        "--folder", metavar="DIR", type=Path, default=Path(), help="where to (default: here)",
-    )  # fmt: skip
+    options = {f"--{name}": f"with {part.what}" for name, part in PARTS.items()}
+    arguments.add_options(command, {**options, "--folder DIR": "where to (default: here)"})
+    command.set_defaults(folder=Path())
 
 
 def _run(options: argparse.Namespace) -> Shown:

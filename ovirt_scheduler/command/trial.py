@@ -61,21 +61,15 @@ def add(to: arguments.Add) -> None:
         "method takes its own arguments: JSON, or else text; @FILE stands for the text of a file",
     )  # fmt: skip
     inputs.add(command, with_vm=True, required=False)
-    command.add_argument(
-        "--vms", metavar="FILE",
-        help="a file with the XML document of the cluster's VMs, or with their ids: for a "
+    arguments.add_options(command, {
+        "--vms FILE": "a file with the XML document of the cluster's VMs, or with their ids: for a "
         "scheduler's load_balance, on_timer_invoked and hooks",
-    )  # fmt: skip
-    command.add_argument(
-        "--cluster", metavar="FILE", type=Path,
-        help="a cluster that ovirt-scheduler snapshot saved, instead of --hosts, --vms and an "
-        "engine; --vm names one of its VMs (default: the first that is down, else the first)",
-    )  # fmt: skip
-    command.add_argument(
-        "--watch", action="store_true",
-        help="run it again after each edit of the plugin, its helpers, its conf file or the files "
-        "given, until Ctrl-C",
-    )  # fmt: skip
+        "--cluster FILE": "a cluster that ovirt-scheduler snapshot saved, instead of --hosts, "
+        "--vms and an engine; --vm names one of its VMs (default: the first that is down, else the "
+        "first)",
+        "--watch": "run it again after each edit of the plugin, its helpers, its conf file or the "
+        "files given, until Ctrl-C",
+    })  # fmt: skip
 
 
 def _kind(words: str) -> Kind:
@@ -167,11 +161,12 @@ def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
     hosts, vms, down = map(engine.cluster.get, (_HOSTS, _VMS, f"{_VMS}&search=status%3Ddown"))
     known = inputs.names(vms, "vm")
     vm = inputs.NO_VM
-    if options.vm and options.vm not in {*known, *known.values()} and Path(options.vm).exists():
+    named = options.vm and str(options.vm)
+    if named and named not in {*known, *known.values()} and options.vm.exists():
         vm = inputs.vm(options.vm)
-    elif options.vm or known:
+    elif named or known:
         first = next(iter({**inputs.names(down, "vm"), **known}), "")
-        identity = scheduler_calls.find(vms, "vm", options.vm) if options.vm else first
+        identity = scheduler_calls.find(vms, "vm", named) if named else first
         vm = engine.cluster.get(f"/vms/{identity}?follow=statistics")
     return Inputs(hosts, vm, inputs.pairs(options.property), vms)
 

@@ -19,26 +19,26 @@ def test_hosts_are_a_document_or_ids(tmp_path):
     """What the file holds, decides (contract 1.4)."""
     file = tmp_path / "hosts"
     file.write_text(f"\n {DOCUMENT}")
-    assert inputs.hosts(str(file)) == f"\n {DOCUMENT}"
+    assert inputs.hosts(Path(file)) == f"\n {DOCUMENT}"
     file.write_text("one two\nthree\n")
-    assert inputs.hosts(str(file)) == ("one", "two", "three")
+    assert inputs.hosts(Path(file)) == ("one", "two", "three")
 
 
 def test_a_vm_is_a_document_or_one_id(tmp_path):
     """Two words are neither, nor is what no id looks like."""
     file = tmp_path / "vm"
     file.write_text("<vm/>")
-    assert inputs.vm(str(file)) == "<vm/>"
+    assert inputs.vm(file) == "<vm/>"
     file.write_text(" an-id\n")
-    assert inputs.vm(str(file)) == "an-id"
+    assert inputs.vm(file) == "an-id"
     file.write_text("two words")
     with pytest.raises(BadInput, match="holds 2 ids; give the document or the id of one VM"):
-        inputs.vm(str(file))
+        inputs.vm(file)
     file.write_text("404!")
     with pytest.raises(
         BadInput, match="'404!' in it is no id of a VM; give an XML document of VMs"
     ):
-        inputs.vm(str(file))
+        inputs.vm(file)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_file_of_something_else_is_refused(tmp_path, content, told):
     """A download that failed, or another file than was meant."""
     (tmp_path / "hosts").write_text(content)
     with pytest.raises(BadInput, match=rf"hosts: {told}; give an XML document"):
-        inputs.hosts(str(tmp_path / "hosts"))
+        inputs.hosts(tmp_path / "hosts")
 
 
 def test_a_dash_is_standard_input(tmp_path, monkeypatch):
@@ -57,9 +57,9 @@ def test_a_dash_is_standard_input(tmp_path, monkeypatch):
     (tmp_path / "hosts").write_text("one two")
     with (tmp_path / "hosts").open() as opened:
         monkeypatch.setattr("sys.stdin", opened)
-        assert inputs.hosts("-") == ("one", "two")
+        assert inputs.hosts(Path("-")) == ("one", "two")
         with pytest.raises(BadInput, match="standard input: is empty, or was read before; give"):
-            inputs.vm("-")
+            inputs.vm(Path("-"))
 
 
 @pytest.mark.parametrize("file", ["/dev/zero", "-"])
@@ -69,7 +69,7 @@ def test_a_file_without_an_end_is_refused(file, monkeypatch):
         monkeypatch.setattr("sys.stdin", endless)
         named = "standard input" if file == "-" else file
         with pytest.raises(BadInput, match=f"^{named}: cannot be read: it is longer than 256 MiB"):
-            inputs.hosts(file)
+            inputs.hosts(Path(file))
 
 
 @pytest.mark.parametrize(("content", "told"), [(None, "No such file"), (b"\xff\xfe", "UTF-8")])
@@ -79,13 +79,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content, told):
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(BadInput, match=rf"hosts\.xml: .*{told}"):
-        inputs.hosts(str(file))
+        inputs.hosts(Path(file))
 
 
 def test_an_empty_name_is_no_file():
     """A variable of a shell that is not set."""
-    options = argparse.Namespace(hosts="", property=[])
-    with pytest.raises(BadInput, match=r"^'': cannot be read"):
+    options = argparse.Namespace(hosts=Path(), property=[])  # as argparse reads it
+    with pytest.raises(BadInput, match=r"^\.: cannot be read: Is a directory"):
         inputs.of(options)
 
 
@@ -117,7 +117,7 @@ def test_arguments_are_json_or_text_or_a_file(tmp_path):
         "e=",
         "k=a=b",
     ]
-    assert inputs.arguments([*given, f"hosts=@{tmp_path}/hosts.xml"]) == {
+    assert inputs.json_pairs([*given, f"hosts=@{tmp_path}/hosts.xml"]) == {
         "size": 3,
         "ids": [1, "a"],
         "on": True,
@@ -128,9 +128,9 @@ def test_arguments_are_json_or_text_or_a_file(tmp_path):
         "hosts": DOCUMENT,
     }
     with pytest.raises(BadUsage, match="key=value"):
-        inputs.arguments(["size"])
+        inputs.json_pairs(["size"])
     with pytest.raises(BadInput, match="nowhere: cannot be read"):
-        inputs.arguments([f"hosts=@{tmp_path}/nowhere"])
+        inputs.json_pairs([f"hosts=@{tmp_path}/nowhere"])
 
 
 def test_a_factor_may_be_left_out():
@@ -144,5 +144,5 @@ def test_a_factor_may_be_left_out():
 def test_json_with_a_mistake_is_not_taken_for_text(value):
     """A list or a dict that lacks its end; the argument is named."""
     with pytest.raises(BadUsage, match=r"^sizes: .* is no JSON: .*; put a text"):
-        inputs.arguments([f"sizes={value}"])
-    assert inputs.arguments(['sizes="[1"']) == {"sizes": "[1"}
+        inputs.json_pairs([f"sizes={value}"])
+    assert inputs.json_pairs(['sizes="[1"']) == {"sizes": "[1"}

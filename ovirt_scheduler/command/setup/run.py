@@ -40,23 +40,15 @@ _PLUGINS_PATH = f"$PYTHONPATH/ovirt_scheduler/plugins:{ADOPTED}"
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(to, "setup", _run, output=(), settings=())
-    command.add_argument("--dry-run", action="store_true", help="show each step, do nothing")
-    command.add_argument(
-        "--root", metavar="DIR", type=Path, default=Path("/"),
-        help="set up the files of the machine whose / is DIR; starts nothing",
-    )  # fmt: skip
-    command.add_argument(
-        "--remove", action="store_true",
-        help="undo what setup did; what was edited or there before stays, and so do plugins",
-    )  # fmt: skip
-    command.add_argument(
-        "--engine", action="store_true",
-        help="connect the engine of this machine: root_api, engine-config, its Java's trust store",
-    )  # fmt: skip
-    command.add_argument(
-        "--adopt", action="store_true",
-        help=f"copy the plugins of ovirt-scheduler-proxy to {ADOPTED}, and check them",
-    )  # fmt: skip
+    arguments.add_options(command, {
+        "--dry-run": "show each step, do nothing",
+        "--root DIR": "set up the files of the machine whose / is DIR; starts nothing",
+        "--remove": "undo what setup did; what was edited or there before stays, and so do plugins",
+        "--engine": "connect the engine of this machine: root_api, engine-config, its Java's trust "
+        "store",
+        "--adopt": f"copy the plugins of ovirt-scheduler-proxy to {ADOPTED}, and check them",
+    })  # fmt: skip
+    command.set_defaults(root=Path("/"))
 
 
 def _run(options: argparse.Namespace) -> Shown:

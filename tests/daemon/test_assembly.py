@@ -264,7 +264,7 @@ def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkey
     former, drive = made.settings, made._drive
     conf.write_text(text.format(80))
     with monkeypatch.context() as patched:
-        patched.setattr(assembly, "ClusterDrive", lambda *_: 1 // 0)
+        patched.setattr(assembly, "ClusterThreads", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             made.renew(config.load(conf, {}))
     assert made.settings is former

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import array
-import os
-import re
-import signal
 import socket
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -18,17 +13,10 @@ from xmlrpc.client import ServerProxy
 import pytest
 
 from tests.support.clients import Clients
-from tests.support.paths import PROJECT
+from tests.support.daemon import Daemon, under_manager
 from tests.support.waiting import wait_until
 
 CLIENTS = 16
-# What systemd does before it runs a program: the socket is descriptor 3, and this is its pid.
-_HAND_OVER = """
-import os, sys
-os.dup2(int(sys.argv[1]), 3)
-os.environ["LISTEN_PID"] = str(os.getpid())
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:1]\n"
 
 
@@ -42,43 +30,25 @@ class Manager:
     def __init__(self, folder: Path, settings: str = "") -> None:
         self.folder, self.kept = folder, None
         self.messages: list[bytes] = []
+        self._settings, self.port = settings, 0
         (folder / "plugins").mkdir()
         (folder / "plugins" / "Keeps.py").write_text(KEEPS)
-        self.write(0, settings)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(folder / "notify"))
         self._socket.settimeout(30)
-        self.daemon: Optional[subprocess.Popen[bytes]] = None
-
-    def write(self, port: int, settings: str = "") -> None:
-        (self.folder / "scheduler.conf").write_text(
-            f"listening_port = {port}\nssl = false\nlistening_address = 127.0.0.1\n{settings}\n"
-        )
+        self.daemon: Optional[Daemon] = None
 
     def start(self) -> str:
         """Start a daemon, and wait until it is ready; gives the URL that it tells."""
-        environment: dict[str, str] = {
-            **os.environ,
-            "NOTIFY_SOCKET": str(self.folder / "notify"),
-            "STATE_DIRECTORY": str(self.folder / "state"),
-        }
-        command = [sys.executable, "-m", "ovirt_scheduler", "serve", "--config",
-                   str(self.folder / "scheduler.conf"), "--plugins",
-                   str(self.folder / "plugins")]  # fmt: skip
-        if self.kept is not None:
-            environment.update(LISTEN_FDS="1", LISTEN_FDNAMES="listener")
-            command = [sys.executable, "-c", _HAND_OVER, str(self.kept.fileno()), *command]
-        with (self.folder / "log").open("ab") as log:
-            self.daemon = subprocess.Popen(
-                command, cwd=PROJECT, env=environment, stderr=log, stdin=subprocess.DEVNULL,
-                pass_fds=() if self.kept is None else (self.kept.fileno(),),
-            )  # fmt: skip
-        while True:
-            message = self.receive()
-            if b"READY=1" in message:
-                found = re.search(rb"listening on (\S+)", message)
-                assert found
-                return found[1].decode()
+        given = [] if self.kept is None else [self.kept.fileno()]
+        before = under_manager(self.folder / "notify", *given)
+        settings = f"ssl = false\nlistening_address = 127.0.0.1\n{self._settings}"
+        self.daemon = Daemon(
+            self.folder, self.folder / "plugins", settings, [], before, self.port, given
+        )
+        while b"READY=1" not in self.receive():
+            pass
+        return self.daemon.url
 
     def receive(self) -> bytes:
         """The next message, and keep what comes with it."""
@@ -96,19 +66,14 @@ class Manager:
 
     def stop(self) -> None:
         assert self.daemon is not None
-        self.daemon.send_signal(signal.SIGTERM)
-        assert self.daemon.wait(30) == 0
+        assert self.daemon.stop() == 0
 
     def close(self) -> None:
-        if self.daemon is not None and self.daemon.poll() is None:
+        if self.daemon is not None:
             self.stop()
         self._socket.close()
         if self.kept is not None:
             self.kept.close()
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "log").read_text()
 
 
 @pytest.fixture
@@ -146,7 +111,7 @@ class Callers(Clients):
 def test_a_restart_refuses_and_loses_no_call(manager, restarts):
     """Whoever comes while no daemon runs waits for the next one."""
     url = manager.start()
-    manager.write(int(url.rpartition(":")[2]))
+    manager.port = int(url.rpartition(":")[2])
     with Callers(url) as callers:
         for _ in range(restarts):
             before = callers.answered
@@ -164,9 +129,9 @@ def test_a_socket_at_another_address_is_closed_and_told(manager):
     manager.stop()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    manager.write(port)
+    manager.port = port
     assert manager.start() == f"http://127.0.0.1:{port}"
-    assert f"is at 127.0.0.1 port {url.rpartition(':')[2]}, which is not what" in manager.log
+    assert f"is at 127.0.0.1 port {url.rpartition(':')[2]}, which is not what" in manager.daemon.log
     assert manager.kept is not None
     assert manager.kept.getsockname() == ("127.0.0.1", port)
     assert b"FDSTOREREMOVE=1\nFDNAME=listener" in manager.messages

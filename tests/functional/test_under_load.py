@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Union
 from xmlrpc.client import Fault
 
 import pytest
 
+from tests.support.clients import Clients
 from tests.support.daemon import Daemon
 from tests.support.processes import offspring
 from tests.support.waiting import wait_until
@@ -40,45 +38,36 @@ def daemon(start_daemon, plugins) -> Daemon:
     return start_daemon(plugins)
 
 
-class Load:
+class Load(Clients):
     """Callers without a pause.
 
     Attributes:
         answers: how often so many hosts were kept, or there was a fault of that code (< 0).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, daemon: Daemon, hosts: Union[str, list[str]], callers: int = 4) -> None:
+        super().__init__([self._call] * callers)
+        self._daemon, self._hosts = daemon, hosts
         self.answers: Counter[int] = Counter()
+
+    def __enter__(self) -> Load:
+        super().__enter__()
+        self.after(1)
+        return self
+
+    def _call(self) -> None:
+        with self._daemon.proxy() as proxy:
+            while not self.stopped.is_set():
+                try:
+                    kept = proxy.runFilters(["Keeps"], self._hosts, "vm-1", {})
+                    self.answers[len(kept)] += 1
+                except Fault as fault:
+                    self.answers[-abs(fault.faultCode)] += 1
 
     def after(self, answer: int) -> None:
         """Wait until that was answered so often that each caller has begun a call after this."""
         before = self.answers[answer]
         wait_until(lambda: self.answers[answer] >= before + 8)
-
-
-@contextlib.contextmanager
-def load(daemon: Daemon, hosts: Union[str, list[str]], callers: int = 4) -> Iterator[Load]:
-    found = Load()
-    done = threading.Event()
-
-    def call() -> None:
-        with daemon.proxy() as proxy:
-            while not done.is_set():
-                try:
-                    kept = proxy.runFilters(["Keeps"], hosts, "vm-1", {})
-                    found.answers[len(kept)] += 1
-                except Fault as fault:
-                    found.answers[-abs(fault.faultCode)] += 1
-
-    with ThreadPoolExecutor(callers) as threads:
-        calls = [threads.submit(call) for _ in range(callers)]
-        try:
-            found.after(1)
-            yield found
-        finally:
-            done.set()
-        for each in calls:
-            each.result(30)
 
 
 def called(daemon: Daemon, title: str) -> list[int]:
@@ -102,7 +91,7 @@ def kill(pids: list[int]) -> int:
 @pytest.mark.parametrize("hosts", [IDS, HOSTS], ids=["ids", "documents"])
 def test_an_edit(daemon, plugins, hosts):
     """Each call is answered by the old version or by the new one."""
-    with load(daemon, hosts) as found:
+    with Load(daemon, hosts) as found:
         for number in range(TIMES):
             version = 1 + (number + 1) % 2
             (plugins / "Keeps.py").write_text(KEEPS.format(version))
@@ -112,7 +101,7 @@ def test_an_edit(daemon, plugins, hosts):
 
 def test_a_reload(daemon):
     """SIGHUP: as if there were none."""
-    with load(daemon, IDS) as found:
+    with Load(daemon, IDS) as found:
         for _ in range(TIMES):
             told = daemon.log.count("SIGHUP: ")
             daemon.process.send_signal(signal.SIGHUP)
@@ -123,7 +112,7 @@ def test_a_reload(daemon):
 
 def test_another_plugins_process_is_killed(daemon):
     """It is there again soon, and nobody else noticed."""
-    with load(daemon, IDS) as found, daemon.proxy() as proxy:
+    with Load(daemon, IDS) as found, daemon.proxy() as proxy:
         for _ in range(TIMES):
             assert kill(wait_until(lambda: called(daemon, "plugin Other")))
             found.after(1)
@@ -133,7 +122,7 @@ def test_another_plugins_process_is_killed(daemon):
 
 def test_readers_are_killed(daemon):
     """Who gave no document does not notice; the others' calls are served, or fault 102."""
-    with load(daemon, IDS, 2) as by_ids, load(daemon, HOSTS, 2) as by_documents:
+    with Load(daemon, IDS, 2) as by_ids, Load(daemon, HOSTS, 2) as by_documents:
         killed = 0
         while killed < TIMES:
             killed += kill(called(daemon, "reader"))
@@ -145,7 +134,7 @@ def test_readers_are_killed(daemon):
 
 def test_the_zygote_is_killed(daemon):
     """What runs below it fails; whoever calls after that is served."""
-    with load(daemon, IDS) as found:
+    with Load(daemon, IDS) as found:
         for _ in range(3):
             # That of the readers bears the same title until it has its own.
             (zygote,) = wait_until(

@@ -16,8 +16,8 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes.executor import Executor, Job
-from tests.support.jobs import HOSTS, LIMITS, job_of, only
+from ovirt_scheduler.processes.executor import Job
+from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import processes_with
 from tests.support.waiting import LONG, wait_until
 
@@ -390,9 +390,7 @@ def test_a_plugin_that_waits_delays_no_other_request(executor, unit_named, held)
 
 def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named, held):
     """With one place taken, another request is refused when its time is over (104)."""
-    small = Executor(parallel=1, max_waiting=1)
-    small.start()
-    try:
+    with running(parallel=1, max_waiting=1) as small:
         waiting, end = held
         thread = threading.Thread(target=small.run, args=(waiting,))
         thread.start()
@@ -402,5 +400,3 @@ def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named, hel
         end.touch()
         assert only(small.run(job_of([unit_named("keeps_all")]))).value == HOSTS
         thread.join()
-    finally:
-        small.close()

@@ -21,7 +21,7 @@ from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import calls, exchange, handles, pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.command import script
-from tests.support.jobs import HOSTS, LIMITS, job_of, only
+from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring
 from tests.support.waiting import LONG, wait_until
 
@@ -127,9 +127,7 @@ def test_a_call_ends_where_another_of_its_request_gets_no_process(
         unit_named(f"p{number}", Kind.COST_FUNCTION, replace(LIMITS, timeout=60.0), tmp_path)
         for number in range(5)
     ]
-    own = Executor(parallel=10, max_waiting=8)
-    own.start()
-    try:
+    with running(parallel=10, max_waiting=8) as own:
         pid = int(only(own.run(job_of(units[:1], properties={"seconds": "0"}))).stdout)
         taken = wait_until(lambda: descriptors_at_rest(own.zygote_pid))
         room = [number for number in range(len(taken) + 2) if number not in taken][:2]
@@ -138,8 +136,6 @@ def test_a_call_ends_where_another_of_its_request_gets_no_process(
         with pytest.raises(ExecutorUnavailable, match="Too many open files"):
             own.run(job_of(units, properties={"seconds": "3600"}))
         wait_until(lambda: offspring(own.zygote_pid), suits=lambda seen: pid not in seen)
-    finally:
-        own.close()
 
 
 def test_closing_leaves_no_descriptor_open():

@@ -10,7 +10,7 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
-from tests.support.jobs import HOSTS, job_of, only
+from tests.support.jobs import HOSTS, job_of, only, running
 from tests.support.waiting import wait_until
 
 
@@ -106,14 +106,10 @@ def test_a_long_frame_between_answers_ends_its_process_at_once(unit_named, tmp_p
         "    return hosts\n"
     )
     unit = unit_named("Speaks", folder=tmp_path)
-    own = Executor(parallel=4, max_waiting=64)
-    own.start()
-    try:
+    with running(parallel=4, max_waiting=64) as own:
         assert only(own.run(job_of([unit]))).value == HOSTS
         wait_until(lambda: own.state().replaced)
         assert {*own.state().replaced} <= {"ended", "spoke out of turn"}
-    finally:
-        own.close()
 
 
 def test_rubbish_on_every_descriptor_is_a_failure_of_that_call_alone(executor, unit_named):

@@ -23,7 +23,7 @@ from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import handles, zygotes
 from ovirt_scheduler.processes.executor import Executor
-from tests.support.jobs import HOSTS, LIMITS, job_of, only
+from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, processes_with
 from tests.support.waiting import wait_until
 
@@ -340,9 +340,7 @@ def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, 
     """However many there are already: it is replaced."""
     monkeypatch.setattr(handles, "_OBEY_SECONDS", 1.0)
     caplog.set_level(logging.ERROR)
-    stuck = Executor(parallel=4, max_waiting=64)
-    stuck.start()
-    try:
+    with running(parallel=4, max_waiting=64) as stuck:
         zygote = stuck.zygote_pid
         os.kill(zygote, signal.SIGSTOP)
         worker = stuck._pool.spare(math.inf)
@@ -355,5 +353,3 @@ def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, 
         result = only(stuck.run(job_of([unit_named("keeps_all")], hosts=document)))
         assert result.value == ("a",)
         assert stuck.zygote_pid != zygote
-    finally:
-        stuck.close()

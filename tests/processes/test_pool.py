@@ -25,7 +25,7 @@ from ovirt_scheduler.processes import calls, exchange, handles, pool
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import frames
-from tests.support.jobs import HOSTS, LIMITS, job_of, only
+from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, title
 from tests.support.waiting import wait_until
 
@@ -135,9 +135,7 @@ def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypat
 
 def test_no_more_processes_are_kept_than_are_allowed(unit_named, tmp_path):
     """Those that were used longest ago end."""
-    few = Executor(parallel=2, max_waiting=8, kept=2)
-    few.start()
-    try:
+    with running(parallel=2, max_waiting=8, kept=2) as few:
         for number in range(4):
             (tmp_path / f"p{number}.py").write_text(
                 "import os\ndef do_filter(hosts, vm, properties):\n"
@@ -147,8 +145,6 @@ def test_no_more_processes_are_kept_than_are_allowed(unit_named, tmp_path):
         pids = [pid_of(few, unit) for unit in units]
         wait_until(lambda: set(pids) & set(below(few)), suits=lambda seen: len(seen) == 2)
         assert set(pids[2:]) <= set(below(few))
-    finally:
-        few.close()
 
 
 def test_a_call_that_gets_no_process_is_counted_nowhere(own, unit_named):
@@ -265,13 +261,9 @@ def test_a_process_that_is_never_ready_again_costs_no_later_call(unit_named, tmp
         "def do_filter(hosts, vm, properties):\n"
         "    global it\n    it = Hangs()\n    return hosts\n"
     )
-    one = Executor(parallel=1, max_waiting=8)
-    one.start()
-    try:
+    with running(parallel=1, max_waiting=8) as one:
         unit = unit_named("Hangs", folder=tmp_path)
         results = [only(one.run(job_of([unit]))) for _ in range(4)]
-    finally:
-        one.close()
     assert {result.outcome for result in results} == {Outcome.OK}
 
 
@@ -348,15 +340,14 @@ def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_name
     assert caplog.text.count("cannot be kept ready: RuntimeError('odd')") == 1
 
 
-def test_many_processes_that_end_together_are_no_knot(unit_named, tmp_path):
+def test_many_processes_that_end_together_are_no_knot(unit_named, request):
     """As after a reload with a lower kept_processes: calls go on, and so does the zygote."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < _MANY * 4:
         pytest.skip("too few descriptors for as many processes")
+    request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_MANY * 4, hard))
-    many = Executor(parallel=2, max_waiting=8, kept=_MANY)
-    many.start()
-    try:
+    with running(parallel=2, max_waiting=8, kept=_MANY) as many:
         zygote = many._zygotes._zygote
         zygote._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # holds few messages
         unit = unit_named("keeps_all")
@@ -368,6 +359,3 @@ def test_many_processes_that_end_together_are_no_knot(unit_named, tmp_path):
         assert only(many.run(job_of([unit]))).value == HOSTS
         assert many.zygote_pid == zygote.pid
         assert not zygote.was_killed
-    finally:
-        many.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

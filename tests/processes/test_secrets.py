@@ -5,27 +5,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shlex
 import shutil
-import signal
-import ssl
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Optional
-from xmlrpc.client import ServerProxy
+from typing import Any, Callable, Optional
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 
 from tests.support.command import script
+from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
 from tests.support.processes import STRANGER, as_stranger, offspring, title
+from tests.support.waiting import LONG, wait_until
 
 PASSWORD = "correct horse battery staple"
 ENVIRONMENT_SECRET = "secret-of-the-environment"
@@ -117,57 +114,37 @@ class Looked:
         (folder / "plugins" / "looks.py").write_text(LOOKS)
         (folder / "password").write_text(PASSWORD)
         (folder / "password").chmod(0o600)
-        (folder / "scheduler.conf").write_text(
-            f"listening_port = 0\nplugins_path = {folder}/plugins\n"
-            f"[engine]\nurl = https://127.0.0.1:1/api\nusername = u\n"
-            f"password_file = {folder}/password\n"
-        )
         if before:
             for path in (folder, *folder.rglob("*")):
                 os.chown(path, STRANGER, STRANGER)
-        self._said = folder / "said"
-        with self._said.open("wb") as said:
-            self.process = subprocess.Popen(
-                [*before, sys.executable, "-m", "ovirt_scheduler", "serve",
-                 "--config", str(folder / "scheduler.conf")],
-                cwd=PROJECT, stderr=said, stdin=subprocess.DEVNULL,
-                env={**os.environ, "STATE_DIRECTORY": str(folder / "state"),
-                     "A_SECRET": ENVIRONMENT_SECRET, "HOME": str(folder)},
-            )  # fmt: skip
-        url = self._wait_for(lambda: re.search(r"listening on (\S+)", self._said.read_text()))[1]
-        self.key = folder / "state" / "certificate" / "key.pem"
-        self._trust = ssl.create_default_context(cafile=str(self.key.with_name("certificate.pem")))
+        settings = (
+            f"[engine]\nurl = https://127.0.0.1:1/api\nusername = u\n"
+            f"password_file = {folder}/password"
+        )
+        before = [*before, "env", f"A_SECRET={ENVIRONMENT_SECRET}", f"HOME={folder}"]
+        self.daemon = Daemon(folder, folder / "plugins", settings, [], before)
         # The zygote, and processes beside that of the call that is to come.
-        self._wait_for(lambda: len(offspring(self.process.pid)) >= 3)
+        self._wait_for(lambda: len(offspring(self.daemon.pid)) >= 3)
         self._out = folder / "out"
-        self._call = threading.Thread(target=self._run, args=(url,))
+        self._call = threading.Thread(target=self._run)
         self._call.start()
         self.found = json.loads(
             self._wait_for(lambda: self._out.exists() and self._out.read_text())
         )
 
-    def _run(self, url: str) -> None:
-        with ServerProxy(url + "/design", context=self._trust) as proxy:
-            properties = {"out": str(self._out), "daemon": str(self.process.pid)}
+    def _run(self) -> None:
+        with self.daemon.proxy() as proxy:
+            properties = {"out": str(self._out), "daemon": str(self.daemon.pid)}
             self.kept = proxy.runFilters(["looks"], ["host-1"], "vm-1", properties)
 
-    def _wait_for(self, look: Any) -> Any:
-        give_up = time.monotonic() + 30
-        pause = threading.Event()
-        while time.monotonic() < give_up and self.process.poll() is None:
-            found = look()
-            if found:
-                return found
-            pause.wait(0.02)
-        self.process.kill()
-        raise AssertionError(self._said.read_text())
+    def _wait_for(self, look: Callable[[], Any]) -> Any:
+        return wait_until(look, lambda: self.daemon.log)
 
     def end(self) -> None:
         self._out.unlink()
-        self._call.join(30)
+        self._call.join(LONG)
         assert self.kept == ["host-1"]
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(30) == 0, self._said.read_text()
+        assert self.daemon.stop() == 0, self.daemon.log
 
 
 @pytest.fixture(scope="module")
@@ -315,10 +292,11 @@ def test_no_socket_between_the_processes_has_a_name(looked: Looked) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may read their memory")
 def test_no_memory_below_the_daemon_holds_the_key_or_the_password(looked: Looked) -> None:
     """The daemon's own does hold the key, which shows that the search finds it."""
-    key = serialization.load_pem_private_key(looked.key.read_bytes(), None)
+    pem = looked.daemon.certificate.with_name("key.pem").read_bytes()
+    key = serialization.load_pem_private_key(pem, None)
     number = key.private_numbers().private_value  # type: ignore[union-attr]
     secrets = [number.to_bytes(32, "little"), number.to_bytes(32, "big"), PASSWORD.encode()]
-    secrets.append(looked.key.read_bytes().splitlines()[1])
+    secrets.append(pem.splitlines()[1])
     *below, daemon = looked.found["above"]
     assert holds(daemon, secrets[:2])
     for pid in (looked.found["pid"], *below):

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.paths import PROJECT
 
+PAGES = ("security", "operations", "reliability")
 UNIT = PROJECT / "systemd" / "ovirt-scheduler.service"
 FOLDERS = PROJECT / "systemd" / "tmpfiles.d" / "ovirt-scheduler.conf"
 USERS = PROJECT / "systemd" / "sysusers.d" / "ovirt-scheduler.conf"
@@ -100,6 +101,14 @@ def test_the_unit_says_what_the_daemon_relies_on():
     assert unit["Unit"]["Before"] == "ovirt-engine.service"
     assert unit["Install"]["Alias"] == "ovirt-scheduler-proxy.service"
     assert "MemoryDenyWriteExecute" not in service
+
+
+def test_the_unit_has_each_line_that_the_manual_tells_of():
+    """What bounds plugins, above all."""
+    pages = [(PROJECT / "docs" / f"{name}.md").read_text("utf-8") for name in PAGES]
+    told = set(re.findall("`([A-Z][a-z]+[A-Za-z]*=[^`]+)`", "".join(pages)))
+    assert {"PrivateIPC=yes", "MemoryMax=75%"} <= told
+    assert told - {*UNIT.read_text("utf-8").splitlines()} == set()
 
 
 def test_the_units_user_is_made_by_sysusers():

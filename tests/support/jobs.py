@@ -30,9 +30,11 @@ def only(execution: Execution) -> CallResult:
 
 
 @contextlib.contextmanager
-def running(max_waiting: int = 16) -> Iterator[Executor]:
+def running(parallel: int = 4, max_waiting: int = 16, **how: int) -> Iterator[Executor]:
     """An executor, as long as the body of the ``with`` takes."""
-    executor = Executor(parallel=4, max_waiting=max_waiting)
+    executor = Executor(parallel, max_waiting, **how)
     executor.start()
-    yield executor
-    executor.close()
+    try:
+        yield executor
+    finally:
+        executor.close()

@@ -12,7 +12,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 import xmlrpc.client
@@ -23,7 +22,7 @@ from typing import NamedTuple, Optional
 
 from tests.support.certificates import PEM, made, write_pair
 from tests.support.clients import Clients
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, under_manager
 from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until
 
@@ -52,13 +51,6 @@ PLUGINS = {
         "        return {name!r}\n"
     ),
 }
-# What systemd does before it runs a program: the socket is descriptor 3, and this is its pid.
-_HAND_OVER = """
-import os, sys
-os.dup2(int(sys.argv[2]), 3)
-os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", NOTIFY_SOCKET=sys.argv[1])
-os.execv(sys.argv[3], sys.argv[3:])
-"""
 
 
 class Twins:
@@ -109,10 +101,8 @@ class Twins:
         )
         folder, kept = self.folder / name, self._kept.get(name)
         given = [] if kept is None else [kept.fileno()]
-        before = [sys.executable, "-c", _HAND_OVER, str(self.folder / "notify"), *map(str, given)]
-        self.daemons[name] = Daemon(
-            folder, folder / "plugins", settings, [], before if given else (), PORT, given
-        )
+        before = under_manager(self.folder / "notify", *given) if given else ()
+        self.daemons[name] = Daemon(folder, folder / "plugins", settings, [], before, PORT, given)
 
     def _listen(self) -> None:
         """Take what the daemons tell systemd."""

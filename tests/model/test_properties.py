@@ -17,20 +17,6 @@ CUSTOM = f"server_ip={IP};threshold={{0-99}}"
 HEAT = properties.parse("Heat", CUSTOM, "127.0.0.1;70")
 
 
-def test_the_sample_of_the_design_page_is_read():
-    """A regex with commas and a range, with defaults by position (contract 2.1)."""
-    assert (
-        PropertySet(
-            "Heat",
-            (
-                Property("server_ip", IP, "127.0.0.1"),
-                Property("threshold", "{0-99}", "70"),
-            ),
-        )
-        == HEAT
-    )
-
-
 @pytest.mark.parametrize(
     ("custom", "given", "expected"),
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import multiprocessing
 import os
 import shutil
@@ -111,12 +110,6 @@ def test_a_pair_is_made_once(tmp_path: Path) -> None:
     assert ensure(tmp_path / "tls") == files
     assert (files.certificate.read_bytes(), files.key.read_bytes()) == before
     assert [path.name for path in tmp_path.iterdir()] == ["tls"]
-
-
-def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
-    """A folder that the packager made, with nothing in it, gets the pair."""
-    (tmp_path / "tls").mkdir()
-    check(*ensure(tmp_path / "tls"))
 
 
 @pytest.mark.parametrize("lost", ["certificate.pem", "key.pem"])
@@ -238,22 +231,6 @@ def test_openssl_trusts_the_certificate(made: CertificateFiles) -> None:
     assert (verified.returncode, verified.stdout) == (0, f"{made.certificate}: OK\n")
 
 
-@pytest.mark.skipif(shutil.which("keytool") is None, reason="needs Java's keytool")
-@pytest.mark.long
-def test_javas_trust_store_takes_the_certificate(made: CertificateFiles, tmp_path: Path) -> None:
-    """keytool imports it, and shows the fingerprint that we show."""
-    store = ["-keystore", tmp_path / "store.p12", "-storepass", "changeit", "-alias", "scheduler"]
-    imported = ["-importcert", "-noprompt", "-file", made.certificate]
-    subprocess.run(["keytool", *imported, *store], check=True, capture_output=True)
-    listed = subprocess.run(["keytool", "-list", *store], check=True, capture_output=True)
-    assert describe(made.certificate).fingerprint in listed.stdout.decode()
-
-
-def test_a_made_pair_passes_the_check(made: CertificateFiles) -> None:
-    """What ensure makes has nothing to be mended."""
-    check(*made)
-
-
 @pytest.mark.parametrize("old_form", [True, False])
 @pytest.mark.parametrize("kind", ["rsa", "ec"])
 def test_an_administrators_pair_passes_the_check(tmp_path: Path, kind: str, old_form: bool) -> None:
@@ -270,20 +247,18 @@ def test_an_administrators_pair_passes_the_check(tmp_path: Path, kind: str, old_
 
 def test_a_chain_passes_the_check(pair: CertificateFiles, made: CertificateFiles) -> None:
     """Certificates after the server's own, and text between them, are fine."""
-    chain = b"server\n" + pair.certificate.read_bytes() + b"\nissuer\n" + load_bytes(made)
+    chain = (
+        b"server\n" + pair.certificate.read_bytes() + b"\nissuer\n" + made.certificate.read_bytes()
+    )
     pair.certificate.write_bytes(chain)
     check(*pair)
-
-
-def load_bytes(files: CertificateFiles) -> bytes:
-    return files.certificate.read_bytes()
 
 
 def test_the_first_certificate_of_a_chain_is_the_servers(
     pair: CertificateFiles, made: CertificateFiles
 ) -> None:
     """A chain in the wrong order does not fit the key."""
-    pair.certificate.write_bytes(load_bytes(made) + pair.certificate.read_bytes())
+    pair.certificate.write_bytes(made.certificate.read_bytes() + pair.certificate.read_bytes())
     with pytest.raises(ConfigError, match="not the key of the first certificate"):
         check(*pair)
 
@@ -353,13 +328,3 @@ def test_an_encrypted_key_is_refused(pair: CertificateFiles, old_form: bool) -> 
     with pytest.raises(ConfigError, match="openssl pkey -in") as caught:
         check(*pair)
     assert caught.value.file == str(pair.key)
-
-
-def test_the_fingerprint_is_the_certificates_sha256(made: CertificateFiles) -> None:
-    """It is written as openssl and keytool write it."""
-    digest = ssl.PEM_cert_to_DER_cert(made.certificate.read_text())
-    assert (
-        describe(made.certificate).fingerprint.replace(":", "")
-        == hashlib.sha256(digest).hexdigest().upper()
-    )
-    assert describe(made.certificate).fingerprint.count(":") == 31

@@ -48,19 +48,3 @@ def test_every_method_tells_truthfully_how_it_is_called_and_what_it_gives(daemon
                     arguments[2] = "vm-1"
                 answer = getattr(server, name)(*arguments)
                 assert types[type(answer)] == result, name
-
-
-def test_the_log_tells_of_a_request_in_one_line(daemon):
-    """Id, method, form, caller, units, hosts in and out, outcome, milliseconds; no parameters."""
-    names = ["keeps_first", "strange\nname", *(f"nobody_{number}" for number in range(9))]
-    with ServerProxy(f"{daemon.url}/engine") as server:
-        server.runFilters(names, ["a", "b", "c"], "vm-1", {"password": "secret"})
-    (line,) = [line for line in daemon.log.splitlines() if "nobody_0" in line and "request" in line]
-    told = re.fullmatch(
-        r".* INFO +request [0-9a-f]+ runFilters, engine form, \S+: degraded; units keeps_first, "
-        r"'strange\\nname', nobody_0, .*, nobody_5 and 3 more; VM vm-1, 3 hosts: 2 left, 1 removed by keeps_first; "
-        r"problems with 'strange\\nname', nobody_0, .*, nobody_6 and 2 more; \d+\.\d ms",
-        line,
-    )
-    assert told, line
-    assert "secret" not in daemon.log

@@ -78,7 +78,7 @@ def test_a_good_call_is_answered_beside_the_largest_that_is_allowed(daemon, tmp_
                 began = time.monotonic()
                 assert proxy.runFilters(["good"], IDS, "vm", {}) == IDS
                 assert proxy.runCostFunctions([["good", 2]], IDS, "vm", {}) == dict.fromkeys(IDS, 2)
-                assert time.monotonic() - began < 10  # far below a unit's time of 60 s
+                assert time.monotonic() - began < 30  # far below a unit's time of 60 s
             assert not under_way.done()
         finally:
             until.touch()

@@ -361,9 +361,9 @@ def test_a_hundred_thousand_attributes(place: str) -> None:
 )
 def test_much_of_nothing(data: bytes) -> None:
     """Megabytes of white space and comments are passed over in a moment."""
-    began = time.monotonic()
+    began = time.process_time()
     assert [host.id for host in read_hosts(Document(data))] == ["a"]
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("status", ["<status>up</status>", "<status><state>up</state></status>"])

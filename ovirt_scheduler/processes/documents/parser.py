@@ -6,9 +6,9 @@
               without           ├─► states of the hosts or VMs (serialization.py)
               declaration       └─► nothing, where the SDK's reader may see something else
 
-What the SDK's readers make of an element is in tables (sdk_tables.py), which can be pickled, and
-used without the SDK. What these do not know for certain is left to the SDK: markup within a value,
-a value that is wrong.
+What the SDK's readers make of an element is in tables (sdk_tables.py), which can be used without
+the SDK. What these do not know for certain is left to the SDK: markup within a value, a value that
+is wrong.
 """
 
 from __future__ import annotations
@@ -104,16 +104,16 @@ class Table:
     """The fields of one class of entities.
 
     Attributes:
-        entity: the name of the class in ``ovirtsdk4.types``.
-        is_known: the rest is right; else only the SDK knows what is read.
-        identifier: what becomes of the attribute ``id``, where it is read; ``href`` always is.
+        entity: the name of the class in ``ovirtsdk4.types``; empty where only the SDK knows what
+            is read.
+        identifier: what makes of the attribute ``id`` what is read; None where it is not. ``href``
+            always is.
         fields: what becomes of an element, by its name.
         links: which attribute takes the ``href`` of a link, by its ``rel``.
     """
 
     entity: str = ""
-    is_known: bool = False
-    identifier: Optional[Field] = None
+    identifier: Optional[Convert] = None
     fields: dict[str, Field] = dataclasses.field(default_factory=dict)
     links: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -389,12 +389,11 @@ class _Walk:
         if "href" in attributes:
             state["_href"] = attributes["href"]
         if table.identifier is not None and "id" in attributes:
-            convert = table.identifier.convert
             try:
-                state["_id"] = attributes["id"] if convert is None else convert(attributes["id"])
+                state["_id"] = table.identifier(attributes["id"])
             except WRONG_VALUE:
                 self._certain = False
-        self._certain = self._certain and table.is_known
+        self._certain = self._certain and bool(table.entity)
         self._links = table.links
         # Of what a host or VM holds, everything but links comes once.
         self._lookup = table.fields.copy().pop if self._level == 1 else table.fields.get

@@ -2,18 +2,20 @@
 
 A reader of the SDK compares the name of each element with one field's after the other; a table
 takes a third of the time. The readers are generated, so their source has one form: the tables are
-read from it, for the SDK that is installed. A reader of another form has no table, and its
-documents are left to it.
+read from it, for the SDK that is installed, which need not be loaded for that. A reader of another
+form has no table, and its documents are left to it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
-
-from ovirtsdk4 import readers, types
 
 from ovirt_scheduler.processes.documents import parser
 from ovirt_scheduler.processes.documents.parser import Convert, Field, Table, Tables
@@ -28,7 +30,7 @@ obj = types\.(?P<entity>\w+)\(\)
 obj\.href = reader\.get_attribute\('href'\)
 (?P<id>value = reader\.get_attribute\('id'\)
 if value is not None:
-obj\.id = (?:value|Reader\.parse_(?P<kind>\w+)\(value\)|types\.(?P<enum>\w+)\(value\.lower\(\)\))
+obj\.id = (?:value|(?P<int>Reader\.parse_integer)\(value\)|types\.(?P<enum>\w+)\(value\.lower\(\)\))
 )?empty = reader\.empty_element\(\)
 reader\.read\(\)
 if empty:
@@ -69,75 +71,77 @@ if href and rel:
 )
 
 
-def make(source: Optional[str] = None) -> Tables:
-    """Make the tables of hosts and VMs, and of all that can be in them.
+_ENUMERATION = re.compile(r"^class (\w+)\(Enum\):\n((?:    \w+ = '.*'\n)+)", re.MULTILINE)
 
-    Args:
-        source: of the SDK's readers; that of the SDK which is installed unless said.
-    """
-    if source is None:
-        source = ""
-        with contextlib.suppress(OSError, UnicodeError):  # it may be installed without its source
-            source = Path(readers.__file__).read_text("utf-8")
-    lines = filter(None, map(str.strip, source.splitlines()))
-    _, *parts = _CLASS.split("\n".join(line for line in lines if line[0] != "#") + "\n")
+# The state (serialization.py) of each member of an enumeration, by its text.
+_Members = Mapping[str, tuple[str, str, str]]
+
+
+@functools.cache
+def make() -> Tables:
+    """Make the tables of hosts and VMs, and of all that can be in them."""
+    origin = getattr(importlib.util.find_spec("ovirtsdk4"), "origin", "")
+    readers, types = (Path(origin).with_name(f"{name}.py") for name in ("readers", "types"))
+    return of_source(readers.read_text("utf-8"), types.read_text("utf-8"))
+
+
+def of_source(readers: str, types: str) -> Tables:
+    """Make the tables from the source of these two modules of the SDK."""
+    enumerations: dict[str, _Members] = {
+        name: {text: ("enum", name, text) for text in re.findall("'(.*)'", members)}
+        for name, members in _ENUMERATION.findall(types)
+    }
+    _, *parts = _CLASS.split(readers)
     sources = dict(zip(parts[::2], parts[1::2]))
-    found = {"host": Table(), "vm": Table()}
-    # By the name of its reader in ``ovirtsdk4.readers``.
-    made = {"HostReader": found["host"], "VmReader": found["vm"]}
-    for name in (names := list(made)):  # grows while it runs
-        try:
-            _fill(made[name], sources.get(name, ""), made)
-        except (AttributeError, LookupError, ValueError):
-            made[name].fields = {}
+    made: dict[str, Table] = defaultdict(Table)
+    for name in (names := ["HostReader", "VmReader"]):  # grows while it runs
+        table = made[name]
+        with contextlib.suppress(LookupError, ValueError):  # then it says nothing
+            _fill(table, sources[name], enumerations, made)
         names += made.keys() - set(names)
-    return found
+    return {"host": made["HostReader"], "vm": made["VmReader"]}
 
 
-def _fill(table: Table, source: str, made: dict[str, Table]) -> None:
+def _fill(
+    table: Table, source: str, enumerations: Mapping[str, _Members], made: Mapping[str, Table]
+) -> None:
     """Fill the table of one of the SDK's readers.
 
     Raises:
-        ValueError: the reader is not of the form that is known.
-        AttributeError, KeyError: it names what ``ovirtsdk4.types`` or this module does not have.
+        ValueError, LookupError: the reader is not of the form that is known.
     """
-    read_one, process_link = _READ_ONE.search(source), _PROCESS_LINK.search(source)
+    lines = filter(None, map(str.strip, source.splitlines()))
+    plain = "\n".join(line for line in lines if line[0] != "#") + "\n"
+    read_one, process_link = _READ_ONE.search(plain), _PROCESS_LINK.search(plain)
     if read_one is None or (read_one["links"] and process_link is None):
         raise ValueError("another form")
-    table.entity = read_one["entity"]
+    identifier: Optional[Convert] = None
     if read_one["enum"]:
-        table.identifier = Field("_id", True, _members(read_one["enum"]).__getitem__)
+        identifier = enumerations[read_one["enum"]].__getitem__
     elif read_one["id"]:
-        table.identifier = Field("_id", True, _PLAIN[read_one["kind"] or "string"])
-    for name, attribute, owner, kind, enum in _FIELD.findall(read_one["fields"] or ""):
-        table.fields[name] = _field(f"_{attribute}", owner, kind, enum, made)
+        identifier = int if read_one["int"] else str
+    table.fields = {
+        name: _field(f"_{attribute}", made[owner], kind, enumerations[enum] if enum else {})
+        for name, attribute, owner, kind, enum in _FIELD.findall(read_one["fields"] or "")
+    }
     if process_link is not None:
         table.links = {rel: f"_{name}" for rel, name in re.findall(_LINK, process_link[0])}
-    table.is_known = True
+    table.entity, table.identifier = read_one["entity"], identifier
 
 
-def _field(attribute: str, owner: str, kind: str, enum: str, made: dict[str, Table]) -> Field:
-    if owner != "Reader":
-        table = made.setdefault(owner, Table())  # it is filled later
-        if kind == "one":
-            return Field(attribute, table=table)
-        if kind == "many":
-            return Field(attribute, each=Field("", table=table))
-    elif kind == "enum":
-        return Field(attribute, True, _members(enum).get)
-    elif kind == "enums":
+def _field(attribute: str, table: Table, kind: str, members: _Members) -> Field:
+    if kind == "one":
+        return Field(attribute, table=table)
+    if kind == "many":
+        return Field(attribute, each=Field("", table=table))
+    if kind == "enum":
+        return Field(attribute, True, members.get)
+    if kind == "enums":
         # A word that the enumeration does not have is no member of the list.
-        return Field(attribute, each=Field("", True, _members(enum).__getitem__))
-    elif kind in _PLAIN:
+        return Field(attribute, each=Field("", True, members.__getitem__))
+    if kind in _PLAIN:
         return Field(attribute, True, _PLAIN[kind])
-    elif kind[:-1] in _PLAIN:
-        return Field(attribute, each=Field("", True, _PLAIN[kind[:-1]]))
-    raise ValueError(f"read_{kind}")
-
-
-def _members(name: str) -> dict[str, tuple[str, str, str]]:
-    """The state (serialization.py) of each member of an enumeration, by its text."""
-    return {member.value: ("enum", name, member.value) for member in getattr(types, name)}
+    return Field(attribute, each=Field("", True, _PLAIN[kind[:-1]]))
 
 
 # What is spelled otherwise is left to the SDK's reader; a KeyError or a ValueError says so.

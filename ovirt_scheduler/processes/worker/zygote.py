@@ -26,7 +26,6 @@ import importlib
 import importlib.util
 import math
 import os
-import pickle
 import selectors
 import signal
 import socket
@@ -34,9 +33,10 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import BinaryIO, NamedTuple, NoReturn, Optional
+from typing import NamedTuple, NoReturn, Optional
 
 from ovirt_scheduler.model.tasks import ReadTask, SplitTask
+from ovirt_scheduler.processes.documents import sdk_tables
 from ovirt_scheduler.processes.kernel import children, limits, malloc, prctl, privileges, titles
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import entry, loaded_modules, reader
@@ -69,12 +69,11 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
         _change_to(user)
     privileges.leave_keyring()
     titles.show("zygote")
-    readers, tables = _fork_readers_zygote(control)
+    sdk_tables.make()  # for both
+    readers = _fork_readers_zygote(control)
     for name in _PRELOADED:
         importlib.import_module(name)
     main_of_workers = importlib.import_module(_MAIN)
-    with contextlib.suppress(BrokenPipeError), tables:  # it has ended: it was killed
-        pickle.dump(main_of_workers.entities.TABLES, tables)
     loaded_modules.know()
     gc.collect()
     gc.freeze()
@@ -83,25 +82,20 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     sys.exit(0)
 
 
-def _fork_readers_zygote(control: socket.socket) -> tuple[_Readers, BinaryIO]:
-    """Fork the zygote of the readers; it waits for the tables, pickled."""
+def _fork_readers_zygote(control: socket.socket) -> _Readers:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    read_end, write_end = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid:
         theirs.close()
-        os.close(read_end)
-        return (pid, ours), os.fdopen(write_end, "wb")
+        return pid, ours
     try:
         prctl.die_with_parent(parent)
         prctl.become_subreaper()  # this is not inherited
         for each in (control, ours):  # the daemon sees that the zygote has ended
             each.close()
-        os.close(write_end)
         titles.show("zygote of the readers")
-        with os.fdopen(read_end, "rb") as tables:
-            read_states = reader.by_tables(pickle.load(tables))  # noqa: S301  the zygote's
+        read_states = reader.by_tables(sdk_tables.make())
 
         def do(daemon: socket.socket) -> None:
             reader.prepare(read_states)
@@ -113,8 +107,6 @@ def _fork_readers_zygote(control: socket.socket) -> tuple[_Readers, BinaryIO]:
         gc.collect()
         gc.freeze()
         _Zygote(theirs, do).run()
-    except EOFError:  # the zygote has ended before
-        pass
     except BaseException:  # noqa: BLE001  it says why, and the zygote ends with it
         traceback.print_exc()
     finally:

@@ -19,10 +19,11 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      |    +-- DriverFailed         105
      |    +-- HistoryUnreadable    106
      |
-     +-- ConfigError             the administrator's file: the daemon does not start, exit status 78
-     |    +-- AddressUnavailable   where it is to listen, just now: exit status 75
-     +-- PluginError             a plugin's file, or its conf: that plugin is not loaded
-     +-- ScenarioError           the file of a simulation's scenario: exit status 66
+     +-- FileMistake             a mistake in a file, with its line
+     |    +-- ConfigError          the administrator's: the daemon does not start, exit status 78
+     |    |    +-- AddressUnavailable   where it is to listen, just now: exit status 75
+     |    +-- PluginError          a plugin's, or its conf file: that plugin is not loaded
+     |    +-- ScenarioError        the file of a simulation's scenario: exit status 66
      +-- ExecutorUnavailable     no zygote could be started: exit status 70
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
      |    +-- EngineRefusal        it answers with a fault
@@ -117,7 +118,7 @@ class DriverFailed(RequestError):
     fault_code = 105
 
 
-class _InFile(SchedulerError):
+class FileMistake(SchedulerError):
     """A mistake in a file: ``file:line: what is wrong; what to do``."""
 
     def __init__(self, message: str, file: Optional[str] = None, line: Optional[int] = None):
@@ -134,7 +135,7 @@ class HistoryUnreadable(RequestError):
     fault_code = 106
 
 
-class ConfigError(_InFile):
+class ConfigError(FileMistake):
     """scheduler.conf, a certificate or another file the daemon cannot start without.
 
     systemd does not try again after this exit status.
@@ -149,11 +150,11 @@ class AddressUnavailable(ConfigError):
     exit_status = os.EX_TEMPFAIL
 
 
-class PluginError(_InFile):
+class PluginError(FileMistake):
     """A plugin or its conf file that cannot be loaded (contract 5.5)."""
 
 
-class ScenarioError(_InFile):
+class ScenarioError(FileMistake):
     """The file of a scenario for a simulation."""
 
     exit_status = os.EX_NOINPUT

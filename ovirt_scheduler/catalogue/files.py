@@ -23,7 +23,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.plugins import Source
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings.syntax import LOOSE_LINK
+from ovirt_scheduler.settings.file import LOOSE_LINK
 
 # Two writes that come closer than this may leave the same times on a file.
 _CLOCK_STEP_NS = 50_000_000

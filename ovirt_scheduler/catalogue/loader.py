@@ -30,8 +30,9 @@ from ovirt_scheduler.model.plugins import (
 )
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings import config, syntax
+from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import PluginConf, Settings, parse_plugin_conf
+from ovirt_scheduler.settings.file import LOOSE_LINK, content
 
 _NAMESPACE = uuid.UUID("3c2f6f0e-5a52-4c8b-9d3e-7f1c0c3c9a41")
 _TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -147,7 +148,7 @@ class Loader:
             stamps.update(found.stamps)
             together = hash((stamps[folder], frozenset(found.stamps.items())))
             stamps[FolderScan.all_in(folder)] = (together,)
-            problems.extend(PluginError(syntax.LOOSE_LINK, str(path)) for path in found.broken)
+            problems.extend(PluginError(LOOSE_LINK, str(path)) for path in found.broken)
         for file in files:
             if not file.helper:
                 conf = self.conf_path(file.name)
@@ -175,7 +176,7 @@ class Loader:
         """
         default = self._settings.on_failure
         try:
-            return config.rejects(syntax.content(conf, PluginError), conf, default)
+            return config.rejects(content(conf, PluginError), conf, default)
         except (FileNotFoundError, PluginError):
             return default is OnFailure.REJECT
 

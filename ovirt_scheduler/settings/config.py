@@ -22,8 +22,7 @@ from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, Want
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.addresses import is_loopback
-from ovirt_scheduler.settings import syntax
-from ovirt_scheduler.settings.file import ConfFile
+from ovirt_scheduler.settings.file import ConfFile, content
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
 from ovirt_scheduler.settings.values import PYTHON_PATH, Drive
 
@@ -180,7 +179,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
     """
     file = DEFAULT_FILE if path is None else path
     try:
-        data = syntax.content(file, ConfigError)
+        data = content(file, ConfigError)
     except FileNotFoundError as error:
         if path is not None:
             raise ConfigError("there is no such file", str(file)) from error

@@ -26,7 +26,7 @@ from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
-from ovirt_scheduler.settings.syntax import content, entries
+from ovirt_scheduler.settings.file import content, entries
 from ovirt_scheduler.workbench.simulated import SimulatedCluster, SimulatedVm
 
 _DEFAULT = "default"  # the scheduler that comes with the package

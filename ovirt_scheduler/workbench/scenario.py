@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
 from ovirt_scheduler.model import spelling
-from ovirt_scheduler.settings.file import ConfFile, Section
-from ovirt_scheduler.settings.syntax import content
+from ovirt_scheduler.settings.file import ConfFile, Section, content
 from ovirt_scheduler.settings.values import Key
 
 _DAY = 24.0

@@ -93,7 +93,7 @@ WRONG_CONF = {
     "key_twice": "2: `name = b`: occurs twice",
     "kinds_empty": "not nothing",
     "line_too_long": "1: is longer than 4096 characters",
-    "nul": "1: holds the control character U+0000",
+    "nul": "1: holds the character U+0000, which cannot be seen",
     "number_of_thirty_digits": "timeout: expected seconds",
     "quote_open": "the quotes do not match",
     "quotes_triple": "1: name: triple quotes are not read here",

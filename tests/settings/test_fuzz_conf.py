@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.syntax import Entry, entries
+from ovirt_scheduler.settings.file import Entry, entries
 from ovirt_scheduler.settings.table import PLUGIN, SCHEDULER
 from ovirt_scheduler.settings.values import Key
 from tests.support.fuzzing import assert_told, bounded, damaged, mostly, tries

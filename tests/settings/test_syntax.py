@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.settings.syntax import Entry, content, entries
+from ovirt_scheduler.settings.file import Entry, content, entries
 
 PATH = Path("/etc/some.conf")
 

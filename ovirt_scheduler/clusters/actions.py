@@ -87,7 +87,7 @@ class ClusterActions:
             destinations: which know the VMs of the answer, and the cluster; of a balancing with
                 what is used.
         """
-        state = destinations.state
+        state = destinations.view.state
         chosen, unfit = destinations.choose(answer)
         self._log_not_made(method, {step.vm: step for step in unfit})
         if method != BALANCE:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Optional, cast
 
 from ovirt_scheduler.clusters.reader import View
@@ -37,37 +36,28 @@ class StatusChange(NamedTuple):
     new_status: str
 
 
+@dataclass(eq=False)
 class ClusterDestinations:
     """The destinations that are known for one call of a scheduler; used by one thread.
 
-    Args:
-        view: of the cluster; where it has no replies, the engine is asked about ids.
-        staying: VMs that must not be migrated now.
-        former: hosts that a VM must not go back to, by its id.
-        stopping: set when no other unit may be called.
-
     Attributes:
-        state: of the cluster.
+        view: of the cluster; where it has no replies, the engine is asked about ids.
+        staying: VMs that are not to be migrated now.
+        former: hosts that a VM is not to go back to, by its id.
+        stopping: set when no other unit is to be called.
     """
 
-    def __init__(
-        self,
-        decisions: DecisionService,
-        settings: ClusterSettings,
-        view: View,
-        staying: Iterable[str],
-        former: Mapping[str, AbstractSet[str]],
-        stopping: threading.Event,
-    ) -> None:
-        self._decisions = decisions
-        self._settings = settings
-        self._replies = view.replies
-        self.state = view.state
-        self._former = former
-        self._stopping = stopping
-        self._staying = frozenset(staying)
+    decisions: DecisionService
+    settings: ClusterSettings
+    view: View
+    staying: Collection[str]
+    former: Mapping[str, frozenset[str]]
+    stopping: threading.Event
+
+    def __post_init__(self) -> None:
+        self._state = self.view.state
         # By the VMs' ids, for those that the units were called for.
-        self._known: dict[str, Mapping[str, int]] = {vm: {} for vm in self._staying}
+        self._known: dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
 
     def learn(self, answer: Migrations) -> bool:
         """Call the units for the VMs of an answer that they were not called for yet.
@@ -78,13 +68,13 @@ class ClusterDestinations:
         Raises:
             SchedulerError: no process is to be had for it.
         """
-        has_units = self._settings.filters or self._settings.cost_functions
+        has_units = self.settings.filters or self.settings.cost_functions
         misfit = False
         for vm, hosts in answer.items():
-            if self._stopping.is_set():
+            if self.stopping.is_set():
                 return False
-            limited = has_units or vm in self._former
-            if limited and vm in self.state.vms and vm not in self._known:
+            limited = has_units or vm in self.former
+            if limited and vm in self._state.vms and vm not in self._known:
                 self._known[vm] = self._allowed(vm)
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
@@ -97,18 +87,18 @@ class ClusterDestinations:
         Args:
             change: of a hook, which it is called for.
         """
-        subjects = Subjects(hosts=tuple(self.state.hosts), vms=tuple(self.state.vms))
+        subjects = Subjects(hosts=tuple(self._state.hosts), vms=tuple(self._state.vms))
         arguments: dict[str, object] = {}
         if change is not None:
             arguments = {"old_status": change.old_status, "new_status": change.new_status}
-            if change.subject in self.state.hosts:
+            if change.subject in self._state.hosts:
                 subjects = subjects._replace(host=change.subject)
             else:
                 subjects = subjects._replace(vm=change.subject)
         return Request(
-            Caller.of_cluster(self._settings.name),
+            Caller.of_cluster(self.settings.name),
             subjects,
-            self._settings.properties,
+            self.settings.properties,
             last=DriverCall(driver, method, arguments, self._known),
         )
 
@@ -121,14 +111,16 @@ class ClusterDestinations:
         Raises:
             SchedulerError: as for ``learn``.
         """
-        unit, answer = self._settings.balance, cast("Migrations", {})
+        unit, answer = self.settings.balance, cast("Migrations", {})
         if method == BALANCE and unit is not None:
             wanted: Optional[Migration] = self._ask_units(None, Kind.BALANCE, (unit,))
             answer = {} if wanted is None else {wanted.vm: wanted.hosts}
             self.learn(answer)
         elif driver.defines(method):
             for _ in range(_MOST_ANSWERS):
-                answer = self._decisions.decide(self.request(driver, method), self._replies).answer
+                answer = self.decisions.decide(
+                    self.request(driver, method), self.view.replies
+                ).answer
                 if not self.learn(answer):
                     break
         return answer
@@ -146,18 +138,18 @@ class ClusterDestinations:
         chosen: dict[str, str] = {}
         unfit: list[Step] = []
         for vm, offered in answer.items():
-            if vm not in self.state.vms:
+            if vm not in self._state.vms:
                 continue  # a balance unit may name any
             target = self.best(vm, offered)
             if target is None:
-                if vm not in self._staying:
+                if vm not in self.staying:
                     wanted = _first(offered)
                     problem = "the filters of the cluster do not allow it"
-                    if wanted in self._former.get(vm, ()):
+                    if wanted in self.former.get(vm, ()):
                         problem = "a balancing took it from there within the hour"
-                    step = Step.planned(vm, wanted, self.state)
+                    step = Step.planned(vm, wanted, self._state)
                     unfit.append(replace(step, problem=problem))
-            elif target != self.state.vms[vm].host:
+            elif target != self._state.vms[vm].host:
                 chosen[vm] = target
         return chosen, unfit
 
@@ -173,8 +165,8 @@ class ClusterDestinations:
         left = self._known.get(vm)
         if left is None:
             return _first(offered)
-        here = self.state.vms[vm].host
-        others = [host for host in self.state.hosts if host != here]
+        here = self._state.vms[vm].host
+        others = [host for host in self._state.hosts if host != here]
         if not offered and others and all(left.get(host) == 0 for host in others):
             return ""
         # To any host: the engine would not ask the filters, and equal hosts share the VMs.
@@ -184,11 +176,11 @@ class ClusterDestinations:
 
     def _allowed(self, vm: str) -> Mapping[str, int]:
         """The hosts that the filters leave, each with the sum of the cost functions."""
-        settings = self._settings
-        left: list[str] = list(self.state.hosts)
+        settings = self.settings
+        left: list[str] = list(self._state.hosts)
         if settings.filters:
             left = list(self._ask_units(vm, Kind.FILTER, settings.filters))
-        left = [host for host in left if host not in self._former.get(vm, ())]
+        left = [host for host in left if host not in self.former.get(vm, ())]
         if not left or not settings.cost_functions:
             return dict.fromkeys(left, 0)
         costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions)
@@ -196,14 +188,14 @@ class ClusterDestinations:
         return {host: costs.get(host, worst) for host in left}
 
     def _ask_units(self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...]) -> Any:
-        caller = Caller.of_cluster(self._settings.name)
-        subjects = Subjects(tuple(self.state.hosts), vm=vm)
-        request = Request(caller, subjects, self._settings.properties, {kind: wanted})
-        known = self._replies
+        caller = Caller.of_cluster(self.settings.name)
+        subjects = Subjects(tuple(self._state.hosts), vm=vm)
+        request = Request(caller, subjects, self.settings.properties, {kind: wanted})
+        known = self.view.replies
         if known is not None:
             of_vm = next((each for each in known.vms if vm in each.asked), None)
             known = EngineReplies(known.hosts, of_vm)
-        return self._decisions.decide(request, known).answer
+        return self.decisions.decide(request, known).answer
 
 
 def _first(hosts: tuple[str, ...]) -> str:

@@ -7,6 +7,7 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar, cast
 
@@ -58,10 +59,11 @@ def _without_our_frames(run: _Run) -> _Run:
     return cast("_Run", called)
 
 
+@dataclass(eq=False)
 class Runs:
     """What runs the plugins of a test session; the fixtures say what the methods take.
 
-    Args:
+    Attributes:
         running: it is started.
         settings: for the limits of calls.
         engine: has the hosts and VMs of a call, and is what ``engine_connection`` reaches.
@@ -70,10 +72,9 @@ class Runs:
         PluginFailed: the plugin does not load, refuses a property's value, or fails.
     """
 
-    def __init__(self, running: Runtime, settings: Settings, engine: MadeEngine) -> None:
-        self._running = running
-        self._settings = settings
-        self._engine = engine
+    running: Runtime
+    settings: Settings
+    engine: MadeEngine
 
     @_without_our_frames
     def run_unit(
@@ -182,12 +183,12 @@ class Runs:
             if number[host.id] > 1:
                 raise ValueError(f"{number[host.id]} hosts are {host.name}: name each differently")
         machines = {vm.id: vm for vm in vms}  # the VM to start may be among those of the cluster
-        self._engine.cluster = MadeCluster(elements(hosts), elements(machines.values()))
-        return self._running.prepare(self._settings, trial.catalogue_of(*files), self._engine)
+        self.engine.cluster = MadeCluster(elements(hosts), elements(machines.values()))
+        return self.running.prepare(self.settings, trial.catalogue_of(*files), self.engine)
 
     def _load(self, plugin: Path) -> LoadedPlugin:
         path = Path(plugin)
-        loader = Loader(trial.settings_for(self._settings, path), self._running.executor.analyse)
+        loader = Loader(trial.settings_for(self.settings, path), self.running.executor.analyse)
         return trial.load(loader, path)
 
 

@@ -9,7 +9,6 @@ What it does not know is a fault that says so.
 from __future__ import annotations
 
 import copy
-import fnmatch
 import functools
 import re
 import secrets
@@ -284,7 +283,7 @@ class MadeCluster:
         return found[begin : begin + size]
 
     def _fits(self, element: Element, key: str, pattern: re.Pattern[str], equal: bool) -> bool:
-        return any(map(pattern.match, self._values(element, key))) == equal
+        return any(map(pattern.fullmatch, self._values(element, key))) == equal
 
     def _values(self, element: Element, key: str) -> list[str]:
         """What a search by a key finds an entity by."""
@@ -310,8 +309,8 @@ def _term(text: str) -> tuple[str, re.Pattern[str], bool]:
     if parsed is None or parsed[1] not in _KEYS:
         raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
     key, sign, wanted = parsed.groups()
-    pattern = re.compile(fnmatch.translate(wanted), re.IGNORECASE)
-    return key, pattern, sign == "="
+    pattern = ".*".join(map(re.escape, wanted.split("*")))  # to the engine * alone is special
+    return key, re.compile(pattern, re.IGNORECASE | re.DOTALL), sign == "="
 
 
 def _text(element: Element) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional, cast
@@ -128,7 +127,7 @@ class Policy(DecisionService):
         return (answer[0], "") if answer else (None, log.summary(decision))
 
     def balance(
-        self, state: ClusterState, staying: Iterable[str], former: Mapping[str, AbstractSet[str]]
+        self, state: ClusterState, staying: Collection[str], former: Mapping[str, frozenset[str]]
     ) -> Mapping[str, str]:
         """What is to be migrated now: VM to host, by id.
 

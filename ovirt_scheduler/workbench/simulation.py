@@ -111,10 +111,11 @@ class Outcome:
         return [move for move in self.moves if move.what in (MIGRATED, EVACUATED)]
 
 
+@dataclass(eq=False)
 class Simulation:
     """One run.
 
-    Args:
+    Attributes:
         runtime: it is started.
         settings: of the cluster's policy.
         seed: of the chances in the scenario.
@@ -127,39 +128,32 @@ class Simulation:
         ScenarioError: the scenario names a host that does not exist.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        snapshot: Snapshot,
-        settings: ClusterSettings,
-        scenario: Scenario,
-        seed: int = 0,
-        most: int = 100,
-        tell: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._cluster = SimulatedCluster(snapshot)
+    runtime: Runtime
+    snapshot: Snapshot
+    settings: ClusterSettings
+    scenario: Scenario
+    seed: int = 0
+    most: int = 100
+    tell: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._cluster = SimulatedCluster(self.snapshot)
         self._hosts = {host.name: host for host in self._cluster.hosts.values()}
-        scenario.check(self._hosts)
-        self._policy = Policy(runtime, settings, self._cluster)
-        self._settings = settings
-        self._scenario = scenario
-        self._seed = seed
-        self._most = most
-        self._tell = tell
-        self._hour = 0.0
+        self.scenario.check(self._hosts)
+        self._policy = Policy(self.runtime, self.settings, self._cluster)
+        self._hour = self._still_since = 0.0
         self._outcome = Outcome(left_out=self._cluster.left_out)
-        self._coming: deque[Arrival] = deque(scenario.arrivals)
-        self._events: deque[HostEvent] = deque(scenario.host_events)
+        self._coming: deque[Arrival] = deque(self.scenario.arrivals)
+        self._events: deque[HostEvent] = deque(self.scenario.host_events)
         self._moved: Sequence[str] = ()  # by the balancing before
         self._migrated: dict[str, list[float]] = {}  # by a VM's id, when balancings migrated it
-        self._calm = Calm(settings.hold, settings.margin)
-        self._still_since = 0.0  # the hour
+        self._calm = Calm(self.settings.hold, self.settings.margin)
 
     def run(self) -> Outcome:
         """Play it to its end, or until Ctrl-C."""
         outcome = self._outcome
         try:
-            self._play((self._settings.load_balance_interval or 60.0) / 3600)
+            self._play((self.settings.load_balance_interval or 60.0) / 3600)
         except KeyboardInterrupt:
             outcome.stopped = True
         finally:
@@ -175,22 +169,22 @@ class Simulation:
         Args:
             step: hours between two looks.
         """
-        outcome, left, number = self._outcome, self._most, 0
+        outcome, left, number = self._outcome, self.most, 0
         self._change_loads()
         outcome.views.append(self._view())
         while not outcome.rested and left > 0:
             self._hour = number * step
             self._look()
-            if len(outcome.views) < 2 and self._hour >= self._scenario.hours / 2:
+            if len(outcome.views) < 2 and self._hour >= self.scenario.hours / 2:
                 outcome.views.append(self._view())
             self._balance()
             outcome.course.append((self._hour, self._view().imbalance["used"]))
-            self._tell(f"hour {self._hour:.1f}: {len(outcome.moves)} moves")
+            self.tell(f"hour {self._hour:.1f}: {len(outcome.moves)} moves")
             number += 1
-            if number * step > self._scenario.hours:
+            if number * step > self.scenario.hours:
                 left -= 1
                 still = self._hour - self._still_since - step
-                outcome.rested = still >= self._settings.hold / 3600
+                outcome.rested = still >= self.settings.hold / 3600
 
     def _look(self) -> None:
         """What has happened since the look before."""
@@ -211,7 +205,7 @@ class Simulation:
                 arrival.name, arrival.memory, arrival.processors,
                 arrival.load * arrival.processors,
             )  # fmt: skip
-            vm.vary(self._scenario.load(vm.name, self._hour, self._seed))
+            vm.vary(self.scenario.load(vm.name, self._hour, self.seed))
             vm.ends = arrival.until
             self._place(vm, PLACED)
         for host in self._cluster.hosts.values():
@@ -219,8 +213,8 @@ class Simulation:
                 self._evacuate(host)
 
     def _change_loads(self) -> None:
-        if self._scenario.curves:
-            self._cluster.load(lambda vm: self._scenario.load(vm, self._hour, self._seed))
+        if self.scenario.curves:
+            self._cluster.load(lambda vm: self.scenario.load(vm, self._hour, self.seed))
 
     def _happen(self, event: HostEvent) -> None:
         host = self._hosts[event.host]
@@ -267,11 +261,11 @@ class Simulation:
 
     def _balance(self) -> None:
         """Have the policy balance once."""
-        if not self._settings.load_balance_interval:
+        if not self.settings.load_balance_interval:
             return
         outcome, now, state = self._outcome, self._hour * 3600, self._cluster.state()
         outcome.balancings += 1
-        most = self._settings.migrations_per_vm
+        most = self.settings.migrations_per_vm
         staying = (*self._moved, *exhausted(self._migrated, most, now))
         wanted = self._policy.balance(state, staying, self._calm.former_hosts(now))
         judged = self._calm.judge(wanted, state, now)

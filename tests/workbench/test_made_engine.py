@@ -58,6 +58,8 @@ def system(engine):
         (f"id={MAIL}", "mail"),
         ('host = "puma"', ""),
         ("sortby name", "mail web"),
+        ("name=we[b]", ""),
+        ("name=?eb or name=*a*l", "mail"),
         ("status=* sortby name desc page 1", "web mail"),
         ("page 2", ""),
     ],

@@ -272,7 +272,7 @@ def _why(options: argparse.Namespace) -> Shown:
         lines = placement.lines(cleaned, host)
     text = "".join(_painted(lines))
     headings, rows = grid(cleaned)
-    if options.host is None and len(headings) > 1:
+    if options.host is None and rows and len(headings) > 1:
         text += f"\n{tables.table(headings, rows)}"
     behind = len(hosts) - explanation.MOST_HOSTS
     if options.host is None and behind > 0:

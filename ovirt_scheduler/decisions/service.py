@@ -178,7 +178,8 @@ class DecisionService:
             wanted[kind] = units.wanted
             calls += units.calls
             log.log_left_out(request_id, kind.words, units.errors)
-            left_out.update(units.errors)
+            for name, problems in units.errors.items():
+                left_out[name] = left_out.get(name, ()) + problems
             if units.rejected:
                 subjects = subjects._replace(hosts=())
         request = request._replace(wanted=wanted)

@@ -84,10 +84,9 @@ def heading(decision: Record) -> str:
 
 def outcome(decision: Record) -> str:
     """The outcome: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
-    answer = decision.get("answer")
+    answer, method = decision.get("answer"), decision.get("method")
     number = len(decision.get("hosts", ()))
     count = f"{number or 'no'} host{'' if number == 1 else 's'}"
-    method = decision.get("method")  # its units say less: a replay may ask none
     if isinstance(answer, Mapping) and answer:
         return _migrations(decision, answer)
     if isinstance(answer, bool):
@@ -97,7 +96,7 @@ def outcome(decision: Record) -> str:
     elif method == METHODS[Kind.COST_FUNCTION]:
         best = ranking.best(decision)
         result = "no costs" if best is None else f"{_named(decision, [best])[0]} is best"
-    elif isinstance(answer, list) and method != METHODS[Kind.BALANCE]:
+    elif isinstance(answer, list):
         hosts = listed(_named(decision, answer), "then")
         result = hosts if answer else f"no host: {left(decision)}"
     elif failed := failed_units(decision):
@@ -118,7 +117,8 @@ def summary(decision: Record) -> dict[str, Any]:
     text, failed = outcome(decision), failed_units(decision)
     if failed and "failed" not in text:
         text += f"; {', '.join(failed)} failed"
-    no_host_left = decision["hosts"] and decision.get("answer") == []
+    is_selection = decision["method"] != METHODS[Kind.COST_FUNCTION]
+    no_host_left = is_selection and decision["hosts"] and decision.get("answer") == []
     failures = [
         (unit["name"], unit.get("message", unit["outcome"]))
         for unit in decision["units"]
@@ -133,7 +133,7 @@ def left(decision: Record) -> str:
     removed_by = Counter(verdict["unit"] for verdict in removed(decision).values())
     number = len(decision.get("hosts", ())) - sum(removed_by.values())
     words = [f"{number or 'none'} left"]
-    for unit in ranking.live_units(decision, Kind.FILTER):
+    for unit in ranking.units_of(decision, Kind.FILTER):
         if unit["name"] in removed_by:
             by = "by" if words[1:] else "removed by"
             words.append(f"{removed_by[unit['name']]} {by} {unit['name']}")
@@ -142,7 +142,7 @@ def left(decision: Record) -> str:
 
 def removed(decision: Record) -> dict[str, Record]:
     """The hosts that filters removed, each with the verdict that did."""
-    filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
+    filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
     return {
         host["id"]: verdict
         for host in decision.get("hosts", ())
@@ -159,7 +159,7 @@ def in_order(decision: Record) -> list[Record]:
 
 def why(decision: Record) -> dict[str, str]:
     """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
-    out, shadows = removed(decision), ranking.shadows(decision)
+    out, shadows = removed(decision), ranking.shadows(decision, Kind.COST_FUNCTION)
 
     def of(host: Record) -> str:
         if host["id"] in out:
@@ -232,9 +232,8 @@ def _of_units(decision: Record) -> Iterator[Line]:
 
 def failed_units(decision: Record) -> list[str]:
     """The units that failed and would have counted."""
-    shadows = ranking.shadows(decision)
     units = (unit for unit in decision.get("units", ()) if has_failed(unit))
-    return [unit["name"] for unit in units if unit["name"] not in shadows]
+    return [unit["name"] for unit in units if unit.get("mode") != "shadow"]
 
 
 def has_failed(unit: Record) -> bool:
@@ -263,9 +262,10 @@ class _Hosts:
         self._removed = removed(decision)
         self._scored = len(ranking.ranked(decision))
         self._others = ranking.without_each(decision)
-        self._shadows = ranking.shadows(decision)
-        self._filters = {unit["name"] for unit in ranking.live_units(decision, Kind.FILTER)}
-        self._counts_costs = bool(ranking.live_units(decision, Kind.COST_FUNCTION))
+        self._shadow_filters = ranking.shadows(decision, Kind.FILTER)
+        self._shadows = ranking.shadows(decision, Kind.COST_FUNCTION)
+        self._filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
+        self._counts_costs = bool(ranking.units_of(decision, Kind.COST_FUNCTION))
 
     def lines(self, only: Optional[str]) -> Iterator[Line]:
         """What each host's fate was, the best first; hosts with the same lines share them.
@@ -291,7 +291,7 @@ class _Hosts:
         passed, reasons = [], []
         for each in host.get("verdicts", ()):
             unit, verdict = each["unit"], each.get("verdict")
-            if unit in self._shadows:
+            if unit in self._shadow_filters:
                 if verdict == REMOVED:
                     because = _because(each)
                     yield Line(f"{unit} would have removed it, and only looks on (shadow){because}")

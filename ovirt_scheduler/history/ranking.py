@@ -40,23 +40,23 @@ class Ranking:
         return {host: place for place, host in enumerate(self.totals, start=1)}
 
 
-def shadows(decision: Record) -> set[str]:
-    """The names of the units in shadow, which count for nothing."""
-    return {unit["name"] for unit in decision.get("units", ()) if unit.get("mode") == "shadow"}
-
-
-def live_units(decision: Record, kind: Kind) -> list[Record]:
-    """The units of a kind that counted, in the order asked for."""
+def units_of(decision: Record, kind: Kind, mode: str = "live") -> list[Record]:
+    """The units of a kind that counted, or those in shadow, in the order asked for."""
     return [
         unit
         for unit in decision.get("units", ())
-        if unit.get("kind") == kind.words and unit.get("mode", "live") == "live"
+        if unit.get("kind") == kind.words and unit.get("mode", "live") == mode
     ]
+
+
+def shadows(decision: Record, kind: Kind) -> set[str]:
+    """The names of the units of a kind in shadow, which count for nothing."""
+    return {unit["name"] for unit in units_of(decision, kind, "shadow")}
 
 
 def put_totals(decision: Record) -> None:
     """Add to each host with costs their sum, and its rank."""
-    functions = {unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)}
+    functions = {unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)}
     totals = {}
     for host in decision["hosts"] if functions else ():
         counted = [c["weighted"] for c in host.get("costs", ()) if c["unit"] in functions]
@@ -84,7 +84,7 @@ def without_each(decision: Record) -> dict[str, Ranking]:
 
     Without the only one that scored, all hosts are equal: they rank in the order given.
     """
-    names = [unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)]
+    names = [unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)]
     # A call of fewer functions bounds each cost further out: more of a cost that was held counts.
     shares = _shares(decision, len(names) - 1, names)
     sums = {host: sum(of_host.values()) for host, of_host in shares.items()}
@@ -106,9 +106,9 @@ def with_shadows(decision: Record) -> dict[str, Ranking]:
 
     Its costs count with the request's factor, or 1.
     """
-    live = {unit["name"] for unit in live_units(decision, Kind.COST_FUNCTION)}
+    live = {unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)}
     found = {}
-    for name in shadows(decision):
+    for name in shadows(decision, Kind.COST_FUNCTION):
         shares = _shares(decision, len(live) + 1, {*live, name})
         if any(name in of_host for of_host in shares.values()):
             totals = {host: sum(of_host.values()) for host, of_host in shares.items() if of_host}
@@ -128,6 +128,7 @@ def _shares(decision: Record, functions: int, counted: Container[str]) -> dict[s
     limits = {
         unit["name"]: aggregate.bound(int(unit.get("factor", 1)), max(1, functions))
         for unit in decision.get("units", ())
+        if unit.get("kind") == Kind.COST_FUNCTION.words
     }
     return {
         host["id"]: {

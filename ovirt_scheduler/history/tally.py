@@ -128,13 +128,11 @@ class Tally:
             for verdict in host.get("verdicts", ())
             if verdict["verdict"] == REMOVED
         )
-        shadows = ranking.shadows(record)
         hosts_out = explanation.removed(record)
         decisive = set(record.get("decisive", ()))
-        if shadows:
-            best = ranking.best(record)
-            others = ranking.with_shadows(record).items()
-            decisive.update(name for name, other in others if other.best != best)
+        for name, other in ranking.with_shadows(record).items():
+            if other.best != ranking.best(record):
+                decisive.add(name)
         with self._lock:
             outcome = "unit failed" if explanation.failed_units(record) else "ok"
             self.requests[record["method"], record["form"], outcome] += 1

@@ -175,6 +175,11 @@ def test_failed_units_are_left_out(engine):
     ]
     assert problems["nowhere"][0].startswith("there is no filter named 'nowhere'")
     assert set(problems) == {"fails", "nowhere", "unknown"}
+    answer = engine.selectHost("Whole", HOSTS, V1, {"filters": "x", "cost_functions": "x"})
+    assert [each[:14] for each in answer["plugin_errors"]["x"]] == [
+        "there is no fi",
+        "there is no co",
+    ]
 
 
 @pytest.mark.parametrize(

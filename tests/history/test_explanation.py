@@ -190,6 +190,24 @@ def test_a_filter_that_rejects_when_it_fails():
     ]
 
 
+def test_a_shadow_may_have_the_name_of_a_unit_of_another_kind():
+    """The filter removes the host, and the cost function looks on."""
+    units = [unit("Memory"), function("Even"), function("Memory", mode="shadow")]
+    lynx = host("lynx", {"Memory": ("removed", "full")}, [("Memory", 1, 3)])
+    puma = host("puma", {"Memory": PASSED}, [("Even", 2, 4), ("Memory", 1, 1)])
+    made = decision("selectHost", [*units, unit("default", "scheduler")], [lynx, puma])
+    told = text(explanation.lines(made))
+    assert "  lynx: removed by Memory: full" in told
+    assert "  puma: 1st of 1, cost 8 = Even 2 × 4" in told
+    assert "  puma: Memory 1 × 1 would count, but looks on (shadow)" in told
+
+
+def test_a_call_that_names_no_cost_function_is_no_trouble():
+    """A list marks it only where a host was to be left."""
+    assert not explanation.summary(decision("runCostFunctions", [], [host("lynx")], []))["is_bad"]
+    assert explanation.summary(decision("runFilters", [], [host("lynx")], []))["is_bad"]
+
+
 def test_a_list_names_the_units_that_failed_and_would_have_counted():
     """In one row for each decision."""
     units = [unit("Old", outcome="raised"), unit("New", outcome="raised", mode="shadow")]
@@ -204,9 +222,13 @@ def test_a_list_names_the_units_that_failed_and_would_have_counted():
          "runLoadBalancing: migrate VM web to lynx or puma"),
         (decision("runLoadBalancing", [unit("Memory", "balance")], [host("lynx")], {"vm": WEB["id"], "hosts": []}, vm=WEB),
          "runLoadBalancing: migrate VM web to any host"),
-        (decision("runLoadBalancing", [unit("Memory", "balance")], [host("lynx")], []),
+        (decision("runLoadBalancing", [unit("Memory", "balance")], [host("lynx")]),
          "runLoadBalancing: nothing to do"),
-        (decision("runLoadBalancing", [unit("Memory", "balance", "killed")], [host("lynx")], []),
+        (decision("runFilters", [], [host("lynx"), host("puma")], ["id-of-lynx", "id-of-puma"]),
+         "runFilters: 2 hosts: 2 left"),
+        (decision("runCostFunctions", [], [host("lynx"), host("puma")], []),
+         "runCostFunctions: 2 hosts: no costs"),
+        (decision("runLoadBalancing", [unit("Memory", "balance", "killed")], [host("lynx")]),
          "runLoadBalancing: Memory failed"),
         (decision("onTimerInvoked", [unit("Spread", "scheduler")], [host("lynx"), host("puma")], {"vm-1": ["id-of-puma"], "vm-2": ["id-of-puma", "id-of-lynx"]}, cluster="Default", form="daemon"),
          "onTimerInvoked of Spread of cluster Default: migrate VM vm-1 to puma; VM vm-2 to puma or lynx"),

@@ -56,56 +56,24 @@ def _run(options: argparse.Namespace) -> Shown:
     settings, state = arguments.settings(options), arguments.state()
     if options.switch and options.action != "renew":
         raise BadUsage("--switch goes with renew")
-    if options.action == "export":
-        return Shown(export(settings, state))
     if options.action == "renew":
         return switch(settings, state) if options.switch else prepare(settings, state)
+    if options.action == "export":
+        if not settings.ssl:
+            raise BadInput(_NO_TLS)
+        file = certificate_report.server_files(settings, state).certificate
+        if settings.ssl_certificate is None:
+            _expect(file)
+        return Shown(certificates.pem(file))
     if options.action == "make":
-        settings = make(settings, state)
-    shown = show(settings, state, options.days)
-    # Whoever asks to see a certificate is content with a bad one; whoever checks it is not.
-    return shown._replace(well=shown.well or options.action != "check")
-
-
-def make(settings: Settings, state: Path) -> Settings:
-    """Make the certificate that the daemon's first start would make; one that is there stays.
-
-    Returns:
-        The settings with that certificate.
-
-    Raises:
-        ConfigError: it cannot be made.
-    """
-    with _acting_as_owner(state):
-        certificates.ensure(state / "certificate", settings.listening_address)
-    return settings._replace(ssl=True, ssl_certificate=None, ssl_key=None)
-
-
-def show(settings: Settings, state: Path, days: int) -> Shown:
-    """Tell where each certificate is, its names, days left and problems.
-
-    Args:
-        days: fewer days left than this are a problem.
-    """
-    reports = certificate_report.report(settings, state, days)
+        with _acting_as_owner(state):
+            certificates.ensure(state / "certificate", settings.listening_address)
+        settings = settings._replace(ssl=True, ssl_certificate=None, ssl_key=None)
+    reports = certificate_report.report(settings, state, options.days)
     text = "".join(each.text() for each in reports) or f"{_NO_TLS}\n"
-    well = all(each.described is not None and not each.problem for each in reports)
+    # Whoever asks to see a certificate is content with a bad one; whoever checks it is not.
+    well = options.action != "check" or all(each.described and not each.problem for each in reports)
     return Shown(text, [each.fields() for each in reports], well)
-
-
-def export(settings: Settings, state: Path) -> str:
-    """The daemon's certificate in PEM, without its key.
-
-    Raises:
-        BadInput: there is none.
-        ConfigError: it cannot be read.
-    """
-    if not settings.ssl:
-        raise BadInput(_NO_TLS)
-    file = certificate_report.server_files(settings, state).certificate
-    if settings.ssl_certificate is None:
-        _expect(file)
-    return certificates.pem(file)
 
 
 def prepare(settings: Settings, state: Path) -> Shown:

@@ -14,8 +14,9 @@ import time
 import xmlrpc.client
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -24,13 +25,13 @@ from ovirt_scheduler.command import arguments, control, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import AddressUnavailable, ConfigError, EngineUnavailable, PluginError
+from ovirt_scheduler.errors import ConfigError, EngineUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.server.http import listening
-from ovirt_scheduler.settings.config import EngineSettings, Settings
+from ovirt_scheduler.settings.config import Settings
 
 _READ_SECONDS = 60.0  # for all files
 _ENGINE_SECONDS = 20.0  # for all that is asked of the engine
@@ -64,23 +65,26 @@ def _run(options: argparse.Namespace) -> Shown:
     settings, state = arguments.settings(options, for_daemon=True), arguments.state()
     reports = certificate_report.report(settings, state)
     certificate = certificate_report.server_files(settings, state).certificate
-    port = _listening_report(settings, certificate)
+    port = _listening(settings, certificate)
     with runtime.started(settings) as running:
         catalogue, remarks = _plugins(running.registry)
+        of_clusters = [cluster_report.problem(each, catalogue) for each in settings.clusters]
         of_settings = (
-            *filter(None, [port.problem]),
+            *filter(None, [port["problem"]]),
             *problems(settings, running.services.inventory),
-            *_cluster_problems(settings, catalogue),
+            *(str(each) for each in of_clusters if each is not None),
         )
     mend = (*of_settings, *catalogue.faults, *remarks)
     wrong = len(mend) + sum(bool(each.problem) for each in reports)
     old_versions = list(control.old_versions(state))
     fields = {
         "ok": not wrong, "certificates": [each.fields() for each in reports],
-        **_fields(catalogue), "listening": port._asdict(), "settings": of_settings,
+        **_fields(catalogue), "listening": port, "settings": of_settings,
         "remarks": list(map(_located, remarks)), "old_versions": old_versions,
     }  # fmt: skip
-    lines = [*(each.line() for each in reports), port.line()]
+    listens = port["problem"] or ("the daemon listens" if port["daemon"] else "free")
+    lines = [*(each.line() for each in reports)]
+    lines.append(f"port {port['port']} of {port['address']}: {listens}\n")
     lines += (f"note: {each}\n" for each in (*old_versions, *_seen_as(state)))
     lines += _lines(settings, catalogue, mend, wrong)
     return Shown("".join(lines), fields, not wrong)
@@ -123,13 +127,6 @@ def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:
         unread = [PluginError(f"the names in the plugins' files are not looked at: {error}")]
     others = (each for each in catalogue.warnings if str(each) not in map(str, remarks))
     return replace(catalogue, warnings=[*others, *unread]), remarks
-
-
-def _cluster_problems(settings: Settings, catalogue: Catalogue) -> Iterator[str]:
-    for cluster in settings.clusters:
-        problem = cluster_report.problem(cluster, catalogue)
-        if problem:
-            yield str(problem)
 
 
 def _remarks(catalogue: Catalogue) -> Sequence[PluginError]:
@@ -233,62 +230,46 @@ def problems(settings: Settings, inventory: Optional[Inventory] = None) -> Itera
         reason = arguments.unwritable(settings.log_file)
         if reason:
             yield f"{settings.log_file}: {reason}; mend log_file"
-    if settings.engine is not None:
-        wrong = list(_engine_problems(settings.engine))
-        yield from wrong
-        if inventory is not None and not wrong:
-            try:
-                inventory.access(time.monotonic() + _ENGINE_SECONDS)
-            except EngineUnavailable as error:
-                yield f"[engine] {error}"
-
-
-def _engine_problems(engine: EngineSettings) -> Iterator[str]:
-    try:
-        engine.password()
-    except ConfigError as error:
-        yield f"{error}; mend password_file"
+    engine = settings.engine
+    if engine is None:
+        return
+    files: dict[str, Callable[[], object]] = {"password_file": engine.password}
     if engine.ca_file is not None:
+        files["ca_file"] = partial(certificates.describe, engine.ca_file)
+    for key, read in files.items():
         try:
-            certificates.describe(engine.ca_file)
+            read()
         except ConfigError as error:
-            yield f"{error}; mend ca_file"
+            yield f"{error}; mend {key}"
+            inventory = None
+    if inventory is not None:
+        try:
+            inventory.access(time.monotonic() + _ENGINE_SECONDS)
+        except EngineUnavailable as error:
+            yield f"[engine] {error}"
 
 
-class ListeningReport(NamedTuple):
-    """Whether the daemon could listen at an address."""
-
-    address: str
-    port: int
-    daemon: bool = False  # whether a daemon listens there already
-    problem: Optional[str] = None
-
-    def line(self) -> str:
-        """The report for people."""
-        what = self.problem or ("the daemon listens" if self.daemon else "free")
-        return f"port {self.port} of {self.address}: {what}\n"
-
-
-def _listening_report(settings: Settings, certificate: Path) -> ListeningReport:
+def _listening(settings: Settings, certificate: Path) -> dict[str, Any]:
     """Bind the address for a moment, as the daemon does. Nobody can connect meanwhile.
 
     Args:
         settings: for the address.
         certificate: of the daemon; it need not exist.
+
+    Returns:
+        address and port; whether a daemon listens there already; the problem, or None.
     """
     address, port = settings.listening_address, settings.listening_port
+    found = {"address": address, "port": port, "daemon": False, "problem": None}
     try:
         listening.bound(address, port).close()
-    except AddressUnavailable as error:
-        with contextlib.suppress(ConfigError):
-            if any(
-                _is_daemon(each, settings, certificate) for each in listening.places(address, port)
-            ):
-                return ListeningReport(address, port, daemon=True)
-        return ListeningReport(address, port, problem=str(error))
     except ConfigError as error:
-        return ListeningReport(address, port, problem=str(error))
-    return ListeningReport(address, port)
+        found["problem"] = str(error)
+        with contextlib.suppress(ConfigError):
+            places = listening.places(address, port)
+            if any(_is_daemon(each, settings, certificate) for each in places):
+                found.update(daemon=True, problem=None)
+    return found
 
 
 def _is_daemon(place: listening.Place, settings: Settings, certificate: Path) -> bool:

@@ -10,10 +10,10 @@ import argparse
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.catalogue import files as plugin_files
@@ -181,15 +181,6 @@ def catalogue_of(*files: LoadedPlugin) -> Catalogue:
     )
 
 
-class _Answer(NamedTuple):
-    """What one unit, or one method of a scheduler, answered."""
-
-    words: str  # what was called
-    called: Mapping[str, object]  # the same for JSON
-    shown: Shown
-    notes: tuple[str, ...] = ()  # on what the call left behind
-
-
 def settings_for(settings: Settings, path: Path) -> Settings:
     """The settings with the plugin's folder alone, and its conf file where that lies beside it."""
     folder = path.absolute().parent
@@ -229,8 +220,8 @@ def run(
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        call = client.here(running.prepare(settings, catalogue_of(loaded), engine))
-        questions = [*_questions(call, loaded, path, kinds, asked, called)]
+        here = client.here(running.prepare(settings, catalogue_of(loaded), engine))
+        questions = [*_questions(here, loaded, path, kinds, asked, called)]
         notes = [*map(str, loaded.warnings), *_unknown(loaded, asked.properties)]
         if any(unit.shadow for unit in loaded.units):
             notes.append(
@@ -242,17 +233,24 @@ def run(
         if not kinds and not called:
             for driver in loaded.drivers:
                 notes += scheduler_calls.not_asked(driver, asked)
-        answers = [
-            _Answer(words, names, ask(), (*_why_not_kept(running.executor), *_acted(engine)))
-            for words, names, ask in questions
-        ]
-    if not answers:
+        texts, fields, well = [], [], True
+        for words, names, ask in questions:
+            shown = ask()
+            after = [*_why_not_kept(running.executor), *_acted(engine)]
+            # The last call is that of the scheduler, after the units that a property named.
+            *_, call = shown.fields.pop("calls", [{"outcome": "not called", "notes": []}])
+            took = f", {call['milliseconds']} ms" if "milliseconds" in call else ""
+            texts.append(f"{words}: {call['outcome']}{took}\n{_notes(after)}{shown.text}")
+            call["notes"] = [*notes, *after, *call["notes"]]
+            fields.append({**names, **shown.fields, **call})
+            well = well and shown.well
+    if not questions:
         raise BadUsage(f"{path}: nothing in it is called unless you say how; {'; '.join(notes)}")
-    return Shown(
-        "".join(f"note: {note}\n" for note in notes) + "\n".join(map(_text, answers)),
-        [_fields(answer, notes) for answer in answers],
-        all(answer.shown.well for answer in answers),
-    )
+    return Shown(_notes(notes) + "\n".join(texts), fields, well)
+
+
+def _notes(notes: Iterable[str]) -> str:
+    return "".join(f"note: {note}\n" for note in notes)
 
 
 # What is called, in words and for JSON, and what calls it.
@@ -375,19 +373,3 @@ def _unknown(loaded: LoadedPlugin, properties: Mapping[str, str]) -> Iterator[st
         if known and name not in known:
             hint = spelling.hint(name, known) or f"; there are {', '.join(known)}"
             yield f"property {name}: no unit of the plugin has it{hint}"
-
-
-def _text(answer: _Answer) -> str:
-    ended = "not called"
-    for call in answer.shown.fields.get("calls", ()):
-        ended = f"{call['outcome']}, {call['milliseconds']} ms"
-    more = "".join(f"note: {note}\n" for note in answer.notes)
-    return f"{answer.words}: {ended}\n{more}{answer.shown.text}"
-
-
-def _fields(answer: _Answer, notes: Sequence[str]) -> dict[str, object]:
-    """The answer for JSON, together with how the call ended."""
-    fields = {**answer.called, **answer.shown.fields}
-    # The last call is that of the scheduler, after the units that a property named.
-    *_, call = fields.pop("calls", [{"outcome": "not called", "notes": []}])
-    return {**fields, **call, "notes": [*notes, *answer.notes, *call["notes"]]}

@@ -22,9 +22,8 @@ from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.server import history_methods
 from ovirt_scheduler.server.dispatch import Method
-from ovirt_scheduler.server.methods import DecisionMethods
+from ovirt_scheduler.server.methods import DecisionMethods, history_methods
 from ovirt_scheduler.settings.config import EngineSettings, Settings
 
 
@@ -42,7 +41,7 @@ class Services(NamedTuple):
         scores, engine_reasons = settings.engine_scores, settings.engine_reasons
         found = [*DecisionMethods(self.decisions, scores, engine_reasons).methods()]
         if self.history is not None:
-            found += history_methods.methods(self.history, settings.pages)
+            found += history_methods(self.history, settings.pages)
         return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""The XML-RPC methods that decide: parameters to a Request, and a Decision to the answer.
+"""The XML-RPC methods: parameters to a Request, and a Decision to the answer.
 
 A unit or a scheduler that fails is left out, or answers that nothing is to be done; ``schedule``
 has no such answer, so its failures are faults in the design form.
@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.errors import BadParameters, DriverFailed, UnknownUnit
-from ovirt_scheduler.history import record
+from ovirt_scheduler.errors import BadParameters, DriverFailed, HistoryUnreadable, UnknownUnit
+from ovirt_scheduler.history import query, record
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.model import aggregate, properties
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, INTERFACE_METHODS, DriverUnit
@@ -23,6 +25,7 @@ from ovirt_scheduler.model.requests import (
     AnswerForm,
     Caller,
     EngineScores,
+    Pages,
     Subjects,
     WantedUnit,
 )
@@ -30,6 +33,7 @@ from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery, values
 from ovirt_scheduler.server.dispatch import Method, Parameters, Reply, answered, in_both_forms
+from ovirt_scheduler.server.pages.access import may_read
 
 _FACTOR = re.compile(r"-?[0-9]{1,10}")
 
@@ -74,6 +78,12 @@ _CALLS = (
 )  # fmt: skip
 # The results where there is no scheduler to ask, by their types.
 _NOTHING: Mapping[str, object] = {"string": "", "boolean": False, "array": [], "struct": {}}
+
+_DECISION = "Gives the record of what was decided, a struct; an empty one where none is kept."
+_DECISIONS = """Gives the records that fit, the newest first; with brief what a list shows of each.
+A query has vm and host (id or name), unit, cluster, method, outcome (ok, raised, timed out, killed,
+bad answer, refused, not asked), since and until (such as 2026-01-31T12:00:00Z), limit (100 unless
+given, 1000 at most), brief (boolean)."""
 
 _ANYTHING = (
     "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"
@@ -359,3 +369,48 @@ def _factor(text: str) -> WantedUnit:
             "the factor an int"
         )
     return WantedUnit(name.strip(), int(factor))
+
+
+def history_methods(reader: Reader, pages: Pages) -> Iterator[Method]:
+    """``decision`` and ``decisions``, in the design form (contract 8.4).
+
+    Args:
+        pages: only clients that may read all pages may call them.
+    """
+    forms = (AnswerForm.DESIGN,)
+    one, many = partial(_decision, reader, pages), partial(_decisions, reader, pages)
+    yield Method("decision", ("id",), ("struct",), _DECISION, one, forms=forms)
+    yield Method("decisions", ("query",), ("array",), _DECISIONS, many, 1, forms)
+
+
+def _decision(reader: Reader, pages: Pages, caller: Caller, parameters: Parameters) -> object:
+    _check_reader(caller, pages)
+    return _plain(reader.decision(values.string("id", parameters[0])) or {})
+
+
+def _decisions(reader: Reader, pages: Pages, caller: Caller, parameters: Parameters) -> object:
+    _check_reader(caller, pages)
+    (wanted,) = parameters or ({},)
+    if not isinstance(wanted, dict):
+        raise values.expected("query", "a struct of what has to fit", wanted)
+    return _plain(reader.decisions(query.read(wanted)))
+
+
+def _check_reader(caller: Caller, pages: Pages) -> None:
+    address = caller.peer.rpartition(" ")[2].rpartition(":")[0].strip("[]")
+    if not may_read(pages, address):
+        raise HistoryUnreadable(
+            "scheduler.conf lets you read no decisions: pages = loopback lets whoever is on "
+            "the daemon's machine, pages = callers whoever may call"
+        )
+
+
+def _plain(value: Any) -> object:
+    """The value as XML-RPC can carry it: a whole number beyond 32 bits becomes a double."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if type(value) is int and not -(2**31) <= value < 2**31:
+        return float(value)
+    return value

@@ -79,11 +79,9 @@ def handed_over(
     Raises:
         AddressUnavailable, ConfigError: as ``places``.
     """
-    variables = {
-        name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
-    }
-    count = variables["LISTEN_FDS"]
-    if variables["LISTEN_PID"] != str(os.getpid()) or not count.isdecimal() or len(count) > 3:
+    environ.pop("LISTEN_FDNAMES", "")
+    pid, count = environ.pop("LISTEN_PID", ""), environ.pop("LISTEN_FDS", "")
+    if pid != str(os.getpid()) or not count.isdecimal() or len(count) > 3:
         return None
     wanted = [place.target[:2] for place in places(address, port)]
     found = None

@@ -35,7 +35,7 @@ def do_balance(hosts, properties):
 
 
 def large_enough(vms, lacking):
-    """The smallest VM that is larger than what the host lacks, else the largest."""
+    """The smallest VM that is larger than the memory that the host lacks, else the largest."""
     return next((vm for vm in vms if vm.memory > lacking), vms[-1])
 
 
@@ -46,7 +46,7 @@ def room_on(host, over_minimum):
 
 
 def free_memory(connection, host):
-    """Bytes that are free on the host; 0 where its statistics do not tell."""
+    """Bytes that are free on the host; 0 if its statistics do not say."""
     service = connection.system_service().hosts_service().host_service(host.id)
     try:
         statistics = service.statistics_service().list()

@@ -1,6 +1,6 @@
 """Same operating system together, so that the kernel's same-page merging (KSM) saves memory.
 
-Which VMs a host runs, the engine's REST API tells: scheduler.conf needs an [engine] section.
+It asks the engine's REST API for the hosts' VMs: scheduler.conf needs an [engine] section.
 """
 
 from _vms import vms_of
@@ -9,7 +9,7 @@ from ovirt_scheduler.plugin import engine_connection
 
 
 def do_score(hosts, vm, properties):
-    """Cost: by how many the host's VMs of the VM's operating system are fewer than elsewhere."""
+    """Cost: how many fewer VMs of the same operating system the host runs than the best host."""
     if vm.os is None or vm.os.type is None:
         raise LookupError(
             f"the operating system of VM {vm.id} is not known: the engine did not tell"
@@ -21,7 +21,7 @@ def do_score(hosts, vm, properties):
 
 
 def vms_alike(connection, host, vm):
-    """The host's VMs with the same operating system, but for the VM itself."""
+    """The host's VMs with the same operating system, except the VM itself."""
     return [
         other
         for other in vms_of(connection, host)

@@ -1,8 +1,8 @@
 """The configured sample of the design page: memory as filter, cost and balance in one file.
 
 Property ``threshold``: the share of a host's memory, in percent, that VMs may have taken.
-``server_ip`` names the machine that measures heat in the design page's story; nothing is
-asked of it here. The balance asks the engine for VMs: scheduler.conf needs an [engine] section.
+``server_ip`` is the machine that measures heat on the design page; it is not used here. The
+balance asks the engine for VMs: scheduler.conf needs an [engine] section.
 """
 
 from _vms import movable_vms
@@ -11,7 +11,7 @@ from ovirt_scheduler.plugin import engine_connection
 
 
 def do_filter(hosts, vm, properties):
-    """Keep the hosts whose memory is taken no further than the threshold."""
+    """Keep the hosts that have no more of their memory taken than the threshold."""
     return [host for host in hosts if taken_percent(host) <= threshold_of(properties)]
 
 
@@ -21,7 +21,7 @@ def do_score(hosts, vm, properties):
 
 
 def do_balance(hosts, properties):
-    """Move the smallest VM of the fullest host beyond the threshold to where it stays below."""
+    """Move the smallest VM of the fullest host above the threshold to hosts that stay below it."""
     threshold = threshold_of(properties)
     fullest = max(hosts, key=taken_percent)
     if taken_percent(fullest) <= threshold:
@@ -40,7 +40,7 @@ def threshold_of(properties):
 
 
 def taken_percent(host, more=0):
-    """Memory that no further VM can have, in percent, with so many bytes more taken."""
+    """The share of memory that no other VM can have, in percent, with so many bytes more taken."""
     if not host.memory or host.max_scheduling_memory is None:
         raise LookupError(f"the memory of host {host.id} is not known: the engine did not tell")
     return 100 * (host.memory - host.max_scheduling_memory + more) / host.memory

@@ -12,7 +12,7 @@ from ovirt_scheduler.plugin import engine_connection
 
 
 def do_balance(hosts, properties):
-    """Move the smallest VM of the fullest host when it runs too many more than another."""
+    """Move the smallest VM of the fullest host if that runs too many VMs more than another."""
     allowed = int(properties.get("maximum_vm_difference") or 3)
     count = {host: vm_count(host) for host in hosts if host.status in (None, HostStatus.UP)}
     if not count or max(count.values()) - min(count.values()) <= allowed:

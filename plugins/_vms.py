@@ -1,10 +1,10 @@
-"""What several samples ask of a host's VMs. A file that starts with _ is a helper, no plugin."""
+"""Queries about a host's VMs, for several samples. A file whose name starts with _ is a helper."""
 
 from ovirtsdk4.types import VmAffinity
 
 
 def vm_count(host):
-    """VMs on the host, in whatever state."""
+    """The VMs on the host, in any state."""
     if host.summary is None or host.summary.total is None:
         raise LookupError(f"how many VMs host {host.id} runs is not known: the engine did not tell")
     return host.summary.total
@@ -25,6 +25,6 @@ def movable_vms(connection, host):
 
 
 def is_movable(vm):
-    """Neither pinned to its host nor to be migrated by hand alone; migratable unless told."""
+    """Whether it is neither pinned to its host nor migrated only by hand; True if not told."""
     policy = vm.placement_policy
     return policy is None or policy.affinity in (None, VmAffinity.MIGRATABLE)

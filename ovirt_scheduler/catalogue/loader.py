@@ -231,7 +231,7 @@ class Loader:
         used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
         if used and (used[0] != source or not {*used} <= {source, *neighbours}):
             # It ran in the process that tells: its checksum, and what is kept, are the file's own.
-            raise PluginError("loading it told of other files than its own; remove it", str(path))
+            raise PluginError("its analysis named files that are not its own; remove it", str(path))
         checksum = _checksum(used, conf_data)
         code = PluginCode(
             source.name,

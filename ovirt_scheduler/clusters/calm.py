@@ -122,7 +122,7 @@ class Calm:
             return ""
         return (
             f"it changes the imbalance of the hosts from {before:.1f} % to {after:.1f} %, and has "
-            f"to better it by {self._margin:g} points"
+            f"to improve it by {self._margin:g} points"
         )
 
     def _too_soon(self, group: list[Step], use: _Use, now: float) -> str:

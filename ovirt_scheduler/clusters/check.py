@@ -32,7 +32,7 @@ def _problems(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[Config
     policy = cluster.properties.get(POLICY)
     if policy is not None and policy not in scheduler.policies:
         there = ", ".join(scheduler.policies)
-        remedy = f"write one of {there}" if there else "it has none: take the key out"
+        remedy = f"write one of {there}" if there else "it has none: remove the key"
         yield cluster.mistake(
             "policy", f"{policy!r:.160} is no policy of {scheduler.name}; {remedy}"
         )
@@ -66,7 +66,7 @@ def _of_units(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[Config
             unit = units.get((kind, each.name))
             if unit is None:
                 there = ", ".join(sorted(name for its_kind, name in units if its_kind is kind))
-                remedy = f"write one of {there}" if there else "there are none: take the key out"
+                remedy = f"write one of {there}" if there else "there are none: remove the key"
                 remedy = catalogue.not_loaded.get(each.name) or remedy
                 no = f"there is no {kind.words} {each.name!r:.160}; {remedy}"
                 yield cluster.mistake(key, no)

@@ -126,7 +126,7 @@ class DriveMemory:
         except (OSError, ValueError) as error:
             problem = str(error)
         _log.warning(
-            "%(file)s cannot be read: %(reason)s; clusters are looked at afresh",
+            "%(file)s cannot be read: %(reason)s; clusters count as new",
             {"file": str(self._file), "reason": problem},
         )
         return {}

@@ -78,11 +78,11 @@ def add_command(
     """Add a command, with the options that many have: ``--config``, ``--plugins`` and ``-o``.
 
     Args:
-        run: does it, and gives what is to be shown. Its docstring is the help: the first line in
-            the list of commands, the rest, which ends with examples, that of the command itself.
-        about: in the place of the docstring, where several commands share ``run``.
+        run: runs the command, and returns what to show. The first line of its docstring is the help
+            in the list of commands; the rest, which ends with examples, is the command's own help.
+        about: replaces the docstring, if several commands share ``run``.
         output: the values of ``-o``; without any there is no such option.
-        in_pipe: the value in a pipe, where ``-o`` says none; in a terminal it is ``table``.
+        in_pipe: the default of ``-o`` in a pipe; in a terminal it is ``table``.
     """
     text, _, examples = inspect.cleandoc(about or run.__doc__ or "").partition("\n\nexamples:\n")
     brief, _, description = text.partition("\n\n")
@@ -140,12 +140,12 @@ URL = {"--url URL": "ask the daemon there, instead of reading the folder", **CA}
 
 
 def output_of(options: argparse.Namespace) -> str:
-    """How to show what a command gives: as ``-o`` says, or by default."""
+    """The form of a command's output: as ``-o`` says, or the default."""
     return options.output or ("table" if sys.stdout.isatty() else options.in_pipe)
 
 
 def show(shown: Shown, output: str) -> int:
-    """Show it as ``-o`` says: ``table``, ``json``, ``jsonl`` or ``names``; gives the exit status.
+    """Show it as ``-o`` says: ``table``, ``json``, ``jsonl`` or ``names``; return the exit status.
 
     Raises:
         NotOverwritten, BrokenPipeError: as for ``write``.
@@ -202,7 +202,7 @@ def history() -> Path:
 
 
 def unwritable(path: Path) -> Optional[str]:
-    """Why this user cannot write a file of that path; None where nothing is seen against it."""
+    """Why this user cannot write a file of that path; None if nothing is wrong."""
     if path.is_dir():
         return "is a folder"
     if not path.parent.is_dir():
@@ -212,7 +212,7 @@ def unwritable(path: Path) -> Optional[str]:
 
 
 def expect_writable(path: Optional[Path]) -> None:
-    """See to it, before a long work begins, that its result can be written to a file.
+    """Check, before long work begins, that its result can be written to a file.
 
     Raises:
         NotOverwritten: it cannot.
@@ -243,7 +243,7 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
 
 
 class _Progress:
-    """Shows how far it is, on a terminal alone, in the place of what was shown before."""
+    """Shows the progress on a terminal, over the line before."""
 
     def __init__(self) -> None:
         self._at = 0.0

@@ -162,7 +162,7 @@ def discover(call: Call) -> Shown:
     ]
     text = tables.table(("UNIT", "KIND", "PROPERTIES", "DESCRIPTION"), rows)
     named = list(dict.fromkeys(str(unit["name"]) for unit in units))
-    return Shown(text or "no policy units; ovirt-scheduler check tells why\n", units, names=named)
+    return Shown(text or "no policy units; ovirt-scheduler check says why\n", units, names=named)
 
 
 def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
@@ -320,7 +320,7 @@ class _Answer:
         return None if self.record is None else explanation.cleaned(self.record)
 
     def table(self, heading: str, values: Mapping[str, object]) -> str:
-        """Hosts with a value each, by their ids, and with the reasons where they are known."""
+        """Hosts with a value each, by their ids, and with the reasons if they are known."""
         rows = [(self.hosts.get(host), host, value) for host, value in values.items()]
         why = self._why(values)
         if not any(why):
@@ -353,7 +353,7 @@ class _Answer:
         """Show the answer and its problems; of calls in this process also output and tracebacks.
 
         Args:
-            found: for who wants names alone; of a host its id will do.
+            found: the names for ``-o names``; for hosts their ids.
             nothing: shown if there is neither a text nor a problem.
         """
         lines = [text or ("" if self.problems else nothing)]
@@ -369,7 +369,7 @@ class _Answer:
 
 
 def _printed(result: CallResult) -> Iterator[str]:
-    """What a plugin printed, and its traceback, each with a heading; nothing that is empty."""
+    """What a plugin printed, and its traceback, each with a heading unless it is empty."""
     for heading in ("traceback", "stdout", "stderr"):
         text = getattr(result, heading)
         if text.strip():

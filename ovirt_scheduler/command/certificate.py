@@ -37,11 +37,11 @@ def add(to: arguments.Add) -> None:
 def _run(options: argparse.Namespace) -> Shown:
     """Make, show, check, export or renew the daemon's certificate.
 
-    make: a self-signed certificate in the state folder, as the first start makes; one that is there
+    make: makes a self-signed certificate in the state folder, like the first start; an existing one
     stays.
-    show: its place, names, days left and fingerprint.
-    check: the same, and exit status 1 when it cannot be used, or has fewer days left than --days.
-    export: the certificate itself, in PEM, for callers to trust.
+    show: shows its place, names, days left and fingerprint.
+    check: the same, with exit status 1 if it cannot be used, or has fewer days left than --days.
+    export: prints the certificate in PEM, for callers to trust.
     renew: makes the next one, and shows who has to trust it first; with --switch the daemon uses it
     from its next reload on.
 
@@ -77,9 +77,9 @@ def _run(options: argparse.Namespace) -> Shown:
 
 
 def prepare(settings: Settings, state: Path) -> Shown:
-    """Make the next certificate, unless there is one; tell who has to trust it.
+    """Make the next certificate, unless there is one; show who has to trust it.
 
-    One that was made for another listening address makes room.
+    It replaces one that was made for another listening address.
 
     Raises:
         BadUsage: the certificate in use was not made here.
@@ -96,8 +96,8 @@ def prepare(settings: Settings, state: Path) -> Shown:
     report = certificate_report.inspect("next", *files, DAYS, settings.listening_address)
     trust = list(_trust(files.certificate))
     text = (
-        f"{report.text()}\nIt is not used yet. Before it is, whoever calls the daemon has to trust "
-        "it, beside the one in use:\n"
+        f"{report.text()}\nIt is not used yet. First the daemon's callers have to trust it, beside "
+        "the one in use:\n"
     )
     text += "".join(f"- {line}\n" for line in trust)
     text += "Then: ovirt-scheduler cert renew --switch\n"
@@ -132,7 +132,7 @@ def switch(settings: Settings, state: Path) -> Shown:
 
 
 def _acting_as_owner(state: Path) -> AbstractContextManager[None]:
-    """What is written belongs to whom the state folder belongs to: the daemon's user, not root."""
+    """New files belong to the owner of the state folder: the daemon's user, not root."""
     try:
         found = state.stat()
     except OSError:
@@ -141,7 +141,7 @@ def _acting_as_owner(state: Path) -> AbstractContextManager[None]:
 
 
 def _folder(settings: Settings, state: Path) -> Path:
-    """The folder of the certificate in use, which is one that was made here."""
+    """The folder of the certificate in use, if it was made here."""
     if not settings.ssl:
         raise BadInput(_NO_TLS)
     if settings.ssl_certificate is not None:
@@ -174,7 +174,7 @@ def _trust(file: Path) -> Iterator[str]:
         f"an engine that was set up by hand, if it calls over TLS: import {file} into the trust "
         f"store of its Java ({manual.page('engine.md')})"
     )
-    yield f"whoever has a copy of the one in use (--ca, --cacert): give them {file}, too"
+    yield f"users with a copy of the one in use (--ca, --cacert): give them {file}, too"
 
 
 def _stores() -> list[str]:

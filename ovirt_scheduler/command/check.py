@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace) -> Shown:
 
 
 def _seen_as(state: Path) -> Iterator[str]:
-    """Who should check instead of root: the daemon's user, who may not read every file."""
+    """A note that the daemon's user should check instead of root, who may read every file."""
     if os.geteuid() != 0:  # and may be kept out of the folder
         return
     with contextlib.suppress(FileNotFoundError):
@@ -99,7 +99,7 @@ def _seen_as(state: Path) -> Iterator[str]:
         if owner != 0:
             name = trust.user_name(owner)
             yield (
-                f"root may read every file; what {name} may not, who runs the daemon, is found by "
+                f"root may read every file; to see what the daemon's user {name} may not read: "
                 f"sudo -u {name} ovirt-scheduler check"
             )
 
@@ -117,7 +117,7 @@ def check_plugins(settings: Settings) -> Shown:
 
 
 def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:
-    """What there is in the plugins' files, and what is wrong with those that load."""
+    """The units and drivers in the plugins' files, and what is wrong with them."""
     catalogue = registry.refresh()
     remarks: Sequence[PluginError] = ()
     unread: Sequence[PluginError] = ()
@@ -130,7 +130,7 @@ def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:
 
 
 def _remarks(catalogue: Catalogue) -> Sequence[PluginError]:
-    """Remarks on Python 2 in the plugins' files, and on names that nobody defines.
+    """Remarks on Python 2 and on undefined names in the plugins' files.
 
     Raises:
         OSError, SubprocessError, ValueError: the files cannot be read for it.
@@ -190,7 +190,7 @@ def _fields(catalogue: Catalogue) -> dict[str, object]:
 def _lines(
     settings: Settings, catalogue: Catalogue, mend: Sequence[object], wrong: int
 ) -> Iterator[str]:
-    """What there is to call, what may be meant as such and is not called, and what is to mend."""
+    """Lines about what is called, what is not but might be meant to be, and what is wrong."""
     units = [(unit.name, unit.words, _file(unit), unit.description) for unit in _units(catalogue)]
     yield tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), units)
     drivers = [
@@ -273,7 +273,7 @@ def _listening(settings: Settings, certificate: Path) -> dict[str, Any]:
 
 
 def _is_daemon(place: listening.Place, settings: Settings, certificate: Path) -> bool:
-    """Whether a daemon listens there: it has our certificate's key, or lists our methods."""
+    """Whether a daemon listens there: one with this certificate's key, or with its methods."""
     host, port, *_ = place.target
     connection = http.client.HTTPConnection(host, port, timeout=_PORT_SECONDS)
     if settings.ssl:

@@ -1,6 +1,6 @@
 """The command line: its commands and options, their help, and the exit statuses.
 
-argparse reads it, as every machine with Python has it.
+argparse reads it, because every machine with Python has that.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     except SchedulerError as error:
         return _failed(error)
     except PermissionError as error:  # of a folder on the way to a file
-        return _failed(BadInput(f"{error.filename}: {error.strerror}; run this as who may read it"))
+        return _failed(
+            BadInput(f"{error.filename}: {error.strerror}; run this as a user who may read it")
+        )
     except BrokenPipeError:  # whoever read has seen enough
         return 0
     except KeyboardInterrupt:
@@ -88,7 +90,7 @@ def _failed(error: SchedulerError) -> int:
 
 
 def _prepare_streams() -> None:
-    """Have the standard streams take what there may be, whatever the locale."""
+    """Make the standard streams accept any character, whatever the locale."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # it was closed, as with <&-
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115

@@ -70,15 +70,15 @@ class Daemon:
         named: bool = False,
         instead: str = "",
     ) -> None:
-        """Nothing is asked yet.
+        """Prepare calls; nothing is asked yet.
 
         Args:
             url: of the daemon, without a path.
             certificate: PEM, to trust beside the system's authorities.
-            file: the history in the state folder, for the records of what is decided; it may not
-                be readable. None: these are not looked for.
-            named: it may be another daemon than that whose history this is.
-            instead: what does without a daemon, for the message where none answers.
+            file: the history in the state folder, for the records of decisions; it may be
+                unreadable. None: records are not looked up.
+            named: the daemon may be another than the one whose history this is.
+            instead: what works without a daemon, for the message if none answers.
 
         Raises:
             BadUsage: the URL cannot be a daemon's.
@@ -122,7 +122,7 @@ class Daemon:
         """The record of a decision that was just made, which the daemon writes within a second.
 
         Returns:
-            None where nobody has it in time, or tells it.
+            None if it cannot be read, or not in time.
         """
         kept: list[Recorded] = [self] if self._named else []
         kept += filter(None, [self._file])
@@ -155,7 +155,7 @@ def of_options(options: argparse.Namespace) -> Daemon:
 
 
 def history(options: argparse.Namespace) -> Recorded:
-    """The history: of the state folder where it may be read, unless a daemon is named."""
+    """The history: of the state folder if that can be read, unless a daemon is named."""
     file = arguments.state() / store.FILE
     if options.url is None and os.access(file, os.R_OK):
         return Reader(file)
@@ -188,7 +188,7 @@ def here(services: Services) -> Call:
 
 @contextlib.contextmanager
 def _explained(url: str, instead: str) -> Iterator[None]:
-    """Say of each failure of a call what it means, and what to do."""
+    """Turn each failure of a call into a message that says what to do."""
     try:
         yield
     except Fault as fault:
@@ -201,7 +201,7 @@ def _explained(url: str, instead: str) -> Iterator[None]:
             mend = "name one of its names in --url"
         raise NoAnswer(
             f"{url}: its certificate is not trusted: {error.verify_message}; {mend} "
-            "(ovirt-scheduler cert show tells where it lies, and its names)"
+            "(ovirt-scheduler cert show shows its place and its names)"
         ) from None
     except ssl.SSLError as error:
         raise NoAnswer(
@@ -220,7 +220,7 @@ def _explained(url: str, instead: str) -> Iterator[None]:
 
 
 class _Http(Transport):
-    """Notes the id of what was asked last, which is the decision's (contract 8.4)."""
+    """Notes the id of the last request, which is the decision's (contract 8.4)."""
 
     request_id = ""
 

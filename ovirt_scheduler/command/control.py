@@ -42,15 +42,15 @@ def add(to: arguments.Add) -> None:
 
 
 def ask(state: Path, command: str, **further: object) -> Any:
-    """What the daemon of a state folder answers on its control socket.
+    """Ask the daemon of a state folder on its control socket.
 
     Args:
-        command: and what it takes besides.
+        command: its name, with its arguments.
 
     Raises:
         NoAnswer: no daemon of this version is there, or it may not be asked, or it ended
             meanwhile.
-        CallRefused: it refuses, and why.
+        CallRefused: it refuses; the text says why.
     """
     asked = json.dumps({"command": command, **further})
     try:
@@ -65,7 +65,7 @@ def ask(state: Path, command: str, **further: object) -> Any:
             f"{state / FILE}: only root and the daemon's own user may ask; try it with sudo"
         ) from None
     except OSError as error:
-        of_systemd = "; the one that systemd started is asked with sudo" if os.geteuid() else ""
+        of_systemd = "; use sudo to ask the one that systemd started" if os.geteuid() else ""
         raise NoAnswer(
             f"no daemon answers at {state / FILE}: {error.strerror or error}; is it running? "
             f"systemctl status ovirt-scheduler{of_systemd}"
@@ -76,8 +76,8 @@ def ask(state: Path, command: str, **further: object) -> Any:
         raise NoAnswer("the daemon ended before it had answered; ask it again") from None
     if reply.get("version") != __version__:
         raise NoAnswer(
-            f"the daemon that runs is of version {reply.get('version', 'unknown')}, and this "
-            f"command of {__version__}; start the daemon anew: systemctl restart ovirt-scheduler"
+            f"the running daemon is of version {reply.get('version', 'unknown')}, and this "
+            f"command of {__version__}; restart the daemon: systemctl restart ovirt-scheduler"
         )
     if "error" in reply:
         raise CallRefused(reply["error"])
@@ -85,13 +85,13 @@ def ask(state: Path, command: str, **further: object) -> Any:
 
 
 def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterator[str]:
-    """What to know of policy units and drivers of which an older version answers.
+    """Notes on policy units and drivers of which an older version answers.
 
-    Nothing where no daemon runs, or it may not be asked: the command does without.
+    Nothing if no daemon runs, or this user may not ask it.
 
     Args:
         state: the state folder of the daemon.
-        units: the names of those that matter; all of them, where it is left out.
+        units: the names of those that matter; None: all.
     """
     try:
         report = explanation.cleaned(ask(state, "status"))
@@ -103,11 +103,11 @@ def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterat
 
 
 def _status(_: argparse.Namespace) -> Shown:
-    """Tell how the daemon is.
+    """Show the state of the daemon.
 
-    Tell how the daemon on this machine is: its units and drivers, what fails since when and what to
-    do next. Exit status 0: all is well; 1: something fails. Root may ask, and the daemon's own
-    user.
+    Show the state of the daemon on this machine: its units and drivers, what fails since when, and
+    what to do next. Exit status 0: all is well; 1: something fails. Only root and the daemon's own
+    user may ask.
 
     examples:
       status
@@ -152,9 +152,9 @@ def _clusters(options: argparse.Namespace) -> Shown:
 
     list: the clusters that the daemon on this machine looks after, and whether it stands by for
     another.
-    take: have it drive a cluster from now on, in place of that other daemon. Stop the other one
+    take: have it drive a cluster from now on, instead of that other daemon. Stop the other one
     first. If it still runs, it stands by when it sees the first migration of this one.
-    Root may ask, and the daemon's own user.
+    Only root and the daemon's own user may ask.
 
     examples:
       clusters list
@@ -191,9 +191,9 @@ def _plan(options: argparse.Namespace) -> Shown:
 
     list: the plans of the clusters that the daemon looks after, the newest first.
     show: each migration of one, and why.
-    approve: have a plan made that waits (drive = approve). If the cluster has left it behind, it is
-    not made, and the reason is shown.
-    refuse: have it not made, nor its migrations planned again within the hour.
+    approve: carry out a waiting plan (drive = approve). If the cluster has left it behind, the plan
+    is not carried out, and the reason is shown.
+    refuse: end a waiting plan; its migrations are not planned again within the hour.
     Only root and the daemon's own user may ask; the history keeps who approved or refused
     (decisions --events).
 
@@ -221,7 +221,7 @@ def _plan(options: argparse.Namespace) -> Shown:
 
 
 def login() -> Optional[int]:
-    """The number of the user who logged in, whoever they have become since; None: not known."""
+    """The number of the user who logged in, before any sudo; None: not known."""
     try:
         number = int(_LOGIN.read_text("ascii"))
     except (OSError, ValueError):  # a kernel that keeps none

@@ -1,4 +1,4 @@
-"""``ovirt-scheduler decisions`` and ``why``: lists what was decided, and tells the reasons."""
+"""``ovirt-scheduler decisions`` and ``why``: lists decisions, and explains them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def follow(recorded: Recorded, wanted: Query, output: str) -> Shown:
     """Show the last ones that fit, then each that comes, until Ctrl-C.
 
     Raises:
-        BadUsage: what has no end cannot be shown like that.
+        BadUsage: an endless list cannot be shown in that form.
     """
     if output == "json":
         raise BadUsage("--follow needs -o table, jsonl or names")
@@ -186,7 +186,7 @@ def follow(recorded: Recorded, wanted: Query, output: str) -> Shown:
 
 
 def _print(found: Sequence[Record], output: str) -> Sequence[Record]:
-    """Show them, the oldest first; gives them back."""
+    """Show them, the oldest first, and return them."""
     following = list(reversed(found))
     text = "".join(map(_line, following)) if output == "table" else ""
     arguments.show(Shown(text, following, names=[each["id"] for each in following]), output)
@@ -217,7 +217,7 @@ def _line(summary: Record) -> str:
 
 
 def _time(name: str, text: Optional[str], now: float) -> Optional[float]:
-    """Seconds since 1970 of a time, or of so long ago."""
+    """Seconds since 1970 of a time, or of a span before now."""
     if text is None:
         return None
     ago = _AGO.fullmatch(text)
@@ -233,11 +233,11 @@ def _time(name: str, text: Optional[str], now: float) -> Optional[float]:
 
 
 def _why(options: argparse.Namespace) -> Shown:
-    """Tell why a VM was placed where it was, or nowhere.
+    """Show why a VM was placed where it was, or nowhere.
 
-    Tell the calls of a VM's last placement as one: who removed which host and why, what each host
-    cost, and which units were decisive. The history is read in the state folder where that may be
-    read, else the daemon is asked.
+    Show all calls of a VM's last placement: which unit removed which host and why, what each host
+    cost, and which units were decisive. Reads the history in the state folder if this user may
+    read it; else asks the daemon.
 
     examples:
       why web
@@ -277,8 +277,8 @@ def _why(options: argparse.Namespace) -> Shown:
     behind = len(hosts) - explanation.MOST_HOSTS
     if options.host is None and behind > 0:
         text += (
-            f"\n{behind:,} more hosts rank behind these, or are out: --host HOST tells of one, "
-            "-o json of all\n"
+            f"\n{behind:,} more hosts rank behind these, or are out: --host HOST shows one, "
+            "-o json shows all\n"
         )
     return Shown(text, decisions)
 
@@ -300,7 +300,7 @@ def _last_placement(kept: Recorded, vm: str) -> Sequence[Mapping[str, Any]]:
 
 
 def _vm_hint(kept: Recorded, vm: str) -> str:
-    """``; did you mean X?``, of the VMs of the latest decisions; empty where none is near."""
+    """``; did you mean X?``, of the VMs of the latest decisions; empty if none is near."""
     latest = kept.decisions(Query(brief=True))
     return spelling.hint(
         vm, sorted({each["vm"].get("name", "") for each in latest if "vm" in each})

@@ -164,7 +164,7 @@ def json_pairs(items: Iterable[str]) -> dict[str, object]:
     ``key=@FILE`` stands for the text of a file, such as a document of hosts.
 
     Raises:
-        BadUsage: one has no ``=``, or begins as a list or a dict of JSON does, and is none.
+        BadUsage: one has no ``=``, or begins like a list or a dict of JSON, but is none.
         BadInput: its file cannot be read.
     """
     found: dict[str, object] = {}
@@ -191,8 +191,8 @@ def names(hosts: HostsInput, tag: str = "host") -> dict[str, str]:
         tag: of the elements: host or vm.
 
     Returns:
-        Nothing for a document that cannot be read: whoever answers the call says what is wrong
-        with it.
+        Nothing for a document that cannot be read: the answer to the call says what is wrong with
+        it.
     """
     if not isinstance(hosts, str):
         return dict.fromkeys(hosts, "")

@@ -54,9 +54,9 @@ def add(to: arguments.Add) -> None:
 def _run(options: argparse.Namespace) -> Shown:
     """Make recorded decisions again, with other plugins or factors.
 
-    Make the decisions again that were recorded (record = true in the settings): first as they were,
-    on the plugins and settings of today, and tell which share comes out the same; then with the
-    changes, and tell each decision that differs, and why. Nothing reaches the engine.
+    Make the decisions again that were recorded (record = true in the settings). First without
+    changes, on today's plugins and settings: shows which share comes out the same. Then with the
+    changes: shows each decision that differs, and why. The engine is not asked.
 
     examples:
       replay --since 1d
@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace) -> Shown:
 
 
 def _nothing(reader: Reader) -> str:
-    """What to do where there is nothing to replay."""
+    """What to do if there is nothing to replay."""
     if reader.recorded(Query(), 1):
         return "no recorded decision fits; leave out --since, --until, --vm or --unit"
     return (
@@ -124,7 +124,7 @@ def _replay(
 ) -> bool:
     """Make the decisions again.
 
-    The first Ctrl-C waits for the decision under way, so that none is counted in by half.
+    The first Ctrl-C waits for the running decision, so that none is counted by half.
 
     Returns:
         Whether Ctrl-C came before the end.

@@ -1,4 +1,4 @@
-"""What ``try`` asks of the schedulers and drivers of a file: by itself, or as ``--call`` says."""
+"""The calls of ``try`` to the schedulers and drivers of a file: its own, or that of ``--call``."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _SUBJECTS = {"on_vm_status_changed": "vm", "on_host_status_changed": "host"}
 
 
 def by_itself(driver: DriverUnit, asked: Inputs) -> list[str]:
-    """The methods that a scheduler is asked for unless somebody says which."""
+    """The methods that ``try`` calls without ``--call``."""
     found = [method for method in _BY_ITSELF if driver.defines(method)]
     return [method for method in found if method == "select_host" or asked.vms]
 
 
 def not_asked(driver: DriverUnit, asked: Inputs) -> Iterator[str]:
-    """Notes on what a driver would be asked for with VMs, or with ``--call``."""
+    """Notes on the methods that need VMs or ``--call``."""
     called = by_itself(driver, asked)
     of_driver = f"{driver.words} {driver.name}"
     lacking = [each for each in _BY_ITSELF if driver.defines(each) and each not in called]
@@ -55,7 +55,7 @@ def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> list[D
     """The drivers of a file that have a method.
 
     Raises:
-        BadUsage: none has it; what there is, and which may be meant.
+        BadUsage: none has it; the text lists the methods, and the one that may be meant.
     """
     found = [driver for driver in drivers if method in _callable(driver)]
     if not found:
@@ -78,7 +78,7 @@ def call_method(
     Args:
         words: its arguments as ``KEY=VALUE``; of a hook: ``host`` or ``vm`` by name or id,
             ``old_status`` unless that is the status in the document, ``new_status``.
-        asked: what else methods of the interfaces get.
+        asked: the other arguments of methods of the interfaces.
 
     Raises:
         BadUsage: an argument is missing or unknown.
@@ -117,7 +117,7 @@ def _callable(driver: DriverUnit) -> list[str]:
 def _change(
     method: str, subject: str, named: Mapping[str, str], asked: Inputs
 ) -> tuple[tuple[str, ...], Inputs]:
-    """What a hook is told, and the documents as they are after that."""
+    """The arguments of a hook, and the documents after the change."""
     for name in (subject, "new_status"):
         if not named.get(name):
             raise BadUsage(f"--call {method}: give {name}=… too")
@@ -142,7 +142,7 @@ def find(document: HostsInput, subject: str, wanted: str) -> str:
     """The id of the host or VM of that name or id.
 
     Raises:
-        BadUsage: it is not among them; which may be meant.
+        BadUsage: it is not among them; the text names the one that may be meant.
         BadInput: there is none at all.
     """
     known = inputs.names(document, subject)
@@ -158,7 +158,7 @@ def find(document: HostsInput, subject: str, wanted: str) -> str:
 
 
 def _with_status(document: HostsInput, identity: str, status: str) -> tuple[str, HostsInput]:
-    """The status that a document tells, and the document with another one."""
+    """The status in a document, and the document with another one."""
     if not isinstance(document, str):
         return "", document
     root = ElementTree.fromstring(document)  # noqa: S314  a file of whoever runs the command

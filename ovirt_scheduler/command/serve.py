@@ -18,7 +18,7 @@ def _run(options: argparse.Namespace) -> Shown:
     """Run the daemon until SIGTERM or Ctrl-C.
 
     Serve XML-RPC calls until SIGTERM or Ctrl-C. Prints 'listening on URL' to standard error when it
-    is ready. SIGHUP has it read settings, certificates and plugins again.
+    is ready. On SIGHUP it reads settings, certificates and plugins again.
 
     examples:
       serve

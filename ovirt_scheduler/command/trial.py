@@ -1,7 +1,7 @@
 """``ovirt-scheduler try``: runs one plugin's file as the daemon does, without a daemon.
 
-It goes the whole way but for the network: the file is loaded, its units are called in processes
-of their own, and the answer is the one that the engine would get.
+Only the network is missing: the file is loaded, its units are called in processes of their own,
+and the answer is the one that the engine would get.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _run(options: argparse.Namespace) -> Shown:
     if not options.watch:
         return _try(options)
     if "-" in map(str, files):
-        raise BadUsage("--watch reads files again and again: name one in the place of -")
+        raise BadUsage("--watch reads files again and again: name a file instead of -")
     watched = [Path(file) for file in files if file]
     try:
         while True:

@@ -16,7 +16,7 @@ from ovirt_scheduler.history.ranking import Record
 
 FILTERS, COSTS, BALANCE = "runFilters", "runCostFunctions", "runLoadBalancing"
 
-_NOT_TOLD = "Which host it took, it tells nobody."
+_NOT_TOLD = "The engine does not say which host it took."
 _SECONDS = 120  # for which an engine waits for an answer (contract 1.2): what is later, is another
 
 
@@ -103,7 +103,7 @@ def _afterwards(last: Record) -> Iterator[str]:
         )
         yield _NOT_TOLD
     elif method == COSTS:
-        yield "The engine adds its own weights to these costs, and takes the best host then."
+        yield "The engine adds its own weights to these costs, and then takes the best host."
         yield _NOT_TOLD
     elif method == BALANCE and answer:
         yield "Whether it migrates the VM, the engine decides."

@@ -438,7 +438,7 @@ class Zygote:
             return f"the zygote died by {frames.signal_name(-status)} while it started"
         return (
             f"the zygote ({sys.executable}) did not start (exit status {status}); "
-            "what it said stands above, on standard error"
+            "see its message above, on standard error"
         )
 
     def _watch(self) -> None:

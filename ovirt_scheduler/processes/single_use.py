@@ -43,7 +43,7 @@ def read(
         document; what was seen in them, for ``messages.unpack_hosts`` and ``unpack_vms``.
 
     Raises:
-        UnreadableDocument: its process did not live to tell.
+        UnreadableDocument: its process died before it answered.
         ExecutorUnavailable: no process is to be had.
     """
     task = ReadTask(tuple(documents), tells_states)
@@ -112,7 +112,7 @@ def split(pool: Pool, documents: Sequence[Document]) -> list[Optional[list[bytes
         it cannot be read.
 
     Raises:
-        UnreadableDocument: its process did not live to tell.
+        UnreadableDocument: its process died before it answered.
         ExecutorUnavailable: no process is to be had.
     """
     size = sum(len(each.data) for each in documents)
@@ -122,7 +122,7 @@ def split(pool: Pool, documents: Sequence[Document]) -> list[Optional[list[bytes
     done.worker.close()
     try:
         if done.state is not State.ANSWERED or len(done.descriptors) != 1:
-            raise UnreadableDocument("the process that was to cut documents did not live to tell")
+            raise UnreadableDocument("the process that cut documents died before it answered")
         lengths = messages.unpack_split(done.answer, len(documents), size)
         total = sum(map(sum, filter(None, lengths)))
         if total > _MOST_GROWN * size or total != os.fstat(done.descriptors[0]).st_size:

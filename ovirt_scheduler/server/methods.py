@@ -400,8 +400,8 @@ def _check_reader(caller: Caller, pages: Pages) -> None:
     address = caller.peer.rpartition(" ")[2].rpartition(":")[0].strip("[]")
     if not may_read(pages, address):
         raise HistoryUnreadable(
-            "scheduler.conf lets you read no decisions: pages = loopback lets whoever is on "
-            "the daemon's machine, pages = callers whoever may call"
+            "scheduler.conf lets you read no decisions: pages = loopback allows it on the "
+            "daemon's machine, pages = callers to all who may call"
         )
 
 

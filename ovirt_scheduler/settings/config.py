@@ -313,11 +313,11 @@ def _check_together(conf: ConfFile) -> None:
         (conf["ssl_allowed_clients"] and not secured, "ssl_allowed_clients",
          "needs ssl_client_ca, which is not set"),
         (conf["pages"] is Pages.CALLERS and not secured, "pages",
-         "callers has to know who calls: set ssl_client_ca, or say loopback"),
+         "callers needs client certificates: set ssl_client_ca, or write loopback"),
         (open_door, "listening_address",
          f"{address} is beyond this machine, where anybody could call: {_CLOSE_THE_DOOR}"),
         (conf["log_file"] and conf["log_format"] == "journal", "log_file",
-         "log_format = journal writes no file; take one of them out"),
+         "log_format = journal writes no file; remove one of them"),
         (conf["ssl_certificate"] and not conf["ssl_key"], "ssl_certificate", "needs ssl_key too"),
         (conf["ssl_key"] and not conf["ssl_certificate"], "ssl_key", "needs ssl_certificate too"),
         (of_plugin > of_request and "plugin_timeout" in conf, "plugin_timeout",
@@ -325,7 +325,7 @@ def _check_together(conf: ConfFile) -> None:
         (of_plugin > of_request, "request_timeout",
          f"{of_request:g} seconds is shorter than plugin_timeout, {of_plugin:g}: set that, too"),
         (conf["record"] and not conf["history"], "record",
-         "what is recorded is in the history: set history = true"),
+         "record needs the history: set history = true"),
         (drives and not any(key in engine for key in engine.values), "drive",
          "needs url, username and password_file in the section [engine]"),
         (drives and not conf.subsections["clusters"], "drive",
@@ -383,7 +383,7 @@ def _plugin_user(conf: ConfFile, for_daemon: bool) -> Optional[PluginUser]:
     if for_daemon:
         raise conf.mistake(
             "plugin_user",
-            f"only root can run plugins as {name}; start it as root, or take the line out",
+            f"only root can run plugins as {name}; start it as root, or remove the line",
         )
     return None
 
@@ -404,7 +404,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
         problem = ""
         other = names.setdefault(name.lower(), name)
         if other != name:
-            problem = f"the engine tells no case apart: keep this section or [[{other}]]"
+            problem = f"the engine ignores case: keep this section or [[{other}]]"
         if not CLUSTER_NAME.fullmatch(name):
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
         if problem:

@@ -269,7 +269,7 @@ def _lines(data: bytes, mistake: _Mistake) -> list[str]:
             raise mistake(f"is longer than {_LONGEST} characters", number)
         hidden = _hidden(line)
         if hidden:
-            problem = f"holds the character U+{ord(hidden):04X}, which cannot be seen; take it out"
+            problem = f"holds the character U+{ord(hidden):04X}, which is invisible; remove it"
             raise mistake(problem, number)
     return lines
 

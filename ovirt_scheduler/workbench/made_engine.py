@@ -444,4 +444,4 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _changes_nothing() -> NoReturn:
-    raise Unknown("changes nothing, but for vms/ID/migrate")
+    raise Unknown("changes nothing, except by vms/ID/migrate")

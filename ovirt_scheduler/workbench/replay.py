@@ -55,7 +55,7 @@ _CHUNK = 16  # recordings that are read before their threads begin
 
 _KEPT = 4  # documents, for each thread
 
-_NO_ENGINE = "a replay reaches no engine: what it knows now is not what it knew then"
+_NO_ENGINE = "a replay asks no engine: it may know other things now than it did then"
 
 Failed = str  # why a request was refused
 Made = Union[Record, Failed]

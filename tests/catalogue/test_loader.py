@@ -388,8 +388,8 @@ do_filter = None
 @pytest.mark.parametrize(
     ("forged", "message"),
     [
-        ({}, "loading it told of other files than its own; remove it"),
-        ({"path": "/etc/passwd"}, "loading it told of other files than its own; remove it"),
+        ({}, "its analysis named files that are not its own; remove it"),
+        ({"path": "/etc/passwd"}, "its analysis named files that are not its own; remove it"),
         ({"fault": {"file": "/other.py", "line": 7, "message": "a\nb"}}, "a b"),
     ],
 )

@@ -42,7 +42,7 @@ def test_what_betters_it_by_less_than_the_margin_is_not_made():
     assert made(Calm(0, 40).judge({"proxy": "puma"}, LARGE, 0)) == ["proxy"]
     (judged,) = Calm(0, 41).judge({"proxy": "puma"}, LARGE, 0)
     assert judged.problem == (
-        "it changes the imbalance of the hosts from 53.6 % to 13.1 %, and has to better it by 41 "
+        "it changes the imbalance of the hosts from 53.6 % to 13.1 %, and has to improve it by 41 "
         "points"
     )
 

@@ -119,7 +119,7 @@ def test_what_fits_is_no_problem(scheduler, properties):
         (
             "plain",
             {"policy": "none"},
-            "policy: 'none' is no policy of plain; it has none: take the key out",
+            "policy: 'none' is no policy of plain; it has none: remove the key",
         ),
         ("default", {"high": "101"}, "properties: property high: "),
         (

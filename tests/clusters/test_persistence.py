@@ -152,7 +152,7 @@ def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
     ids=range(22),
 )
 def test_what_cannot_be_read_is_told_and_passed_over(tmp_path, caplog, rubbish):
-    """The daemon starts; the clusters are looked at afresh."""
+    """The daemon starts; the clusters count as new."""
     file = tmp_path / "clusters.json"
     file.write_bytes(rubbish)
     assert DriveMemory(file).cluster("Default") == ClusterMemory()

@@ -196,7 +196,7 @@ def test_a_folder_that_is_closed_to_the_user_is_told():
         )  # fmt: skip
     assert ended.stdout == "66\n66\n66\n"
     assert ended.stderr.count(f"ovirt-scheduler: {name}/") == 3
-    assert ended.stderr.count(": Permission denied; run this as who may read it\n") == 3
+    assert ended.stderr.count(": Permission denied; run this as a user who may read it\n") == 3
 
 
 def test_words_that_may_be_left_out_are_not_called_missing(tmp_path):

@@ -57,8 +57,7 @@ def test_a_certificate_that_ends_soon_is_told_and_renewed(tmp_path, start_daemon
     assert (status, err) == (0, "")
     assert f"next  {following}\n" in out
     assert (
-        f"whoever has a copy of the one in use (--ca, --cacert): give them {following}, too\n"
-        in out
+        f"users with a copy of the one in use (--ca, --cacert): give them {following}, too\n" in out
     )
     assert der(following) == new
     daemon.process.send_signal(signal.SIGHUP)

@@ -94,8 +94,8 @@ def test_why_tells_the_calls_of_a_vm_as_one_story(kept):
     assert lines[5:] == [
         "  puma: 1st of 1, cost 8 = EvenVms 2 × 4",
         "  Broken raised an error, and added nothing: oh",
-        "The engine adds its own weights to these costs, and takes the best host then.",
-        "Which host it took, it tells nobody.",
+        "The engine adds its own weights to these costs, and then takes the best host.",
+        "The engine does not say which host it took.",
         "",
         "HOST  MaxVms   EvenVms ×2  Broken ×1  TOTAL  RANK",
         "puma  passed   4           -          8      1",
@@ -294,7 +294,7 @@ def test_why_on_thousands_of_hosts_tells_of_the_best(tmp_path):
     assert "and 1240 more: left by our filters, but the engine asked for no costs" in out
     assert out.count("\nh") == 100  # rows of the table
     assert out.endswith(
-        "\n4,900 more hosts rank behind these, or are out: --host HOST tells of one, -o json of all\n"
+        "\n4,900 more hosts rank behind these, or are out: --host HOST shows one, -o json shows all\n"
     )
     assert (
         "h4999: removed by MaxVms: runs 12 VMs" in run(tmp_path, "why", "web", "--host", "h4999")[1]

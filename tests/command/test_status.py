@@ -128,8 +128,8 @@ def test_no_daemon(tmp_path):
 
 ENDED = "the daemon ended before it had answered; ask it again"
 OTHER = (
-    f"the daemon that runs is of version 0.9, and this command of {__version__}; start the daemon "
-    "anew: systemctl restart ovirt-scheduler"
+    f"the running daemon is of version 0.9, and this command of {__version__}; restart the daemon"
+    ": systemctl restart ovirt-scheduler"
 )
 
 
@@ -178,5 +178,5 @@ def test_another_user_may_not_ask(well, elsewhere):
     state = "/nowhere" if elsewhere else str(well.state)
     ended = script(ANOTHER, env={**os.environ, "STATE_DIRECTORY": state})
     assert ended.returncode not in (0, 1)
-    told = "the one that systemd started is asked with sudo" if elsewhere else "try it with sudo"
+    told = "use sudo to ask the one that systemd started" if elsewhere else "try it with sudo"
     assert ended.stderr.endswith(f"{told}\n")

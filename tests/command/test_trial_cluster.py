@@ -132,7 +132,7 @@ def test_the_trial_that_new_tells_of_works(tmp_path):
         ("--vm nobody", 2, "there is no VM 'nobody' among the 23; there are "),
         ("--hosts demo/hosts.xml", 2, "leave out --hosts and --vms"),
         ("--cluster demo/hosts.xml", 66, "<cluster_snapshot>"),
-        ("--watch --cluster -", 2, "name one in the place of -"),
+        ("--watch --cluster -", 2, "name a file instead of -"),
         ("--kind filter --call x", 2, "not allowed with argument"),
     ],
 )

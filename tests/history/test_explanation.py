@@ -312,8 +312,8 @@ def test_two_calls_of_an_engine_are_one_story():
         in told
     )
     assert told[-2:] == [
-        "The engine adds its own weights to these costs, and takes the best host then.",
-        "Which host it took, it tells nobody.",
+        "The engine adds its own weights to these costs, and then takes the best host.",
+        "The engine does not say which host it took.",
     ]
 
 
@@ -358,14 +358,14 @@ def test_a_host_that_is_out_is_told_up_to_there():
     told = text(placement.lines([FILTERED, costs], "id-of-puma"))
     assert told[-1] == "  puma: 1st of 1, cost 4 = Even 1 × 4"
     told = text(placement.lines([FILTERED, {**costs, "answer": ["id-of-puma"]}], "id-of-puma"))
-    assert told[-1] == "Which host it took, it tells nobody."
+    assert told[-1] == "The engine does not say which host it took."
 
 
 @pytest.mark.parametrize(
     ("last", "told"),
     [
         ({**FILTERED, "answer": []}, "The engine was told that no host is fit: it places the VM nowhere."),
-        (FILTERED, "Which host it took, it tells nobody."),
+        (FILTERED, "The engine does not say which host it took."),
         ({**FILTERED, "form": "daemon"}, None),
     ],
 )  # fmt: skip

@@ -464,7 +464,7 @@ def test_without_root_it_is_a_mistake_for_the_daemon_alone(folder):
     assert status == os.EX_CONFIG
     assert (
         f"scheduler.conf:1: plugin_user: only root can run plugins as {NOBODY.pw_name}; start it "
-        "as root, or take the line out"
+        "as root, or remove the line"
     ) in said
     words = ("try", str(folder / "tells.py"), "--hosts", str(folder / "hosts"))
     _, tried, said = command(folder, *words, before=before)

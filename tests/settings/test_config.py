@@ -283,7 +283,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         (
             "[clusters]\n[[East]]\n[[east]]",
             3,
-            "the engine tells no case apart: keep this section or [[East]]",
+            "the engine ignores case: keep this section or [[East]]",
         ),
         ("[clusters]\n[[A]]\nproperties = a;b", 3, "expected key=value, with ; between"),
         ("[clusters]\n[[A]]\nproperties = a=1;a=2", 3, "expected key=value, with ; between"),

@@ -75,7 +75,7 @@ class TrustStore(Step):
     conf: SchedulerConf
 
     def plan(self) -> Plan:
-        """Plan to import the certificate, in the place of a former one."""
+        """Plan to import the certificate, and to replace a former one."""
         if not self.conf.values()["ssl"]:
             return Plan("already so: ssl = false, so the engine needs to trust no certificate")
         found = java(self.machine)

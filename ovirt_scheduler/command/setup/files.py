@@ -166,7 +166,7 @@ class SchedulerConf(ShippedFile):
         return plan._replace(words=f"{plan.words}; add {lines} to it yourself", left=True)
 
     def missing(self) -> dict[str, str]:
-        """The keys that an edited file sets otherwise, with their values."""
+        """The keys that an edited file sets to other values, with the needed values."""
         if not self.edited:
             return {}
         present, wanted = self.values(), self._parsed(self.data)
@@ -190,7 +190,7 @@ class SchedulerConf(ShippedFile):
 
 
 def _with_keys(plain: bytes, keys: dict[str, str]) -> bytes:
-    """Put each key's line in the place of the comment that shows its default."""
+    """Replace the comment that shows a key's default by the key's line."""
     lines = plain.decode().splitlines()
     for key, value in keys.items():
         (place,) = [at for at, line in enumerate(lines) if line.startswith(f"#{key} =")]

@@ -78,7 +78,9 @@ class Machine:
         place = self.path(name)
         try:
             if not stat.S_ISREG(place.stat().st_mode):
-                raise StepFailed(f"{place}: is not a plain file; see what it is, and move it away")
+                raise StepFailed(
+                    f"{place}: is not a plain file; find out what it is, and move it away"
+                )
             return read_whole(place, MOST_BYTES)
         except FileNotFoundError:
             return None

@@ -55,9 +55,9 @@ def _run(options: argparse.Namespace) -> Shown:
     """Make this machine ready for the daemon, and start it.
 
     Make the user, the folders, the configuration, the certificate and the unit, and start the
-    daemon. Each step is shown before it is done; what is so already stays, so it may be run again
-    at any time, and after an upgrade. A file that was edited is never overwritten: the new one is
-    put beside it. Exit status 1 when something is left for you to do.
+    daemon. Each step is shown before it is taken; what is done already is skipped, so you may run
+    it again at any time, and after an upgrade. An edited file is never overwritten: the new one is
+    put beside it. Exit status 1: something is left for you to do.
 
     examples:
       setup --dry-run

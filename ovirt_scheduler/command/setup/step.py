@@ -1,10 +1,10 @@
-"""What a step of an installation is, and the record of what was done, so that it can be undone.
+"""A step of an installation, and the record of what was done, so that it can be undone.
 
-A step is asked for its plan when those before it are done. It looks at the machine, and changes
-nothing. A dry run shows the plans and carries none out; a second run finds nothing to do.
+A step makes its plan when the steps before it are done. For that it looks at the machine, and
+changes nothing. A dry run only shows the plans; a second run finds nothing to do.
 
-Only root may write where the record lies. It is not in the state folder: that belongs to the user
-as whom plugins run, and a plugin could have ``--remove`` delete any file.
+Only root may write the folder of the record. That is not the state folder, which belongs to the
+plugins' user: a plugin could make ``--remove`` delete any file.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def load(machine: Machine) -> Optional[Record]:
         return None if data is None else records.load(data, Record)
     except ValueError as error:
         raise StepFailed(
-            f"{machine.path(FILE)}: is no record of setup's ({error}); remove it to have "
-            "everything looked at afresh: what is there already stays"
+            f"{machine.path(FILE)}: is no record of setup's ({error}); remove it, and "
+            "setup looks at everything again: files that are there already stay"
         ) from None
 
 
@@ -84,8 +84,8 @@ def nothing() -> None:
 class Plan(NamedTuple):
     """What a step is going to do.
 
-    ``note`` comes before ``act``, so that what was begun can be undone whenever it breaks off; on
-    removal it comes after. The record is saved after each of them.
+    ``note`` comes before ``act``, so that a step that breaks off can be undone; on removal it comes
+    after. The record is saved after each of them.
     """
 
     words: str  # what is to be done ("make the folder ..."), or why nothing is
@@ -97,15 +97,15 @@ class Plan(NamedTuple):
 
 @dataclass
 class Step(abc.ABC):
-    """One thing that is so when the machine is set up."""
+    """One part of the state of a machine that is set up."""
 
     machine: Machine
     record: Record
 
     @abc.abstractmethod
     def plan(self) -> Plan:
-        """Plan how to make it so."""
+        """Plan how to reach that state."""
 
     @abc.abstractmethod
     def plan_removal(self) -> Plan:
-        """Plan how to undo what was made so."""
+        """Plan how to undo it."""

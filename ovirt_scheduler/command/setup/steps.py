@@ -37,7 +37,7 @@ _DAEMONS_OWN = {STATE_FOLDER: ("plugins", "clusters.json", "lock", "control", "h
 
 
 class User(Step):
-    """Makes the user as whom the daemon and the plugins run."""
+    """Makes the user of the daemon and the plugins."""
 
     def plan(self) -> Plan:
         """Plan to make the user."""
@@ -91,7 +91,7 @@ class Folder(Step):
         """Plan to make the folder, or to take the permission to write from others.
 
         Raises:
-            StepFailed: it is a link, where systemd wants a folder to give to the daemon.
+            StepFailed: it is a link, but systemd needs a folder to give to the daemon.
         """
         place = self.machine.path(self.name)
         if place.is_symlink() and self.user == USER:

@@ -12,7 +12,7 @@ from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
 from ovirt_scheduler.model.text import NOT_IN_XML, writable
 from ovirt_scheduler.plugin import interfaces
 
-_UNWRITABLE = "has a character that XML cannot write; take it out, or write it as an escape"
+_UNWRITABLE = "has a character that XML cannot write; remove it, or write it as an escape"
 
 _SHOWN_DEFAULT = 40  # characters
 

@@ -172,12 +172,12 @@ def _problems(state: DaemonState, units: list[Status], now: float) -> Iterator[S
         elif unit["state"] == "old version":
             yield _problem(
                 "old version", f"an older version of {unit['name']} answers", unit["because"],
-                "Mend the file, or put its former text back: it is read again by itself",
+                "Mend the file, or put its former text back: the daemon reads it again by itself",
                 unit["since"],
             )  # fmt: skip
     for fault in state.faults:
         yield _problem("plugin", "a plugin is not loaded", fault,
-                       "Mend the file: it is read again by itself")  # fmt: skip
+                       "Mend the file: the daemon reads it again by itself")  # fmt: skip
     yield from _surroundings(state, now)
 
 

@@ -343,7 +343,7 @@ def test_a_record_that_cannot_be_read_is_told(root, setup, rubbish):
     at(root, step.FILE).write_text(rubbish)
     status, told = setup()
     assert status == 1
-    assert "remove it to have everything looked at afresh" in told
+    assert "remove it, and setup looks at everything again" in told
 
 
 def test_a_record_that_is_out_of_reach_is_not_to_be_removed(root, setup):

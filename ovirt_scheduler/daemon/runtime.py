@@ -15,7 +15,6 @@ from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
-from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.service import DecisionService, EngineData
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.engine.inventory import Inventory
@@ -68,7 +67,7 @@ class Runtime:
         self.registry = Registry(self._loader(settings), store, want, self.keep_event)
         self.history = None if state is None else History(state / FILE, self.executor.split)
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
-        self._selections = Selections()
+        self._selections: dict[str, tuple[str, ...]] = {}
         # Calls under way may use a former one.
         self._inventories: dict[tuple[EngineSettings, bool], Inventory] = {}
         self.services = self.prepare(settings)

@@ -14,7 +14,6 @@ from typing import Any, Optional, Protocol
 
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource, Chosen
 from ovirt_scheduler.decisions import log
-from ovirt_scheduler.decisions.selections import Selections
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.history import recording
@@ -30,6 +29,8 @@ from ovirt_scheduler.processes.calls import PluginCall
 from ovirt_scheduler.processes.executor import Executor, Job
 
 _log = logging.getLogger(__name__)
+
+_MOST_SELECTED = 1000  # hosts of one selection that are kept
 
 # Answers of balances and drivers that nothing is to be done.
 _NOTHING: Mapping[Returns, object] = {
@@ -62,7 +63,8 @@ class DecisionService:
         request_timeout: seconds that one request may take, waiting included.
         inventory: tells what the engine knows of ids; None where no engine is configured.
         shadows: keeps what is decided, after calls of the units in shadow; None: nothing is kept.
-        selections: what each scheduler selected last.
+        selections: the hosts that each scheduler selected last, the best first; a scheduler itself
+            keeps nothing. The last one to decide wins.
     """
 
     registry: CatalogueSource
@@ -70,7 +72,7 @@ class DecisionService:
     request_timeout: float
     inventory: Optional[EngineData] = None
     shadows: Optional[Shadows] = None
-    selections: Selections = field(default_factory=Selections)
+    selections: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def discover(self) -> tuple[PolicyUnit, ...]:
         """All policy units, after a fresh look at the folders."""
@@ -184,8 +186,9 @@ class DecisionService:
                 subjects = subjects._replace(hosts=())
         request = request._replace(wanted=wanted)
         if last is not None:
-            self.selections.forget_others(catalogue.drivers)
-            selected = self.selections.last(last.driver.name)
+            for gone in [name for name in [*self.selections] if name not in catalogue.drivers]:
+                self.selections.pop(gone, None)
+            selected = self.selections.get(last.driver.name, ())
             method = _method_call(last, request.properties, selected)
         job = Job(subjects, started + self.request_timeout, calls, method, request.strict)
         job, execution, engine_errors = self._run(job, known)
@@ -216,7 +219,7 @@ class DecisionService:
         log.log_decision(decision)
         log.log_problems(request_id, of_answer)
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
-            self.selections.keep(last.driver.name, answer)  # one that found no host counts
+            self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
         return decision
 
     def _run(
@@ -303,7 +306,7 @@ def _answer(
         left, errors = aggregate.filtered(execution.hosts, execution.filters, calls)
     if Kind.COST_FUNCTION in chosen:
         calls = chosen[Kind.COST_FUNCTION].calls
-        total, _, of_costs = aggregate.summed(calls, execution.cost_functions)
+        total, of_costs = aggregate.summed(calls, execution.cost_functions)
         errors += of_costs
     if request.returns is Returns.HOSTS:
         return left, left, errors

@@ -303,7 +303,7 @@ def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked]) -> None:
     for unit, call, result in costs:
         if call is None or result is None or not result.ok:
             continue
-        held, _ = aggregate.held(result.value, call.factor, call.functions)
+        held = aggregate.counted(call, result)
         for host, cost in result.value.items():
             counted = held[host]
             entry: Record = {

@@ -74,17 +74,18 @@ def bound(factor: int, functions: int) -> int:
     return _SUM_BOUND // (functions * max(1, abs(factor)))
 
 
-def held(costs: Mapping[str, int], factor: int, functions: int) -> tuple[Mapping[str, int], bool]:
-    """The costs within their bound, and whether any had to be held there."""
-    limit = bound(factor, functions)
+def counted(call: UnitCall, result: CallResult) -> Mapping[str, int]:
+    """The costs of one function, each held within its bound; none where it failed."""
+    costs: Mapping[str, int] = result.value if result.ok else {}
+    limit = bound(call.factor, call.functions)
     if max(map(abs, costs.values()), default=0) <= limit:
-        return costs, False
-    return {host: max(-limit, min(limit, cost)) for host, cost in costs.items()}, True
+        return costs
+    return {host: max(-limit, min(limit, cost)) for host, cost in costs.items()}
 
 
 def summed(
     calls: Sequence[UnitCall], results: Sequence[CallResult]
-) -> tuple[dict[str, int], tuple[CallResult, ...], tuple[str, ...]]:
+) -> tuple[dict[str, int], tuple[str, ...]]:
     """The weighted sum of the costs, each held within its bound (contract 3.6).
 
     Args:
@@ -92,29 +93,15 @@ def summed(
         results: of these calls, in the same order.
 
     Returns:
-        The weighted sum; the results as they count for it; the errors of no single function.
+        Host to the sum of factor times cost, without a host that nobody scored; and the errors.
     """
-    counted: list[CallResult] = []
+    total: dict[str, int] = {}
     errors: list[str] = []
     for call, result in zip(calls, results):
-        if not result.ok:
-            counted.append(result)
-            continue
-        within, beyond = held(result.value, call.factor, call.functions)
-        if beyond:
+        costs = counted(call, result)
+        if result.ok and costs is not result.value:
             limit = bound(call.factor, call.functions)
             errors.append(f"{call.unit.name}: a cost beyond {limit} either way was held there")
-        counted.append(result._replace(value=within) if beyond else result)
-    total = weighted_sum(
-        [result.value or {} for result in counted], [call.factor for call in calls]
-    )
-    return total, tuple(counted), tuple(dict.fromkeys(errors))
-
-
-def weighted_sum(costs: Sequence[Mapping[str, int]], factors: Sequence[int]) -> dict[str, int]:
-    """Host to the sum of factor times cost; a host that nobody scored is not there."""
-    total: dict[str, int] = {}
-    for mapping, factor in zip(costs, factors):
-        for host, cost in mapping.items():
-            total[host] = total.get(host, 0) + factor * cost
-    return total
+        for host, cost in costs.items():
+            total[host] = total.get(host, 0) + call.factor * cost
+    return total, tuple(errors)

@@ -354,5 +354,5 @@ def _with_costs(last: PluginCall, job: Job, scored: Sequence[CallResult]) -> Plu
     """The last call; a scheduler's has the weighted sum of the costs as ``self.costs``."""
     if not scored:
         return last
-    total, _, _ = aggregate.summed(job.of(Kind.COST_FUNCTION), scored)
+    total, _ = aggregate.summed(job.of(Kind.COST_FUNCTION), scored)
     return last._replace(attributes={**last.attributes, "costs": total})

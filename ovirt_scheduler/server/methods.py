@@ -210,12 +210,10 @@ class DecisionMethods:
             return _result(decision)
         if self.scores is EngineScores.SUMMED:
             return [[host, cost] for host, cost in answer.items()]
-        _, counted, _ = aggregate.summed(decision.calls, decision.execution.cost_functions)
         return [
-            [host, cost, outcome.unit]
-            for outcome in counted
-            if outcome.ok
-            for host, cost in outcome.value.items()
+            [host, cost, call.unit.name]
+            for call, result in zip(decision.calls, decision.execution.cost_functions)
+            for host, cost in aggregate.counted(call, result).items()
         ]
 
 

@@ -182,7 +182,7 @@ def _driver_call(service: DecisionService, recorded: Recorded) -> DriverCall:
     """
     asked = recorded.request
     driver = service.scheduler(recorded.record["units"][-1]["name"], asked["method"])
-    service.selections.keep(driver.name, asked["selected"])
+    service.selections[driver.name] = tuple(asked["selected"])
     return DriverCall(driver, asked["method"], asked["arguments"], asked["destinations"])
 
 

@@ -2,25 +2,58 @@
 
 from __future__ import annotations
 
-from ovirt_scheduler.decisions.selections import Selections
+from pathlib import Path
+
+from ovirt_scheduler.catalogue.last_good import LastGood
+from ovirt_scheduler.catalogue.loader import Loader
+from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.decisions.service import DecisionService
+from ovirt_scheduler.model.decisions import DriverCall, Request
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects
+from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.settings import config
+
+SCHEDULER = """
+from ovirt_scheduler.plugin import Scheduler
+
+class Last(Scheduler):
+    name = topic = "{0}"
+
+    def candidates(self, hosts, vm, properties):
+        return hosts
+
+    def get_selected_hosts(self):
+        return self.selected
+"""
 
 
-def test_the_last_selection_counts_until_its_scheduler_is_gone():
-    """One of none is one, too."""
-    selections = Selections()
-    assert selections.last("a") == ()
-    selections.keep("a", ("h1", "h2"))
-    selections.keep("b", ("h3",))
-    assert selections.last("a") == ("h1", "h2")
-    selections.forget_others({"a"})
-    assert (selections.last("a"), selections.last("b")) == (("h1", "h2"), ())
-    selections.keep("a", ())
-    assert selections.last("a") == ()
+def test_the_last_selection_counts_until_its_scheduler_is_gone(executor: Executor, tmp_path: Path):
+    """The best thousand hosts of it; one of no host counts, too."""
+    (tmp_path / "stays.py").write_text(SCHEDULER.format("stays"))
+    goes = tmp_path / "goes.py"
+    goes.write_text(SCHEDULER.format("goes"))
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(f"plugins_path = {tmp_path}\n")
+    registry = Registry(Loader(config.load(conf, {}), executor.analyse), LastGood(None))
+    registry.refresh()
+    service = DecisionService(registry, executor, 60.0)
 
+    def ask(scheduler: str, method: str, hosts: tuple[str, ...] = ()) -> tuple[str, ...]:
+        caller = Caller("0" * 16, AnswerForm.DESIGN, "a test")
+        last = DriverCall(service.scheduler(scheduler, method), method)
+        decision = service.decide(Request(caller, Subjects(hosts, vm="vm-1"), last=last))
+        assert decision.failure is None
+        return decision.answer
 
-def test_a_selection_is_kept_up_to_a_limit():
-    """The best hosts of it."""
-    selections = Selections()
-    hosts = [str(number) for number in range(5000)]
-    selections.keep("a", hosts)
-    assert selections.last("a") == tuple(hosts[:1000])
+    many = tuple(map(str, range(1500)))
+    for scheduler in ("stays", "goes"):
+        assert ask(scheduler, "get_selected_hosts") == ()
+        assert ask(scheduler, "candidates", many) == many
+        assert ask(scheduler, "get_selected_hosts") == many[:1000]
+    goes.unlink()
+    registry.refresh()
+    assert ask("stays", "get_selected_hosts") == many[:1000]
+    goes.write_text(SCHEDULER.format("goes"))
+    registry.refresh()
+    assert ask("goes", "get_selected_hosts") == ()
+    assert ask("stays", "candidates") == ask("stays", "get_selected_hosts") == ()

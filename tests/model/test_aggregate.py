@@ -127,25 +127,36 @@ def test_the_bound_follows_from_factor_and_functions(factor, functions, bound):
     assert aggregate.bound(factor, functions) == bound
 
 
+def summed(functions):
+    """The sum of what functions answered: pairs of a factor and costs."""
+    unit = PolicyUnit(
+        "unit", Kind.COST_FUNCTION, "", PluginCode("unit", "/", ()), "", Limits(1, 1, 1, 1)
+    )
+    calls = [UnitCall(unit, {}, factor, len(functions)) for factor, _ in functions]
+    return aggregate.summed(
+        calls, [CallResult("unit", Outcome.OK, costs) for _, costs in functions]
+    )
+
+
 @pytest.mark.parametrize("factor", [1, -1, 2, -7, 0, 2**31 - 1, -(2**31)])
 @pytest.mark.parametrize("functions", [1, 2, 3, 40])
 def test_no_sum_of_held_costs_leaves_the_engines_32_bits(factor, functions):
     """The worst case on both sides: every function at its bound, of the same sign."""
     extremes = {"best": -(10**18), "worst": 10**18}
-    within, beyond = aggregate.held(extremes, factor, functions)
-    total = aggregate.weighted_sum([within] * functions, [factor] * functions)
-    assert beyond
+    total, errors = summed([(factor, extremes)] * functions)
+    assert len(errors) == functions
     assert all(abs(value) <= 10**9 for value in total.values())
 
 
 def test_costs_at_the_bound_are_not_held():
     """Only what had to be changed is told."""
     costs = {"low": -(10**9), "high": 10**9}
-    assert aggregate.held(costs, 1, 1) == (costs, False)
-    assert aggregate.held({"high": 10**9 + 1}, 1, 1) == ({"high": 10**9}, True)
+    assert summed([(1, costs)]) == (costs, ())
+    told = "unit: a cost beyond 1000000000 either way was held there"
+    assert summed([(1, {"high": 10**9 + 1})]) == ({"high": 10**9}, (told,))
 
 
 def test_sums_weigh_each_function_and_leave_out_unscored_hosts():
     """A host that one function scored is there, one that none did is not (contract 4.4)."""
-    total = aggregate.weighted_sum([{"a": 1, "b": 2}, {"b": 5}, {}], [10, -1, 3])
+    total, _ = summed([(10, {"a": 1, "b": 2}), (-1, {"b": 5}), (3, {})])
     assert total == {"a": 10, "b": 15}

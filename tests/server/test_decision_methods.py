@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
-from ovirt_scheduler.model.aggregate import weighted_sum
+from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
@@ -274,11 +274,11 @@ def test_scores_per_unit_lead_the_engine_to_the_same_sums():
         CallResult("c", Outcome.OK, {"h2": 4}),
     )
     factors = {"a": 3, "b": 7, "c": -2}
-    answer = weighted_sum([result.value or {} for result in results], list(factors.values()))
     calls = tuple(
         UnitCall(unit(name, C), {}, factor, len(factors)) for name, factor in factors.items()
     )
     execution = Execution(("h1", "h2"), cost_functions=results)
+    answer, _ = aggregate.summed(calls, results)
     made = decision(ENGINE, C, answer, execution=execution, calls=calls)
     summed = reply(made, SUMMED).answer["result"]
     per_unit = reply(made, PER_UNIT).answer["result"]

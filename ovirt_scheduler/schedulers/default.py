@@ -14,15 +14,8 @@ from typing import Callable, Optional
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler.plugin import Scheduler, reason
-from ovirt_scheduler.plugin.cluster_use import (
-    HostUse,
-    is_highly_available,
-    is_movable,
-    priority,
-    uses,
-    vcpus,
-)
+from ovirt_scheduler.plugin import Scheduler, cluster_use, reason
+from ovirt_scheduler.plugin.cluster_use import HostUse
 from ovirt_scheduler.plugin.interfaces import Hosts, Properties, Vms
 
 Migrations = dict[types.Vm, list[types.Host]]
@@ -54,7 +47,7 @@ class DefaultScheduler(Scheduler):
         """
         worst = max(self.costs.values(), default=0) + 1
         preferred = _preference(properties)
-        processors, memory = float(vcpus(vm)), vm.memory or 0
+        processors, memory = float(cluster_use.vcpus(vm)), vm.memory or 0
 
         def rank(use: HostUse) -> tuple[object, ...]:
             cost = self.costs.get(use.id, worst)
@@ -62,7 +55,7 @@ class DefaultScheduler(Scheduler):
 
         names = {host.id: host.name for host in hosts if host.name}
         taking = []
-        for use in uses(hosts, ()):
+        for use in cluster_use.uses(hosts, ()):
             refusal = use.refusal(vm, names)
             if refusal:
                 reason(use.host, refusal)
@@ -115,7 +108,7 @@ class _Plan:
     ) -> None:
         self.migrations: Migrations = {}
         self._comparisons: dict[types.Vm, tuple[types.Host, str]] = {}
-        self._uses = sorted(uses(hosts, vms), key=lambda use: use.id)
+        self._uses = sorted(cluster_use.uses(hosts, vms), key=lambda use: use.id)
         self._preferred = _preference(properties)
         self._high = int(properties["high_utilization"]) / 100
         self._low = int(properties["low_utilization"]) / 100
@@ -168,14 +161,20 @@ class _Plan:
 
     def evacuate(self, ids: Sequence[str]) -> None:
         """Take VMs off hosts, the most important first; those that find no place stay."""
+        if self._on_error == "no":
+            return
         sources = [use for use in self._uses if use.id in ids]
-        leaving = [(vm, source) for source in sources for vm in self._movable(source)]
+        leaving = [
+            (vm, source)
+            for source in sources
+            for vm in self._movable(source)
+            if self._on_error == "yes" or cluster_use.is_highly_available(vm)
+        ]
         for vm, source in sorted(leaving, key=lambda pair: _most_important_first(pair[0])):
-            if self._on_error == "yes" or (self._on_error == "ha_only" and is_highly_available(vm)):
-                targets = self._targets(source, vm) or self._targets(source, vm, most=1.0)
-                if targets:
-                    self._move(vm, source, targets[0])
-                    self.migrations[vm] = [target.host for target in targets]
+            targets = self._targets(source, vm) or self._targets(source, vm, most=1.0)
+            if targets:
+                self._move(vm, source, targets[0])
+                self.migrations[vm] = [target.host for target in targets]
 
     def _empty(self, source: HostUse, movable: list[types.Vm]) -> None:
         """Move all VMs of a host to hosts that run some already; put them back if one stays.
@@ -227,7 +226,7 @@ class _Plan:
         return sorted(fit, key=rank)
 
     def _may_leave(self, vm: types.Vm) -> bool:
-        return is_movable(vm) and self._destinations.get(vm.id) != {}
+        return cluster_use.is_movable(vm) and self._destinations.get(vm.id) != {}
 
     def _may_go(self, vm: types.Vm, use: HostUse) -> bool:
         return not use.refusal(vm) and use.id in self._destinations.get(vm.id, (use.id,))
@@ -277,14 +276,14 @@ def _preference(properties: Properties) -> Preference:
 
 def _comparison(source: HostUse, target: HostUse) -> str:
     """The use of two hosts, before a VM goes from one to the other."""
-    uses = source, target
+    both = source, target
     if source.processors and target.processors:
-        what, shares = "CPU", [use.used_processors / use.processors for use in uses]
+        what, shares = "CPU", [use.used_processors / use.processors for use in both]
     else:
-        what, shares = "memory", [use.used_memory / (use.memory or 1) for use in uses]
+        what, shares = "memory", [use.used_memory / (use.memory or 1) for use in both]
     one, other = (
         f"{use.host.name or use.id} {share:.0%}".replace("%", " %")
-        for use, share in zip(uses, shares)
+        for use, share in zip(both, shares)
     )
     return f"{what} of {one}, of {other}"
 
@@ -299,12 +298,12 @@ def _lot(vm: types.Vm, use: HostUse) -> bytes:
 
 
 def _largest_first(vm: types.Vm) -> tuple[object, ...]:
-    return -(vm.memory or 0), -vcpus(vm), vm.id
+    return -(vm.memory or 0), -cluster_use.vcpus(vm), vm.id
 
 
 def _least_important_first(vm: types.Vm) -> tuple[object, ...]:
-    return is_highly_available(vm), priority(vm), *_largest_first(vm)
+    return cluster_use.is_highly_available(vm), cluster_use.priority(vm), *_largest_first(vm)
 
 
 def _most_important_first(vm: types.Vm) -> tuple[object, ...]:
-    return not is_highly_available(vm), -priority(vm), *_largest_first(vm)
+    return not cluster_use.is_highly_available(vm), -cluster_use.priority(vm), *_largest_first(vm)

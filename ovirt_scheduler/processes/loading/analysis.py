@@ -19,16 +19,8 @@ from ovirt_scheduler.model.plugins import Candidate, Module, Source
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
-from ovirt_scheduler.processes.loading import imports, python2
+from ovirt_scheduler.processes.loading import imports, modules, python2
 from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
-from ovirt_scheduler.processes.loading.modules import (
-    VERSION_3,
-    compile_source,
-    finder_of_sources,
-    lines,
-    own_line,
-    raised,
-)
 
 # What class units call their parameters.
 _IN_A_CLASS = {"hosts": "hosts_ids", "vm": "vm_id", "properties": "args_map"}
@@ -56,7 +48,7 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
     source = candidate.source
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     class_lines = {node.name: node.lineno for node in classes}
-    finder_of_sources((source, *candidate.neighbours)).install(candidate.folder)
+    modules.finder_of_sources((source, *candidate.neighbours)).install(candidate.folder)
     try:
         module = __import__(source.name)
     except BaseException as error:  # noqa: BLE001  a plugin may raise anything
@@ -69,15 +61,15 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
             if driver_analysis.is_driver(found):
                 line, description = class_lines.get(found.__name__, 1), description_of(module)
                 drivers.append(driver_analysis.read(found, description, source.path, line))
-        modules = tuple(_compiled(candidate))
-        wants_engine, wants_statistics = _engine_use(module, modules)
+        code = tuple(_compiled(candidate))
+        wants_engine, wants_statistics = _engine_use(module, code)
     except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
     except BaseException as error:  # noqa: BLE001  what is looked at is the plugin's
         return Analysis(fault=_load_fault(candidate, error))
     return Analysis(
         tuple(units),
-        modules,
+        code,
         wants_engine,
         wants_statistics,
         drivers=tuple(drivers),
@@ -164,7 +156,7 @@ def _compiled(candidate: Candidate) -> Iterator[Module]:
     for name in names:  # grows while it runs
         source = sources[name]
         try:
-            code = compile_source(source)
+            code = modules.compile_source(source)
         except (SyntaxError, ValueError):
             if name in guesses:
                 continue
@@ -178,7 +170,7 @@ def _compiled(candidate: Candidate) -> Iterator[Module]:
                 names += sorted(sources.keys() - set(names))
 
 
-def _engine_use(plugin: ModuleType, modules: Iterable[Module]) -> tuple[bool, bool]:
+def _engine_use(plugin: ModuleType, code: Iterable[Module]) -> tuple[bool, bool]:
     """Which engine data a plugin uses, found in its code and in that of its helpers.
 
     Returns:
@@ -191,11 +183,11 @@ def _engine_use(plugin: ModuleType, modules: Iterable[Module]) -> tuple[bool, bo
     said = getattr(plugin, "uses_statistics", None)
     if said is not None and not isinstance(said, bool):
         raise Misdefined(1, f"uses_statistics is {said!r:.60}; set it to True or False")
-    nodes = [node for each in modules for node in ast.walk(ast.parse(each.source))]
+    nodes = [node for each in code for node in ast.walk(ast.parse(each.source))]
     texts = [(each, getattr(node, each, None)) for node in nodes for each in _NAMING]
     names = {text for _, text in texts if isinstance(text, str)}
     connects = "engine_connection" in names or any(
-        name.partition(".")[0] == VERSION_3 for name in names
+        name.partition(".")[0] == modules.VERSION_3 for name in names
     )
     if said is None:
         said = ("attr", "statistics") in texts or any(
@@ -223,7 +215,7 @@ def _python_2_fault(source: Source, line: Optional[int]) -> FileFault:
 
 
 def _line_of(source: Source, line: Optional[int]) -> str:
-    texts = lines(source.text)
+    texts = modules.lines(source.text)
     return texts[line - 1].strip() if line and line <= len(texts) else ""
 
 
@@ -237,14 +229,14 @@ def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
 
 def _shown_fault(candidate: Candidate, error: BaseException) -> FileFault:
     paths = {source.path for source in (candidate.source, *candidate.neighbours)}
-    file, line = own_line(error, paths) or (candidate.source.path, None)
+    file, line = modules.own_line(error, paths) or (candidate.source.path, None)
     if isinstance(error, SyntaxError) and error.filename:  # of a helper
         texts = {source.path: source for source in candidate.neighbours}
         if error.filename in texts:
             return _syntax_fault(texts[error.filename], error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         return FileFault(file, line, f"cannot import {error.name}{_missing(candidate, error.name)}")
-    what = one_line(raised(error))
+    what = one_line(modules.raised(error))
     if not isinstance(error, SystemExit):
         what = f"raised {what}"
     mend = "this line" if line else "the file"
@@ -253,7 +245,7 @@ def _shown_fault(candidate: Candidate, error: BaseException) -> FileFault:
 
 def _missing(candidate: Candidate, name: str) -> str:
     """Why there is no module of a name, and what to do."""
-    if name.partition(".")[0] == VERSION_3:
+    if name.partition(".")[0] == modules.VERSION_3:
         return f", which is not in the part of SDK 3 that is here; {python2.PORT}, with ovirtsdk4"
     if name in python2.MODULES:
         return f", a module of Python 2; {python2.PORT}"

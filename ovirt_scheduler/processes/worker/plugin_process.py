@@ -33,18 +33,9 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ovirt_scheduler import plugin
 from ovirt_scheduler.errors import RefusedProperty, SlowProperty
-from ovirt_scheduler.model import properties
+from ovirt_scheduler.model import properties, tasks
 from ovirt_scheduler.model.plugins import PluginCode
 from ovirt_scheduler.model.results import Outcome
-from ovirt_scheduler.model.tasks import (
-    CallTask,
-    CheckTask,
-    PrintedTask,
-    Returns,
-    Role,
-    Setup,
-    Task,
-)
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
 from ovirt_scheduler.processes.documents import serialization
@@ -110,7 +101,7 @@ class PluginProcess:
         daemon: the socket from which tasks come.
     """
 
-    def __init__(self, setup: Setup, daemon: socket.socket) -> None:
+    def __init__(self, setup: tasks.Setup, daemon: socket.socket) -> None:
         self._plugin = setup.plugin
         self._limits = setup.limits
         self._daemon = daemon
@@ -139,7 +130,7 @@ class PluginProcess:
         self._send(frames.pack(frames.READY, nonce))
         while True:
             task, nonce, descriptors = frames.receive_task(self._daemon)
-            called = isinstance(task, CallTask)
+            called = isinstance(task, tasks.CallTask)
             if self._do(task, nonce, descriptors):
                 return
             del task  # before memory is looked at: it may have many hosts
@@ -169,22 +160,22 @@ class PluginProcess:
             os._exit(frames.DISCONNECTED)
         frames.send(self._daemon, whole)
 
-    def _do(self, task: Task, nonce: int, descriptors: Sequence[int]) -> str:
+    def _do(self, task: tasks.Task, nonce: int, descriptors: Sequence[int]) -> str:
         """Do a task and answer it.
 
-        Returns:
+        tasks.Returns:
             Why the process has to end; empty if it need not.
         """
         ends = ""
-        if isinstance(task, CallTask):
+        if isinstance(task, tasks.CallTask):
             enter_folder(self._plugin.folder)  # it may have been closed meanwhile
             self._baseline.allow(self._limits)
             answer, ends = contextvars.Context().run(self._called, task, descriptors)
             ends = ends or self._baseline.left_running()
-        elif isinstance(task, PrintedTask):
+        elif isinstance(task, tasks.PrintedTask):
             answer = _read_printed(task)
-        elif isinstance(task, CheckTask):
-            answer = _refusal(task) or messages.pack_answer(Returns.TRUTH, True, ())
+        elif isinstance(task, tasks.CheckTask):
+            answer = _refusal(task) or messages.pack_answer(tasks.Returns.TRUTH, True, ())
         else:
             raise TypeError(f"a task of type {type(task).__name__}")
         whole = b""
@@ -202,10 +193,10 @@ class PluginProcess:
                 os.close(descriptor)
         return ends
 
-    def _called(self, task: CallTask, descriptors: Sequence[int]) -> tuple[bytes, str]:
+    def _called(self, task: tasks.CallTask, descriptors: Sequence[int]) -> tuple[bytes, str]:
         """Call the function.
 
-        Returns:
+        tasks.Returns:
             The answer; and why the process has to end, empty if it need not.
         """
         function = task.function
@@ -229,7 +220,7 @@ class PluginProcess:
         finally:
             self._end_output()
 
-    def _returned(self, task: CallTask, descriptors: Sequence[int]) -> object:
+    def _returned(self, task: tasks.CallTask, descriptors: Sequence[int]) -> object:
         """Run the plugin's module anew, and give what its function returns."""
         plugin.provide(task.engine)
         reasons.of_call.begin(task.hosts)
@@ -242,18 +233,18 @@ class PluginProcess:
                 setattr(target, name, value)
         return _returned(target, task, descriptors)
 
-    def _printed(self, task: CallTask) -> bytes:
+    def _printed(self, task: tasks.CallTask) -> bytes:
         """Read the answer that a class unit printed, as far as this process has it."""
         self._end_output()
         if children.exist():
             children.end_all(_CHILDREN_SECONDS)
         stdout, stderr = (bytes(output.kept) for output in self._outputs)
-        return _read_printed(PrintedTask(task.function, task.hosts, stdout, stderr), _said())
+        return _read_printed(tasks.PrintedTask(task.function, task.hosts, stdout, stderr), _said())
 
     def _settled(self) -> str:
         """Forget the call.
 
-        Returns:
+        tasks.Returns:
             Why the process has to end: one of ``ENDS``; empty if it need not.
         """
         self._calls_left -= 1
@@ -300,7 +291,7 @@ def _with_jitter(calls: int) -> int:
     return calls - random.randrange(calls // 10 + 1)  # noqa: S311  no secret
 
 
-def _refusal(task: Union[CallTask, CheckTask]) -> bytes:
+def _refusal(task: Union[tasks.CallTask, tasks.CheckTask]) -> bytes:
     """The answer where the function's properties do not take a value; empty if they do."""
     function = task.function
     if function.properties is None:
@@ -309,13 +300,13 @@ def _refusal(task: Union[CallTask, CheckTask]) -> bytes:
         owner = f"{function.kind} {function.unit}"
         properties.check(owner, function.properties, task.properties, task.seconds)
     except RefusedProperty as error:
-        is_slow = isinstance(error, SlowProperty) and isinstance(task, CallTask)
+        is_slow = isinstance(error, SlowProperty) and isinstance(task, tasks.CallTask)
         outcome = Outcome.TIMED_OUT if is_slow else Outcome.REFUSED
         return messages.pack_failure(outcome, str(error))
     return b""
 
 
-def _returned(target: Any, task: CallTask, descriptors: Sequence[int]) -> object:
+def _returned(target: Any, task: tasks.CallTask, descriptors: Sequence[int]) -> object:
     """What the function returns; ``sys.exit(0)`` counts as returning nothing (contract 5.3)."""
     function = task.function
     try:
@@ -336,7 +327,7 @@ def _returned(target: Any, task: CallTask, descriptors: Sequence[int]) -> object
     return returned
 
 
-def _argument(name: str, task: CallTask, descriptors: Sequence[int]) -> object:
+def _argument(name: str, task: tasks.CallTask, descriptors: Sequence[int]) -> object:
     """What the function is given for one of its parameters."""
     function = task.function
     if name == "properties":
@@ -347,7 +338,7 @@ def _argument(name: str, task: CallTask, descriptors: Sequence[int]) -> object:
         return task.arguments[name]
     if function.takes_ids:
         return list(task.hosts) if name == "hosts" else task.vm
-    role, wanted = Role(name), getattr(task, name)
+    role, wanted = tasks.Role(name), getattr(task, name)
     if name in ("hosts", "vms"):
         return _entities(role, wanted, task, descriptors)
     is_given = wanted is not None or task.packs.get(name)
@@ -355,7 +346,7 @@ def _argument(name: str, task: CallTask, descriptors: Sequence[int]) -> object:
 
 
 def _entities(
-    role: Role, ids: Sequence[Optional[str]], task: CallTask, descriptors: Sequence[int]
+    role: tasks.Role, ids: Sequence[Optional[str]], task: tasks.CallTask, descriptors: Sequence[int]
 ) -> list[Any]:
     """The entities of these ids, in their order; each from the first pack that has it."""
     sources: list[Union[int, bytes]] = []
@@ -376,7 +367,7 @@ def _said() -> messages.Said:
     return reasons.of_call.texts, reasons.of_call.notes
 
 
-def _read_returned(task: CallTask, returned: object) -> bytes:
+def _read_returned(task: tasks.CallTask, returned: object) -> bytes:
     function = task.function
     try:
         value = answers.read_returned(function, returned)
@@ -385,7 +376,7 @@ def _read_returned(task: CallTask, returned: object) -> bytes:
     return messages.pack_answer(function.returns, value, task.hosts, said=_said())
 
 
-def _read_printed(task: PrintedTask, said: messages.Said = messages.SILENT) -> bytes:
+def _read_printed(task: tasks.PrintedTask, said: messages.Said = messages.SILENT) -> bytes:
     read = (len(task.stdout), len(task.stderr))
     stdout, stderr = (text.decode("utf-8", "replace") for text in (task.stdout, task.stderr))
     try:

@@ -195,12 +195,10 @@ class _Entity:
 class _State(str):
     """A status: its word is the ``state``."""
 
-    @property
-    def state(self) -> str:
-        return str(self)
-
     def get_state(self) -> str:
         return str(self)
+
+    state = property(get_state)
 
 
 class _Parts:

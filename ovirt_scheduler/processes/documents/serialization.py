@@ -105,6 +105,8 @@ def _entity(state: State) -> Any:
 
 
 def _value(value: Any) -> Any:
+    if value.__class__ in _PLAIN:
+        return value
     if value.__class__ is dict:
         return _entity(value)
     form = value[0]
@@ -113,17 +115,13 @@ def _value(value: Any) -> Any:
         return _MEMBERS[kind, image]
     if form == "list":
         made = SdkList(value[1])
-        made.extend([_member(each) for each in value[2:]])
+        made.extend(map(_value, value[2:]))
         return made
     if form == "values":
-        return [_member(each) for each in value[1:]]
+        return [*map(_value, value[1:])]
     if form == "date":
         return _date(*value[1:])
     raise ValueError(f"no form {form!r:.20}")
-
-
-def _member(value: Any) -> Any:
-    return value if value.__class__ in _PLAIN else _value(value)
 
 
 def _date(text: str, minutes: Any, name: Any) -> datetime.datetime:

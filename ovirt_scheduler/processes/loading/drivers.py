@@ -116,7 +116,8 @@ class _Reader:
         own = {
             name: each.interface
             for name, each in INTERFACE_METHODS.items()
-            if self._of_a_scheduler(name) and not self._inherits_from_us(name)
+            if self._of_a_scheduler(name)
+            and getattr(self._class, name) is not getattr(interfaces.Scheduler, name)
         }
         if "HostSelector" in own.values() and not {"candidates", "select_host"} & own.keys():
             raise self._wrong("define candidates or select_host too: the others ask it")
@@ -128,10 +129,6 @@ class _Reader:
     def _of_a_scheduler(self, name: str) -> bool:
         """Whether a method's name is one of the interfaces', as it is in a scheduler."""
         return self._is_scheduler and name in INTERFACE_METHODS and hasattr(self._class, name)
-
-    def _inherits_from_us(self, name: str) -> bool:
-        definer = next(each for each in self._class.__mro__ if name in vars(each))
-        return definer.__module__ == interfaces.__name__
 
     def methods(self, defined: tuple[str, ...]) -> Iterator[PublishedMethod]:
         """Those of the interfaces that it defines, then its own by name.

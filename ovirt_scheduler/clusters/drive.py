@@ -30,12 +30,15 @@ from queue import Empty, SimpleQueue
 from typing import Optional
 
 from ovirt_scheduler.clusters import check
-from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
+from ovirt_scheduler.clusters.actions import (
+    HOOKS,
+    ClusterActions,
+    ClusterMigrations,
+    ClusterServices,
+)
 from ovirt_scheduler.clusters.destinations import BALANCE, StatusChange
-from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
-from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.errors import (
     ConfigError,
     EngineUnavailable,

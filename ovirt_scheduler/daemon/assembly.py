@@ -20,10 +20,10 @@ from OpenSSL import SSL
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.clusters.actions import ClusterServices
 from ovirt_scheduler.clusters.drive import ClusterThreads
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
-from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.daemon.certificate_report import CertificateWatch
 from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control

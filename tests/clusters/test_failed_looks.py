@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from ovirt_scheduler.clusters import drive
+from ovirt_scheduler.clusters.actions import ClusterServices
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
-from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.settings.config import ClusterSettings
 from tests.support.driven import cluster

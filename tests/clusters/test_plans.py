@@ -14,13 +14,11 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.clusters import plans
-from ovirt_scheduler.clusters.actions import ClusterActions
+from ovirt_scheduler.clusters.actions import ClusterActions, ClusterMigrations, ClusterServices
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.migrations import ClusterMigrations
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans, left_behind
 from ovirt_scheduler.clusters.reader import View
-from ovirt_scheduler.clusters.services import ClusterServices
 from ovirt_scheduler.command.control import login
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState

@@ -31,14 +31,15 @@ class FileState:
     fault: Optional[PluginError] = None
     fault_since: float = 0.0  # seconds since 1970
     missed: tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
-    unsettled: bool = False  # its file has just gone, or changed: scan again soon
+    # On the monotonic clock; 0: settled. Its file has just gone or changed: scan again soon.
+    unsettled_since: float = 0.0
     made_at: float = field(default_factory=time.monotonic)
     good_since: float = 0.0  # of a fault: when the good version was first loaded
 
     def stale(self, scan: FolderScan, retry_fault: bool = False) -> bool:
         """Whether the file is to be loaded again; with a fault, now and then or where asked."""
         late = retry_fault or time.monotonic() > self.made_at + _RETRY_EVERY
-        if self.unsettled or (self.fault is not None and late):
+        if self.unsettled_since or (self.fault is not None and late):
             return True
         return any(scan.stamps.get(path) != stamp for path, stamp in self.depends.items())
 

@@ -36,6 +36,7 @@ _WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refr
 # What is to replace a plugin that works counts only when it has stood for so many seconds.
 _SETTLE = 0.5
 _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
+_UNSETTLED_AT_MOST = 10.0  # seconds after which what changes all the time counts as it is
 
 
 class Registry:
@@ -143,7 +144,7 @@ class Registry:
             self._refresh_at = time.monotonic() + (_SETTLE if self._unsettled() else _REFRESH_EVERY)
 
     def _unsettled(self) -> bool:
-        return any(state.unsettled for state in self._states.values())
+        return any(state.unsettled_since for state in self._states.values())
 
     def _take_renewed(self) -> None:
         """Use the loader that ``renew`` has put there."""
@@ -152,7 +153,7 @@ class Registry:
         if loader is not None:
             self._loader = loader
             self._states = {
-                path: replace(state, unsettled=True)
+                path: replace(state, unsettled_since=time.monotonic())
                 for path, state in self._states.items()
                 if path.parent in loader.folders
             }
@@ -178,8 +179,8 @@ class Registry:
                 continue
             if path.parent in scan.unreadable:
                 states[path] = state  # it may well be there still
-            elif _just_written(path, scan):
-                states[path] = replace(state, unsettled=True)
+            elif waiting := _waiting(state, [path], scan):
+                states[path] = waiting
             else:
                 alone = self._loader.conf_path(path.stem) in scan.orphaned
                 self._store.drop(path, state.good.filters if alone and state.good else ())
@@ -293,10 +294,19 @@ class Registry:
             return FileState(depends, good, fault, since, missed, good_since=good_since)
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         if before is None or before.good is None or before.good.checksum != loaded.checksum:
-            if before and before.good and any(_just_written(path, scan) for path in depends):
-                return replace(before, unsettled=True)
+            if before and before.good and (waiting := _waiting(before, depends, scan)):
+                return waiting
             self._store.save(loaded)
         return FileState(depends, loaded)
+
+
+def _waiting(state: FileState, paths: Iterable[Path], scan: FolderScan) -> Optional[FileState]:
+    """The state to keep while what changed may not be all; None where the change counts."""
+    since = state.unsettled_since or time.monotonic()
+    late = time.monotonic() > since + _UNSETTLED_AT_MOST
+    if late or not any(_just_written(path, scan) for path in paths):
+        return None
+    return replace(state, unsettled_since=since)
 
 
 def _just_written(path: Path, scan: FolderScan) -> bool:

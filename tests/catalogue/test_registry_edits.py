@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import time
 from functools import partial
 from typing import Optional
 
 import pytest
 
+from ovirt_scheduler.catalogue import registry
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.decisions import Request
@@ -67,6 +69,23 @@ def test_half_a_file_that_loads_keeps_the_version_before_it(place, edited):
     after = cost_function(place.registry.refresh(), "a")
     assert after.checksum != before.checksum
     assert after.checksum == cost_function(place.start().refresh(), "a").checksum
+
+
+def test_a_file_that_is_written_all_the_time_is_used_at_last(place, monkeypatch):
+    """A program may write a helper so often; and a plugin may go from such a folder."""
+    assert 2 < registry._UNSETTLED_AT_MOST <= 60
+    monkeypatch.setattr(registry, "_UNSETTLED_AT_MOST", 1.0)
+    path, gone = place.write("a", plugin(1)), place.write("gone", plugin(1))
+    assert place.versions() == {"a": "1", "gone": "1"}
+    gone.unlink()
+
+    def write_and_look() -> dict[str, str]:
+        path.write_text(plugin(2) + f"# {time.monotonic()}\n")
+        (place.first / "other.txt").touch()
+        (place.first / "other.txt").unlink()
+        return versions(place.registry.current())
+
+    wait_until(write_and_look, suits=lambda seen: seen == {"a": "2"})
 
 
 def test_a_conf_file_moved_away_is_not_yet_gone(place):

@@ -3,7 +3,7 @@
 ::
 
     zygote            forks workers, and ends them
-    main              what a worker does first: its task says what it becomes
+    main              a worker's first task says what it becomes
     reader            it reads the documents of one request
     plugin_process    it calls the functions of one plugin
     answers           what a function returned, or printed, as an answer

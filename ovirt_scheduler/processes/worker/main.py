@@ -26,8 +26,8 @@ from ovirt_scheduler.processes.kernel import limits, titles
 from ovirt_scheduler.processes.loading.analysis import analyse
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import reader
-from ovirt_scheduler.processes.worker.entry import DESCRIPTORS, enter_folder, flush
-from ovirt_scheduler.processes.worker.plugin_process import PluginProcess
+from ovirt_scheduler.processes.worker.plugin_process import PluginProcess, enter_folder, flush
+from ovirt_scheduler.processes.worker.zygote import DESCRIPTORS
 
 
 def do(daemon: socket.socket) -> None:

@@ -29,7 +29,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from types import GeneratorType, ModuleType
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, TextIO, Union
 
 from ovirt_scheduler import plugin
 from ovirt_scheduler.errors import RefusedProperty, SlowProperty
@@ -45,7 +45,6 @@ from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.worker import answers
 from ovirt_scheduler.processes.worker.answers import BadAnswer
 from ovirt_scheduler.processes.worker.baseline import Baseline
-from ovirt_scheduler.processes.worker.entry import enter_folder, flush
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -410,3 +409,20 @@ def _described(code: PluginCode, error: BaseException) -> tuple[str, str]:
     lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
     shown = "".join(lines)[-messages.TRACEBACK_LIMIT :].encode("utf-8", "replace").decode("utf-8")
     return one_line(what), shown
+
+
+def flush(*others: TextIO) -> None:
+    """Write what stdout, stderr and other streams hold back."""
+    for stream in (sys.stdout, sys.stderr, *others):
+        with contextlib.suppress(
+            BaseException
+        ):  # the plugin may have closed it, or put anything there
+            stream.flush()
+
+
+def enter_folder(folder: str) -> None:
+    """Work in a folder; in / where it has vanished."""
+    for place in (folder, "/"):
+        with contextlib.suppress(OSError):
+            os.chdir(place)
+            return

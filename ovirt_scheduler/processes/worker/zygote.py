@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import gc
 import importlib
 import importlib.util
@@ -33,13 +34,13 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn, Optional
+from typing import Callable, NamedTuple, NoReturn, Optional
 
 from ovirt_scheduler.model.tasks import ReadTask, SplitTask
 from ovirt_scheduler.processes.documents import sdk_tables
 from ovirt_scheduler.processes.kernel import children, limits, malloc, prctl, privileges, titles
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.worker import entry, loaded_modules, reader
+from ovirt_scheduler.processes.worker import loaded_modules, reader
 
 # Loaded once, here, for every process of a plugin; after the readers' zygote was forked.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
@@ -49,6 +50,10 @@ _SWEEP_SECONDS = 2.0  # for what a worker left behind to be gone: then the daemo
 _SWEEP_EVERY = 0.05  # seconds between two passes where something does not end
 _LOOK_EVERY = 5.0  # for children that are not its own: clone(2) can make them (CLONE_PARENT)
 
+DESCRIPTORS = (3, 4, 5)  # of a worker: the daemon's socket, what becomes stdout, and stderr
+_ASIDE = 16  # above these
+
+Do = Callable[[socket.socket], None]
 _Readers = tuple[int, socket.socket]  # the zygote of the readers, as the other sees it: its pid
 
 
@@ -154,9 +159,7 @@ class _Zygote:
         readers: pid and socket of the zygote that forks these; None: this one does.
     """
 
-    def __init__(
-        self, control: socket.socket, do: entry.Do, readers: Optional[_Readers] = None
-    ) -> None:
+    def __init__(self, control: socket.socket, do: Do, readers: Optional[_Readers] = None) -> None:
         self._control = control
         self._do = do
         self._reading: set[int] = set()  # serials: forked by the zygote of the readers
@@ -253,7 +256,7 @@ class _Zygote:
             return
         if pid == 0:
             try:
-                entry.serve(self._do, parent, *descriptors)
+                _serve(self._do, parent, *descriptors)
             finally:
                 os._exit(os.EX_SOFTWARE)
         self._workers[pid] = serial
@@ -286,3 +289,43 @@ class _Zygote:
     def _say(self, message: bytes) -> None:
         with contextlib.suppress(OSError):  # the daemon has gone: the next read says so
             self._control.send(message)
+
+
+def _serve(do: Do, zygote: int, channel: int, stdout: int, stderr: int) -> NoReturn:
+    """Be a worker: it leads a session of its own, and dies with its zygote.
+
+    Args:
+        do: takes a task from the daemon's socket, and does it.
+        zygote: its pid.
+        channel: the daemon's socket, from which tasks come.
+        stdout, stderr: pipes to the daemon.
+    """
+    status = 0
+    try:
+        titles.show("waiting")
+        do(_enter(zygote, channel, (stdout, stderr)))
+    except (EOFError, OSError):  # nobody is there to be told
+        status = os.EX_UNAVAILABLE
+    except MemoryError:
+        with contextlib.suppress(OSError):
+            os.write(2, b"a process below the zygote ran out of memory\n")
+        status = frames.OUT_OF_MEMORY
+    except BaseException:  # noqa: BLE001  our own fault: say where, and end
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
+        status = os.EX_SOFTWARE
+    finally:
+        os._exit(status)
+
+
+def _enter(zygote: int, channel: int, pipes: tuple[int, int]) -> socket.socket:
+    """Leave what is the zygote's; the descriptors become the same in every worker."""
+    os.setsid()
+    prctl.die_with_parent(zygote)
+    prctl.become_subreaper()
+    children.reset_signals([signal.SIGCHLD, signal.SIGINT])
+    aside = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ASIDE) for each in (channel, *pipes)]
+    for descriptor, wanted in zip(aside, DESCRIPTORS):
+        os.dup2(descriptor, wanted, inheritable=False)
+    children.close_all_but(DESCRIPTORS)
+    return socket.socket(fileno=DESCRIPTORS[0])

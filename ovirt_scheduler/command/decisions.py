@@ -21,7 +21,6 @@ from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.verdict_table import grid
 from ovirt_scheduler.model import spelling
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -271,7 +270,7 @@ def _why(options: argparse.Namespace) -> Shown:
     else:
         lines = placement.lines(cleaned, host)
     text = "".join(_painted(lines))
-    headings, rows = grid(cleaned)
+    headings, rows = placement.grid(cleaned)
     if options.host is None and rows and len(headings) > 1:
         text += f"\n{tables.table(headings, rows)}"
     behind = len(hosts) - explanation.MOST_HOSTS

@@ -1,4 +1,4 @@
-"""Explains how a VM was placed, from all calls of that placement. Pure, like ``explanation``.
+"""Explains how a VM was placed, in lines and as a table. Pure, like ``explanation``.
 
 An engine places a VM by two calls, seconds apart: it asks filters, then cost functions on the
 hosts that these filters and its own left. A balance that chose the VM may have come before. The
@@ -13,9 +13,12 @@ from typing import Callable, Optional
 from ovirt_scheduler.history import explanation, query
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.ranking import Record
+from ovirt_scheduler.history.record import NEVER_ASKED
+from ovirt_scheduler.model.units import Kind
 
 FILTERS, COSTS, BALANCE = "runFilters", "runCostFunctions", "runLoadBalancing"
 
+_NOTHING = "-"  # a filter that was never asked, a cost function that did not score the host
 _NOT_TOLD = "The engine does not say which host it took."
 _SECONDS = 120  # for which an engine waits for an answer (contract 1.2): what is later, is another
 
@@ -107,3 +110,54 @@ def _afterwards(last: Record) -> Iterator[str]:
         yield _NOT_TOLD
     elif method == BALANCE and answer:
         yield "Whether it migrates the VM, the engine decides."
+
+
+def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows; decisions on the same hosts share a row for each host.
+
+    A filter's cell has its verdict, a cost function's its cost before it is multiplied. The best
+    hosts stand first, those that were removed last; there are ``MOST_HOSTS`` at most.
+
+    Args:
+        decisions: in the order of their times, ``explanation.cleaned``.
+    """
+    units = [(each, unit) for each in decisions for unit in columns(each)]
+    names = explanation.host_names(decisions)
+    cells = [_cells(*each) for each in units]
+    out = {host for decision in decisions for host in explanation.removed(decision)}
+    last = {host["id"]: host for decision in decisions for host in decision["hosts"]}
+    scored = ("total", "rank") if any("rank" in host for host in last.values()) else ()
+    rows = []
+    in_order = sorted(last, key=lambda each: (each in out, last[each].get("rank", len(last))))
+    for key in in_order[: explanation.MOST_HOSTS]:
+        told = [*(of_unit.get(key) for of_unit in cells), *(last[key].get(part) for part in scored)]
+        rows.append([names[key], *(_NOTHING if word is None else str(word) for word in told)])
+    headings = ["HOST", *(_heading(unit) for _, unit in units), *map(str.upper, scored)]
+    return headings, rows
+
+
+def columns(decision: Record) -> list[Record]:
+    """The units with a verdict or cost for each host: filters and cost functions."""
+    kinds = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
+    return [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
+
+
+def _heading(unit: Record) -> str:
+    factor = f" ×{unit['factor']}" if "factor" in unit else ""
+    return f"{unit['name']}{factor}{' (shadow)' if unit.get('mode') == 'shadow' else ''}"
+
+
+def said(unit: Record, host: Record) -> Optional[Record]:
+    """A unit's verdict or cost for a host; None if it gave none."""
+    part = "verdicts" if unit["kind"] == Kind.FILTER.words else "costs"
+    return next((each for each in host.get(part, ()) if each["unit"] == unit["name"]), None)
+
+
+def _cells(decision: Record, unit: Record) -> dict[str, object]:
+    """Host to one unit's verdict or cost."""
+    cells = {}
+    for host in decision.get("hosts", ()):
+        entry = said(unit, host) or {}
+        word = entry.get("verdict", entry.get("cost", NEVER_ASKED))
+        cells[host["id"]] = None if word == NEVER_ASKED else word
+    return cells

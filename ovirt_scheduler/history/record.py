@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall
+from ovirt_scheduler.model.decisions import Decision, Request
 from ovirt_scheduler.model.requests import Document, Hosts, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
@@ -119,37 +119,63 @@ def _method(request: Request) -> str:
 def _put_units_and_hosts(record: Record, decision: Decision) -> None:
     """Add the calls, the hosts, and the verdicts and costs of the policy units."""
     request, execution, names = decision.request, decision.execution, decision.execution.names
-    asked = [
-        each
-        for kind, wanted in request.wanted.items()
-        for each in _asked(kind, wanted, decision, _results(kind, execution))
-    ]
-    shadows = _asked_in_shadow(decision.shadows)
-    record["units"] = [each.unit for each in (*asked, *shadows)]
+    asked = [*_asked(decision)]
+    record["units"] = [each.unit for each in asked]
     if request.last is not None:
         driver = request.last.driver
         own = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
-        record["units"].append({**own, **_ended(execution.result)})
+        record["units"].append({**own, **_ended(execution.result), "mode": "live"})
     hosts = execution.hosts or _ids(request.subjects.hosts)
     record["hosts"] = told = [entity(host, names.get(host, "")) for host in hosts]
     left: Sequence[Record] = told
-    for each in _of_kind(asked, Kind.FILTER):
-        # One that is not there accepts no host, and then nothing is called (contract 4.2).
-        left = _put_verdicts(each, told, left, missed=not execution.hosts)
-    _put_costs(told, _of_kind(asked, Kind.COST_FUNCTION))
-    for each in _of_kind(shadows, Kind.FILTER):
-        _put_verdicts(each, told, told)
-    _put_costs(told, _of_kind(shadows, Kind.COST_FUNCTION))
+    for each in asked:
+        if each.unit["kind"] == Kind.COST_FUNCTION.words:
+            _put_costs(each, told)
+        elif each.unit["kind"] == Kind.FILTER.words:  # those in shadow come last
+            # One that is not there accepts no host, and then nothing is called (contract 4.2).
+            about = left if each.unit["mode"] == "live" else told
+            left = _put_verdicts(each, told, about, missed=not execution.hosts)
     ranking.put_totals(record)
 
 
-def _results(kind: Kind, execution: Execution) -> Sequence[CallResult]:
-    """Of the policy units of a kind."""
-    if kind is Kind.FILTER:
-        return execution.filters
+def _asked(decision: Decision) -> Iterator[_Asked]:
+    """The policy units that the request names, in its order, and those in shadow."""
+    execution = decision.execution
+    last = () if execution.result is None else (execution.result,)
+    for kind, results in zip(Kind, (execution.filters, execution.cost_functions, last)):
+        called = {call.unit.name: call for call in decision.of(kind)}
+        ended = {result.unit: result for result in results}
+        named: dict[str, WantedUnit] = {}
+        for each in decision.request.wanted.get(kind, ()):
+            named.setdefault(each.name, each)  # of a name that is there twice, the first counts
+        for name, each in named.items():
+            problems = () if name in called else decision.unit_errors.get(name, ())
+            yield _asked_one(kind, each, called.get(name), ended.get(name), "; ".join(problems))
+    for call, result, problem in decision.shadows:
+        wanted = WantedUnit(call.unit.name, call.factor)
+        yield _asked_one(call.unit.kind, wanted, call, result, problem)
+
+
+def _asked_one(
+    kind: Kind, wanted: WantedUnit, call: Optional[UnitCall], result: Optional[CallResult],
+    problem: str,
+) -> _Asked:  # fmt: skip
+    """A unit, with its record.
+
+    Args:
+        problem: why it was not called.
+    """
+    unit: Record = {"name": wanted.name, "kind": kind.words}
     if kind is Kind.COST_FUNCTION:
-        return execution.cost_functions
-    return () if execution.result is None else (execution.result,)
+        unit["factor"] = wanted.factor
+    if call is not None:
+        unit["checksum"] = call.unit.checksum
+    unit.update(_ended(result, problem), mode="live" if call is None else call.unit.mode)
+    migration = None if result is None else result.value
+    if unit["mode"] == "shadow" and isinstance(migration, Migration):
+        hosts = ", ".join(migration.hosts) or "any host"
+        unit.setdefault("notes", []).append(f"would migrate {migration.vm} to {hosts}")
+    return _Asked(unit, call, result)
 
 
 def _put_answer(record: Record, decision: Decision) -> None:
@@ -176,63 +202,8 @@ def _put_answer(record: Record, decision: Decision) -> None:
         _put_reasons(record["hosts"], result, chosen)
 
 
-def _of_kind(asked: Sequence[_Asked], kind: Kind) -> list[_Asked]:
-    return [each for each in asked if each.unit["kind"] == kind.words]
-
-
 def _ids(hosts: Hosts) -> tuple[str, ...]:
     return hosts if isinstance(hosts, tuple) else ()
-
-
-def _asked_in_shadow(shadows: Sequence[ShadowCall]) -> list[_Asked]:
-    asked = []
-    for call, result, problem in shadows:
-        wanted, kind = WantedUnit(call.unit.name, call.factor), call.unit.kind
-        asked.append(_asked_one(kind, wanted, call, result, problem, "shadow"))
-        migration = result.value if result is not None and result.ok else None
-        if isinstance(migration, Migration):
-            hosts = ", ".join(migration.hosts) or "any host"
-            notes = asked[-1].unit.setdefault("notes", [])
-            notes.append(f"would migrate {migration.vm} to {hosts}")
-    return asked
-
-
-def _asked(
-    kind: Kind, wanted: Sequence[WantedUnit], decision: Decision, results: Sequence[CallResult]
-) -> list[_Asked]:
-    called = {call.unit.name: call for call in decision.of(kind)}
-    ended = {result.unit: result for result in results}
-    problems = decision.unit_errors
-    named: dict[str, WantedUnit] = {}
-    for each in wanted:
-        named.setdefault(each.name, each)  # of a name that is there twice, the first counts
-    return [
-        _asked_one(
-            kind,
-            each,
-            called.get(name),
-            ended.get(name),
-            "" if name in called else "; ".join(problems.get(name, ())),
-        )
-        for name, each in named.items()
-    ]
-
-
-def _asked_one(
-    kind: Kind, wanted: WantedUnit, call: Optional[UnitCall], result: Optional[CallResult],
-    problem: str, mode: str = "live",
-) -> _Asked:  # fmt: skip
-    """A unit, with its record.
-
-    Args:
-        problem: why it was not called.
-    """
-    unit: Record = {"name": wanted.name, "kind": kind.words}
-    if kind is Kind.COST_FUNCTION:
-        unit["factor"] = wanted.factor
-    if call is not None:
-        unit["checksum"] = call.unit.checksum
-    return _Asked({**unit, **_ended(result, problem, mode)}, call, result)
 
 
 def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None:
@@ -250,18 +221,19 @@ def entity(identity: str, name: str) -> Record:
     return found
 
 
-def _ended(result: Optional[CallResult], problem: str = "", mode: str = "live") -> Record:
+def _ended(result: Optional[CallResult], problem: str = "") -> Record:
     """How a unit's call ended."""
     if result is None:
-        message, ended = problem, dict[str, Any](outcome=NOT_ASKED)
-    else:
-        message = result.message
-        ended = {"outcome": result.outcome.value, "milliseconds": round(result.seconds * 1000, 2)}
-        if result.notes:
-            ended["notes"] = list(result.notes)
-    if message:
-        ended["message"] = message
-    return {**ended, "mode": mode}
+        return {"outcome": NOT_ASKED, **({"message": problem} if problem else {})}
+    ended: Record = {
+        "outcome": result.outcome.value,
+        "milliseconds": round(result.seconds * 1000, 2),
+    }
+    if result.notes:
+        ended["notes"] = list(result.notes)
+    if result.message:
+        ended["message"] = result.message
+    return ended
 
 
 def _put_verdicts(
@@ -297,25 +269,25 @@ def _put_verdicts(
     return [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
 
 
-def _put_costs(hosts: Sequence[Record], costs: Sequence[_Asked]) -> None:
-    """Put the costs of each cost function into the records of the hosts."""
-    by_id = {host["id"]: host for host in hosts}
-    for unit, call, result in costs:
-        if call is None or result is None or not result.ok:
+def _put_costs(asked: _Asked, hosts: Sequence[Record]) -> None:
+    """Put the costs of one cost function into the records of the hosts."""
+    unit, call, result = asked
+    if call is None or result is None or not result.ok:
+        return
+    held = aggregate.counted(call, result)
+    for host in hosts:
+        key = host["id"]
+        if key not in result.value:
             continue
-        held = aggregate.counted(call, result)
-        for host, cost in result.value.items():
-            counted = held[host]
-            entry: Record = {
-                "unit": unit["name"], "cost": cost, "factor": call.factor,
-                "weighted": call.factor * counted,
-            }  # fmt: skip
-            if counted != cost:
-                entry["held"] = counted
-            if host in result.reasons:
-                entry["reason"] = result.reasons[host]
-            if host in by_id:
-                by_id[host].setdefault("costs", []).append(entry)
+        entry: Record = {
+            "unit": unit["name"], "cost": result.value[key], "factor": call.factor,
+            "weighted": call.factor * held[key],
+        }  # fmt: skip
+        if held[key] != result.value[key]:
+            entry["held"] = held[key]
+        if key in result.reasons:
+            entry["reason"] = result.reasons[key]
+        host.setdefault("costs", []).append(entry)
 
 
 def _put_reasons(hosts: Sequence[Record], result: CallResult, chosen: Container[str]) -> None:

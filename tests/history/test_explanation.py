@@ -8,7 +8,7 @@ import random
 import pytest
 
 from ovirt_scheduler.history import explanation, placement, ranking
-from ovirt_scheduler.history.verdict_table import grid
+from ovirt_scheduler.history.placement import grid
 from ovirt_scheduler.model import aggregate
 
 WEB = {"id": "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "name": "web"}

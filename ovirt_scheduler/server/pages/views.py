@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from ovirt_scheduler.history import explanation, ranking, verdict_table
+from ovirt_scheduler.history import explanation, placement, ranking
 from ovirt_scheduler.history.ranking import Record
 
 View = dict[str, Any]
@@ -52,7 +52,7 @@ def summaries(found: Iterable[Record]) -> list[View]:
 
 def decision(of: Record) -> View:
     """All that the page of one decision shows."""
-    columns = verdict_table.columns(of)
+    columns = placement.columns(of)
     hosts, most = explanation.in_order(of), explanation.MOST_HOSTS
     view = {
         **_summary({**of, **explanation.summary(of)}),
@@ -84,7 +84,7 @@ def _row(host: Record, columns: Sequence[Record]) -> View:
         "rank": host.get("rank", "-"),
         "total": host.get("total", "-"),
         "chosen": host.get("rank") == 1,
-        "cells": [(unit, verdict_table.said(unit, host)) for unit in columns],
+        "cells": [(unit, placement.said(unit, host)) for unit in columns],
     }
 
 

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-from collections import deque
 from collections.abc import Container, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, Optional, Union, cast
@@ -51,7 +49,7 @@ from ovirt_scheduler.settings.config import Settings
 
 _KINDS = {method: kind for kind, method in record.METHODS.items()}
 _SELECTS = ("select_host", "candidates", "has_any_hosts")  # calls that filters come before
-_CHUNK = 16  # recordings that are read before their threads begin
+_CHUNK = 8  # decisions that one thread makes after another: many are made on the same hosts
 
 _KEPT = 4  # documents, for each thread
 
@@ -281,31 +279,16 @@ def run(
             raise _Gone
         return EngineReply(found, asked)
 
-    def make(together: list[Recorded]) -> list[Replayed]:
+    def make(some: Sequence[int]) -> list[Replayed]:
         replayed: list[Replayed] = []
-        for recorded in together:
+        for recorded in filter(None, map(reader.recording, some)):
             with contextlib.suppress(_Gone):
                 past = Past(recorded, document)
                 made = [policy.make(recorded, past) for policy in policies]
                 replayed.append((recorded.record, made))
         return replayed
 
-    pending: deque[Future[list[Replayed]]] = deque()
+    chunks = (numbers[start : start + _CHUNK] for start in range(0, len(numbers), _CHUNK))
     with ThreadPoolExecutor(parallel) as threads:
-        try:
-            for start in range(0, len(numbers), _CHUNK):
-                found = filter(None, map(reader.recording, numbers[start : start + _CHUNK]))
-                # Those on the same hosts by one thread: else several would read these at once.
-                for _, together in itertools.groupby(found, _hosts_of):
-                    pending.append(threads.submit(make, list(together)))
-                    while len(pending) > 2 * parallel:
-                        yield from pending.popleft().result()
-            while pending:
-                yield from pending.popleft().result()
-        finally:
-            for each in pending:
-                each.cancel()
-
-
-def _hosts_of(recorded: Recorded) -> Optional[int]:
-    return next((each.number for each in recorded.documents if each.role is Role.HOSTS), None)
+        for replayed in threads.map(make, chunks):
+            yield from replayed

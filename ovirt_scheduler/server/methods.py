@@ -129,10 +129,10 @@ class DecisionMethods:
         caller, returns = decision.request.caller, decision.request.returns
         errors = decision.errors
         if caller.form is AnswerForm.DESIGN:
-            result = _result(decision)
+            result = _result(decision, returns)
         else:
-            decision = _for_engine(decision)
-            result = self._engine_result(decision)
+            decision = _for_engine(decision, returns)
+            result = self._engine_result(decision, returns)
             selects = returns in (Returns.HOSTS, Returns.SELECTION)
             if self.engine_reasons and selects and decision.execution.hosts and not decision.answer:
                 errors = (*errors, log.summary(decision))
@@ -200,14 +200,14 @@ class DecisionMethods:
         ]  # fmt: skip
         return answered(caller, found)
 
-    def _engine_result(self, decision: Decision) -> object:
+    def _engine_result(self, decision: Decision, returns: Returns) -> object:
         """The result in the engine form's envelope (contract 3.3 to 3.5)."""
-        returns, answer = decision.request.returns, decision.answer
+        answer = decision.answer
         if returns is Returns.MIGRATION:
             # Nothing to do is never [], which stops the engine's balancing.
             return ["", []] if answer is None else [answer.vm, list(answer.hosts)]
         if returns is not Returns.COSTS:
-            return _result(decision)
+            return _result(decision, returns)
         if self.scores is EngineScores.SUMMED:
             return [[host, cost] for host, cost in answer.items()]
         return [
@@ -217,9 +217,9 @@ class DecisionMethods:
         ]
 
 
-def _result(decision: Decision) -> object:
+def _result(decision: Decision, returns: Returns) -> object:
     """The result of a decision in the design form."""
-    returns, answer, last = decision.request.returns, decision.answer, decision.request.last
+    answer, last = decision.answer, decision.request.last
     if returns in (Returns.TRUTH, Returns.VALUE):
         return answer
     if returns is Returns.COSTS:
@@ -233,11 +233,10 @@ def _result(decision: Decision) -> object:
     return list(answer)
 
 
-def _for_engine(decision: Decision) -> Decision:
+def _for_engine(decision: Decision, returns: Returns) -> Decision:
     """The same without a migration whose VM's id is no UUID, which no engine has (contract 3.6)."""
     migration = decision.answer
-    is_migration = decision.request.returns is Returns.MIGRATION and migration is not None
-    if not is_migration or UUID.fullmatch(migration.vm):
+    if returns is not Returns.MIGRATION or migration is None or UUID.fullmatch(migration.vm):
         return decision
     (wanted,) = decision.request.wanted[Kind.BALANCE]
     error = f"answered with {migration.vm!r:.80}, which is not the id of a VM"

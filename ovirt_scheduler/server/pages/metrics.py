@@ -68,11 +68,11 @@ def write(state: DaemonState, tally: Tally, accept: str) -> tuple[str, bytes]:
     """
     client = importlib.import_module("prometheus_client")
     encode, content_type = client.exposition.choose_encoder(accept)
-    families = [*_units(state, tally), *_requests(tally), *_daemon(state)]
+    families = [*_calls(state, tally), *_daemon(state)]
     return content_type, encode(SimpleNamespace(collect=lambda: families))
 
 
-def _units(state: DaemonState, tally: Tally) -> Iterator[Any]:
+def _calls(state: DaemonState, tally: Tally) -> Iterator[Any]:
     called = {(each.name, each.kind): each for each in tally.units()}
     loaded = {(each.name, each.kind): each for each in state.units}
     yield _counter(
@@ -105,9 +105,6 @@ def _units(state: DaemonState, tally: Tally) -> Iterator[Any]:
                  "unit", "kind")  # fmt: skip
     yield _gauge("plugin_files_failing", "Files of plugins that give no unit.",
                  len(state.faults))  # fmt: skip
-
-
-def _requests(tally: Tally) -> Iterator[Any]:
     yield _counter("requests", "Requests that were decided.", dict(tally.requests),
                    "method", "form", "outcome")  # fmt: skip
     yield _histogram("request_duration_seconds", "Time of a request.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -155,8 +156,7 @@ class Site:
             return []  # its own page says why
 
     def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Page:
-        wanted: dict[str, object] = {name: value for name, value in asked.items() if value}
-        wanted.update({name: _typed(asked[name]) for name in ("limit", "brief") if name in wanted})
+        wanted = {name: _typed(name, value) for name, value in asked.items() if value}
         if as_json:
             return _json_list(self._reader.decisions(query.read({"limit": _ROWS, **wanted})))
         problem, code, older, found = "", 200, "", []
@@ -228,11 +228,11 @@ def _segment(name: object) -> str:
     return quote(str(name), safe="").replace(".", "%2E")
 
 
-def _typed(text: str) -> object:
-    """A number or a boolean where the text is one."""
-    if text in ("true", "false"):
+def _typed(name: str, text: str) -> object:
+    """A member of a query: a number, a boolean, or the text where it is none."""
+    if name == "brief" and text in ("true", "false"):
         return text == "true"
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
+    return int(text) if name == "limit" and re.fullmatch("[0-9]{1,9}", text) else text
 
 
 def _text(code: int, text: str) -> Page:

@@ -70,18 +70,27 @@ def listing(folder: Path) -> Listing:
     """List a folder of plugins, and the packages in it.
 
     Raises:
-        OSError: the folder cannot be listed. A package that cannot be listed is left out.
+        FileNotFoundError: there is no such folder.
+        PluginError: it cannot be listed or trusted. A package that cannot be listed is left out.
     """
     files: list[PluginFile] = []
     stamps: dict[Path, Optional[Stamp]] = {}
     broken: list[Path] = []
-    for path, name, stamp in _below(folder, "", ()):
-        if stamp is None:
-            broken.append(path)
-            continue
-        stamps[path] = stamp
-        if name:
-            files.append(PluginFile(name, path, folder))
+    try:
+        problem = trust.tampering(folder)
+        if problem:
+            raise PluginError(problem, str(folder))
+        for path, name, stamp in _below(folder, "", ()):
+            if stamp is None:
+                broken.append(path)
+                continue
+            stamps[path] = stamp
+            if name:
+                files.append(PluginFile(name, path, folder))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise PluginError(f"cannot be listed: {error.strerror}", str(folder)) from error
     return Listing(tuple(sorted(files, key=lambda file: file.name)), stamps, tuple(broken))
 
 

@@ -6,16 +6,18 @@ The same bytes are analysed, run and checksummed. An edit during that time count
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import re
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
 from ovirt_scheduler.catalogue import files as plugin_files
-from ovirt_scheduler.catalogue.files import PluginFile, Sources, Stamp, Stamps
+from ovirt_scheduler.catalogue.files import PluginFile, Sources, Stamp
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import properties, spelling
 from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
@@ -29,7 +31,6 @@ from ovirt_scheduler.model.plugins import (
     Source,
 )
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind, OnFailure, PolicyUnit
-from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import PluginConf, Settings, parse_plugin_conf
 from ovirt_scheduler.settings.file import LOOSE_LINK, content
@@ -43,17 +44,25 @@ _VERSION_DIGITS = 12  # of the checksum
 SHIPPED = Path(__file__).resolve().parents[1] / "schedulers"
 
 
-class FolderScan(NamedTuple):
+@dataclass
+class FolderScan:
     """The files in the plugins' folders at one moment."""
 
-    started: float  # seconds since the epoch
-    files: tuple[PluginFile, ...]  # in the order of the folders, then by name
-    stamps: Stamps  # of the files, of the folders and of every conf file
-    problems: tuple[PluginError, ...]
     folders: tuple[Path, ...]  # all that are scanned, in their order
-    unreadable: tuple[Path, ...]  # folders that are there, and cannot be listed or trusted
-    orphaned: tuple[Path, ...]  # conf files whose plugin is in no folder
-    sources: Sources  # of the files
+    started: float = field(default_factory=time.time)  # seconds since the epoch
+    # In the order of the folders, then by name.
+    files: list[PluginFile] = field(default_factory=list)
+    # Of the files, of the folders and of every conf file.
+    stamps: dict[Path, Optional[Stamp]] = field(default_factory=dict)
+    problems: list[PluginError] = field(default_factory=list)
+    # Folders that are there, and cannot be listed or trusted.
+    unreadable: list[Path] = field(default_factory=list)
+    orphaned: list[Path] = field(default_factory=list)  # conf files whose plugin is in no folder
+
+    @functools.cached_property
+    def sources(self) -> Sources:
+        """The texts of the files."""
+        return Sources(self.files)
 
     @staticmethod
     def all_in(folder: Path) -> Path:
@@ -120,53 +129,35 @@ class Loader:
 
     def scan(self) -> FolderScan:
         """List the folders; reads no file."""
-        started = time.time()
-        files: list[PluginFile] = []
-        stamps: dict[Path, Optional[Stamp]] = {}
-        problems: list[PluginError] = []
-        unreadable: list[Path] = []
-        for folder in self.folders:
+        scan = FolderScan(self.folders)
+        for folder in scan.folders:
             # Before it is listed: what comes later, shows later.
-            stamps[folder] = plugin_files.stamp(folder)
+            scan.stamps[folder] = plugin_files.stamp(folder)
             try:
-                problem = trust.tampering(folder)
-                found = None if problem else plugin_files.listing(folder)
+                found = plugin_files.listing(folder)
             except FileNotFoundError:
                 if folder not in (*self._settings.plugins_path_optional, self._shipped):
-                    problems.append(
-                        PluginError("there is no such folder; make it, or mend plugins_path",
-                                    str(folder))
-                    )  # fmt: skip
-                continue
-            except OSError as error:
-                found, problem = None, f"cannot be listed: {error.strerror}"
-            if found is None:
-                unreadable.append(folder)
-                problems.append(PluginError(f"{problem}", str(folder)))
-                continue
-            files.extend(found.files)
-            stamps.update(found.stamps)
-            together = hash((stamps[folder], frozenset(found.stamps.items())))
-            stamps[FolderScan.all_in(folder)] = (together,)
-            problems.extend(PluginError(LOOSE_LINK, str(path)) for path in found.broken)
-        for file in files:
-            if not file.helper:
-                conf = self.conf_path(file.name)
-                stamps[conf] = plugin_files.stamp(conf)
-        orphaned = [] if unreadable else self._orphaned({file.name for file in files})
-        for conf in orphaned:
-            stamps[conf] = plugin_files.stamp(conf)
-        return FolderScan(
-            started, tuple(files), stamps, tuple(problems), self.folders, tuple(unreadable),
-            tuple(orphaned), Sources(files),
-        )  # fmt: skip
-
-    def _orphaned(self, names: set[str]) -> list[Path]:
-        try:
-            found = sorted(self._settings.plugins_conf_path.iterdir())
-        except OSError:  # most have none; what a plugin's own conf file lacks is told with it
-            return []
-        return [path for path in found if path.suffix == ".conf" and path.stem not in names]
+                    missing = "there is no such folder; make it, or mend plugins_path"
+                    scan.problems.append(PluginError(missing, str(folder)))
+            except PluginError as error:
+                scan.unreadable.append(folder)
+                scan.problems.append(error)
+            else:
+                scan.files += found.files
+                scan.stamps.update(found.stamps)
+                together = hash((scan.stamps[folder], frozenset(found.stamps.items())))
+                scan.stamps[scan.all_in(folder)] = (together,)
+                scan.problems += (PluginError(LOOSE_LINK, str(path)) for path in found.broken)
+        names = {file.name for file in scan.files}
+        if not scan.unreadable:
+            with contextlib.suppress(OSError):  # most have none; a plugin's own lack is told there
+                confs = sorted(self._settings.plugins_conf_path.iterdir())
+                scan.orphaned = [
+                    conf for conf in confs if conf.suffix == ".conf" and conf.stem not in names
+                ]
+        for conf in (self.conf_path(file.name) for file in scan.files if not file.helper):
+            scan.stamps[conf] = plugin_files.stamp(conf)
+        return scan
 
     def rejects(self, conf: Path) -> bool:
         """Whether a filter that is not loaded accepts no host (contract 4.2).

@@ -237,18 +237,16 @@ class Registry:
             return self._orphaned
         orphaned: dict[Path, FileState] = {}
         for conf in scan.orphaned:
-            state = self._orphaned.get(conf)
-            if state is None or state.stale(scan):
+            state = FileState({}, None)
+            if self._loader.rejects(conf):
                 plugins = [folder / f"{conf.stem}.py" for folder in scan.folders]
                 names = itertools.chain([conf.stem], *map(self._store.filters, plugins))
-                state = FileState(_stamps(scan, [conf]), None)
-                if self._loader.rejects(conf):
-                    fault = PluginError(
-                        f"{conf.stem}.py is in no folder of plugins_path; {REJECTS}; put the "
-                        "plugin back, or take this file away",
-                        str(conf),
-                    )
-                    state = replace(state, fault=fault, missed=tuple(dict.fromkeys(names)))
+                fault = PluginError(
+                    f"{conf.stem}.py is in no folder of plugins_path; {REJECTS}; put the "
+                    "plugin back, or take this file away",
+                    str(conf),
+                )
+                state = FileState({}, None, fault, missed=tuple(dict.fromkeys(names)))
             orphaned[conf] = state
         there = {file.name for file in scan.files}
         for conf in self._orphaned.keys() - orphaned.keys():

@@ -76,7 +76,7 @@ def test_a_look_lists_python_files_by_folder_and_name(place):
         ("first", "linked", False),
         ("second", "a", False),
     ]
-    assert (scan.problems, scan.unreadable) == ((), ())
+    assert (scan.problems, scan.unreadable) == ([], [])
 
 
 def test_a_folder_that_is_not_there_is_a_problem(place):
@@ -88,7 +88,7 @@ def test_a_folder_that_is_not_there_is_a_problem(place):
         f"{place.first}: there is no such folder; make it, or mend plugins_path"
     ]
     assert [file.name for file in scan.files] == ["a"]
-    assert scan.unreadable == ()
+    assert scan.unreadable == []
 
 
 def test_a_link_to_nothing_is_a_problem(place):
@@ -101,7 +101,7 @@ def test_a_link_to_nothing_is_a_problem(place):
         f"{place.first}/{name}.py: links to nothing; mend the link, or remove it"
         for name in ("a", "b")
     ]
-    assert scan.files == ()
+    assert scan.files == []
 
 
 def test_a_folder_of_the_default_may_be_missing(tmp_path, executor):
@@ -109,7 +109,7 @@ def test_a_folder_of_the_default_may_be_missing(tmp_path, executor):
     conf = tmp_path / "scheduler.conf"
     conf.touch()
     settings = config.load(conf, {"PYTHONPATH": str(tmp_path)})
-    assert Loader(settings, executor.analyse).scan().problems == ()
+    assert Loader(settings, executor.analyse).scan().problems == []
 
 
 @pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to(path)])
@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_listed_is_told_apart_from_one_that_is_gone(plac
     scan = place.loader.scan()
     (problem,) = scan.problems
     assert problem.message.startswith("cannot be listed: ")
-    assert scan.unreadable == (place.first,)
+    assert scan.unreadable == [place.first]
 
 
 def stamps_after(place: Place, change: Callable[[], object]) -> tuple[dict, dict]:

@@ -380,8 +380,8 @@ def test_a_sticky_folder_of_plugins_is_not_listed(file: Path) -> None:
     file.parent.chmod(0o1777)
     (file.parent / "scheduler.conf").write_text(f"plugins_path = {file.parent}\n")
     scan = Loader(config.load(file.parent / "scheduler.conf", {}), lambda _: Analysis()).scan()
-    assert scan.files == ()
-    assert scan.unreadable == (file.parent,)
+    assert scan.files == []
+    assert scan.unreadable == [file.parent]
     (problem,) = scan.problems
     assert str(problem) == (
         f"{file.parent}: can be written by everybody; mend it: chmod o-w {file.parent}"

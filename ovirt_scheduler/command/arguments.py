@@ -7,7 +7,6 @@ import inspect
 import json
 import os
 import sys
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Optional
@@ -191,13 +190,13 @@ def history() -> Path:
     """
     file = state() / store.FILE
     try:
-        readable = not file.exists() or os.access(file, os.R_OK)
-    except PermissionError:  # of the folder
-        readable = False
-    if not readable:
+        file.open("rb").close()
+    except PermissionError:
         raise NotPermitted(
             f"{file}: only root and the daemon's user may read it; run this with sudo"
-        )
+        ) from None
+    except OSError:  # the reader tells of it
+        pass
     return file
 
 
@@ -242,18 +241,8 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
     return settings
 
 
-class _Progress:
-    """Shows the progress on a terminal, over the line before."""
-
-    def __init__(self) -> None:
-        self._at = 0.0
-
-    def __call__(self, progress: str) -> None:
-        now = time.monotonic()
-        if sys.stderr.isatty() and (now > self._at + 0.1 or not progress):
-            self._at = now
-            sys.stderr.write(f"\r\x1b[K{progress}")
-            sys.stderr.flush()
-
-
-tell_progress = _Progress()
+def tell_progress(progress: str) -> None:
+    """Show the progress on a terminal, over the line before."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{progress}")
+        sys.stderr.flush()

@@ -264,15 +264,10 @@ def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
             context.load_verify_locations(cadata=text)
         except (ssl.SSLError, ValueError):
             raise BadInput(f"{certificate}: holds no PEM certificate; name one with --ca") from None
-        except FileNotFoundError:
-            raise BadInput(
-                f"{certificate}: is not there; the daemon makes its certificate when it first "
-                "starts: is it running? sudo ovirt-scheduler cert export prints that of systemd's "
-                "daemon; --ca names a copy"
-            ) from None
         except OSError as error:
             raise BadInput(
-                f"{certificate}: cannot be read: {error.strerror}; copy the daemon's certificate "
-                "to where you can read it, and name it with --ca"
+                f"{certificate}: cannot be read: {error.strerror}; the daemon makes its "
+                "certificate when it first starts: is it running? sudo ovirt-scheduler cert export "
+                "prints that of systemd's daemon; --ca names a copy"
             ) from None
     return context

@@ -8,7 +8,6 @@ import keyword
 import string
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.tables import Shown
@@ -20,7 +19,7 @@ def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(to, "new", _run, output=(), settings=())
     command.add_argument("name", metavar="NAME", help="of the plugin, and so of its units")
-    options = {f"--{name}": f"with {part.what}" for name, part in PARTS.items()}
+    options = {f"--{name}": f"with {part}" for name, part in PARTS.items()}
     arguments.add_options(command, {**options, "--folder DIR": "where to (default: here)"})
     command.set_defaults(folder=Path())
 
@@ -52,30 +51,16 @@ def _run(options: argparse.Namespace) -> Shown:
     )
 
 
-class Part(NamedTuple):
-    """What a plugin may have. Its code and its test are templates of its name.
-
-    Attributes:
-        what: the part, for the help of its option.
-        imports: a name of ``ovirt_scheduler.plugin``; empty: none.
-        uses_hosts: whether it looks at hosts, and at the property of the conf file.
-    """
-
-    what: str
-    imports: str = ""
-    uses_hosts: bool = True
-
-
-# By the name of its option.
-PARTS: Mapping[str, Part] = {
-    "filter": Part("a do_filter"),
-    "score": Part("a do_score"),
-    "balance": Part("a do_balance", imports="engine_connection"),
-    "scheduler": Part("a whole scheduler", imports="Scheduler"),
-    "driver": Part(
-        "a driver, which publishes a method on a topic", imports="Driver", uses_hosts=False
-    ),
+# What a plugin may have, by the name of the option. Code and test of each are templates.
+PARTS = {
+    "filter": "a do_filter",
+    "score": "a do_score",
+    "balance": "a do_balance",
+    "scheduler": "a whole scheduler",
+    "driver": "a driver, which publishes a method on a topic",
 }
+# What some of them import from ``ovirt_scheduler.plugin``.
+_IMPORTED = {"balance": "engine_connection", "scheduler": "Scheduler", "driver": "Driver"}
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 
@@ -102,9 +87,9 @@ def write(folder: Path, name: str, parts: Collection[str]) -> tuple[Path, ...]:
         )
     if len(name) > LONGEST_NAME:
         raise BadUsage(f"a name of {len(name)} characters; the engine takes {LONGEST_NAME}")
-    chosen = {key: part for key, part in PARTS.items() if key in parts}
-    uses_hosts = any(part.uses_hosts for part in chosen.values())
-    imports = ", ".join(sorted(part.imports for part in chosen.values() if part.imports))
+    chosen = [part for part in PARTS if part in parts]
+    uses_hosts = chosen != ["driver"]  # and the property of the conf file
+    imports = ", ".join(sorted(_IMPORTED[part] for part in chosen if part in _IMPORTED))
     words = {
         "name": name,
         # A file's drivers need names of their own.

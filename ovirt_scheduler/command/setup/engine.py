@@ -14,7 +14,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
 from ovirt_scheduler.command.setup.machine import MOST_BYTES, Machine
-from ovirt_scheduler.command.setup.step import Plan, Step, add
+from ovirt_scheduler.command.setup.step import Plan, Step, without
 from ovirt_scheduler.command.setup.steps import Certificate
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
@@ -90,11 +90,9 @@ class TrustStore(Step):
         commands = [keytool(found, "-delete")] if stored is not None else []
         commands.append([*keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
-        return Plan(
-            words,
-            lambda: list(map(self.machine.run, commands)),
-            note=lambda: add(self.record.trust_stores, self.machine.name(found.store)),
-        )
+        stores = {*self.record.trust_stores, self.machine.name(found.store)}
+        run = self.machine.run
+        return Plan(words, lambda: [*map(run, commands)], noted={"trust_stores": sorted(stores)})
 
     def plan_removal(self) -> Plan:
         """Plan to delete the certificate from the store."""
@@ -104,11 +102,8 @@ class TrustStore(Step):
         if self._stored(found) is None:
             return Plan(f"already so: {found.store} has no {_ALIAS}")
         command = keytool(found, "-delete")
-        return Plan(
-            " ".join(["run", *command]),
-            lambda: self.machine.run(command),
-            note=self.record.trust_stores.clear,
-        )
+        words = " ".join(["run", *command])
+        return Plan(words, partial(self.machine.run, command), noted={"trust_stores": []})
 
     def _certificate(self) -> Path:
         own = self.conf.values()["ssl_certificate"]
@@ -145,12 +140,9 @@ class EngineSetting(Step):
         former = self._present()
         if former == value:
             return Plan(f"already so: {self.key} is {value}")
-        return Plan(
-            f"run {command}",
-            partial(self._set, value),
-            # Of several runs the first one's, as what later ones find is setup's.
-            note=lambda: self.record.engine_config.setdefault(self.key, former),
-        )
+        # Of several runs the first one's, as what later ones find is setup's.
+        values = {self.key: former, **self.record.engine_config}
+        return Plan(f"run {command}", partial(self._set, value), noted={"engine_config": values})
 
     def _url(self) -> str:
         values = self.conf.values()
@@ -166,11 +158,9 @@ class EngineSetting(Step):
         former = self.record.engine_config.get(self.key)
         if former is None or not self.machine.path(_ENGINE_CONFIG).exists():
             return Plan(f"nothing to undo: {self.key} was not set by setup")
-        return Plan(
-            f"run engine-config -s {self.key}={former}",
-            partial(self._set, former),
-            note=lambda: self.record.engine_config.pop(self.key),
-        )
+        words = f"run engine-config -s {self.key}={former}"
+        others = without(self.record.engine_config, self.key)
+        return Plan(words, partial(self._set, former), noted={"engine_config": others})
 
     def _present(self) -> str:
         """The value that ``engine-config -g`` shows, as ``KEY: VALUE version: VERSION``."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum
+from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum, without
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.file import ConfFile
@@ -81,18 +81,15 @@ class ShippedFile(Step):
             found = present is not None and not self._ours
             verb = "write" if present is None else "replace"
             former = self.plain if present is None else present
-            return Plan(
-                f"{verb} {self.name}{self._difference(former)}",
-                self._write,
-                note=lambda: self._note(found),
-            )
+            words = f"{verb} {self.name}{self._difference(former)}"
+            return Plan(words, self._write, noted=self._noted(found))
         known = checksum(self.data) in self._ours
         if known or self.machine.read(self._beside) == self.data:
             return Plan(f"kept: {self.name}, which was edited")
         return Plan(
             f"keep {self.name}, which was edited, and put the new one beside it: {self._beside}",
             lambda: self.machine.write(self._beside, self.data),
-            note=lambda: self._note(False),
+            noted=self._noted(False),
         )
 
     def _difference(self, former: bytes) -> str:
@@ -101,11 +98,12 @@ class ShippedFile(Step):
         lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]  # without file names
         return "".join(f"\n    {line}" for line in lines if not line.startswith("@"))
 
-    def _note(self, found: bool) -> None:
-        if found:
-            self.record.found.append(self.name)
-        if checksum(self.data) not in self._ours:
-            self.record.files[self.name] = [*self._ours, checksum(self.data)]
+    def _noted(self, found: bool) -> dict[str, object]:
+        ours = list(dict.fromkeys([*self._ours, checksum(self.data)]))
+        return {
+            "found": [*self.record.found, *[self.name] * found],
+            "files": {**self.record.files, self.name: ours},
+        }
 
     def _write(self) -> None:
         self.machine.write(self.name, self.data)
@@ -127,14 +125,14 @@ class ShippedFile(Step):
             return Plan(f"kept: {self.name}, which was there before")
         if checksum(present) not in self._ours:
             return Plan(f"kept: {self.name}, which was edited")
+        noted = {
+            "found": [each for each in self.record.found if each != self.name],
+            "files": without(self.record.files, self.name),
+        }
         if self.name in self.record.found:
             write = partial(self.machine.write, self.name, self.plain)
-            return Plan(f"restore {self.name}", write, note=self._forget)
-        return Plan(f"remove {self.name}", self._unlink, removes=self.name, note=self._forget)
-
-    def _forget(self) -> None:
-        del self.record.files[self.name]
-        self.record.found = [each for each in self.record.found if each != self.name]
+            return Plan(f"restore {self.name}", write, noted=noted)
+        return Plan(f"remove {self.name}", self._unlink, removes=self.name, noted=noted)
 
     def _unlink(self) -> None:
         self.machine.path(self.name).unlink()
@@ -184,9 +182,8 @@ class SchedulerConf(ShippedFile):
     def _parsed(self, data: bytes) -> ConfFile:
         return config.parse(data, self.machine.path(self.name))
 
-    def _note(self, found: bool) -> None:
-        super()._note(found)
-        self.record.conf_keys = self._keys
+    def _noted(self, found: bool) -> dict[str, object]:
+        return {**super()._noted(found), "conf_keys": self._keys}
 
 
 def _with_keys(plain: bytes, keys: dict[str, str]) -> bytes:

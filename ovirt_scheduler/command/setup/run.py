@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 
 from ovirt_scheduler.command import arguments, check
@@ -156,7 +157,8 @@ def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry
             if dry_run:
                 machine.gone.add(plan.removes)
             elif plan.act:
-                for work in (plan.act, plan.note) if removing else (plan.note, plan.act):
+                note = partial(vars(record).update, plan.noted)
+                for work in (plan.act, note) if removing else (note, plan.act):
                     try:
                         work()
                     finally:

@@ -13,12 +13,15 @@ import abc
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.model import records
+
+_Value = TypeVar("_Value")
 
 FILE = "/var/lib/ovirt-scheduler-setup.json"
 
@@ -39,20 +42,15 @@ class Record:
     trust_stores: list[str] = field(default_factory=list)  # into which the certificate was put
     engine_config: dict[str, str] = field(default_factory=dict)  # key to its former value
 
-    def note(self, **fields: object) -> None:
-        """Set some of the fields."""
-        vars(self).update(fields)
-
 
 def checksum(data: bytes) -> str:
     """The SHA-256 of a file's content, with its name before it."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def add(values: list[str], value: str) -> None:
-    """Add to one of the record's lists what is not in it yet."""
-    if value not in values:
-        values.append(value)
+def without(values: Mapping[str, _Value], name: str) -> dict[str, _Value]:
+    """One of the record's mappings without a name."""
+    return {each: value for each, value in values.items() if each != name}
 
 
 def load(machine: Machine) -> Optional[Record]:
@@ -77,22 +75,18 @@ def save(machine: Machine, record: Record) -> None:
     machine.write(FILE, data.encode() + b"\n")
 
 
-def nothing() -> None:
-    """Note nothing in the record."""
-
-
 class Plan(NamedTuple):
     """What a step is going to do.
 
-    ``note`` comes before ``act``, so that a step that breaks off can be undone; on removal it comes
-    after. The record is saved after each of them.
+    What is noted in the record is noted before ``act``, so that what was begun can be undone
+    whenever it breaks off; on removal it is noted after. The record is saved after each of them.
     """
 
     words: str  # what is to be done ("make the folder ..."), or why nothing is
     act: Optional[Callable[[], object]] = None  # does it
     left: bool = False  # whether the administrator has to do it
     removes: str = ""  # what is gone when it is done: the machine's name of a file or folder
-    note: Callable[[], object] = nothing  # writes into the record what ``act`` does
+    noted: Mapping[str, object] = {}  # fields of the record, as they are when it is done
 
 
 @dataclass

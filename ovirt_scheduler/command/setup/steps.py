@@ -7,13 +7,14 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Optional
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, SchedulerConf, ShippedFile, shipped
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
-from ovirt_scheduler.command.setup.step import Plan, Record, Step, add, checksum
+from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum, without
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates
 
@@ -43,7 +44,7 @@ class User(Step):
         """Plan to make the user."""
         if self.machine.owner(USER):
             return Plan(f"already so: the user {USER}")
-        return Plan(f"make the user {USER}", self._make, note=lambda: self.record.note(user=True))
+        return Plan(f"make the user {USER}", self._make, noted={"user": True})
 
     def _make(self) -> None:
         machine = self.machine
@@ -72,11 +73,8 @@ class User(Step):
             names = " and ".join(each.name for each in remaining)
             return Plan(f"kept: the user {USER}, who owns {names}")
         command = ["userdel", *self.machine.root_option("--prefix"), USER]
-        return Plan(
-            f"remove the user {USER}",
-            lambda: self.machine.run(command),
-            note=lambda: self.record.note(user=False),
-        )
+        remove = partial(self.machine.run, command)
+        return Plan(f"remove the user {USER}", remove, noted={"user": False})
 
 
 @dataclass
@@ -101,7 +99,8 @@ class Folder(Step):
             )
         if not place.exists():
             words = f"make the folder {self.name}, mode {self.mode:04o}, of {self.user}"
-            return Plan(words, self._make, note=lambda: add(self.record.folders, self.name))
+            made = sorted({*self.record.folders, self.name})
+            return Plan(words, self._make, noted={"folders": made})
         if place.stat().st_mode & 0o022:
             words = f"close the folder {self.name} to other writers, mode {self.mode:04o}"
             return Plan(words, lambda: place.chmod(self.mode))
@@ -139,12 +138,10 @@ class Folder(Step):
         )
         if held:
             return Plan(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
-        return Plan(
-            f"remove the folder {self.name}",
-            lambda: shutil.rmtree(place),
-            removes=self.name,
-            note=lambda: self.record.folders.remove(self.name),
-        )
+        others = [each for each in self.record.folders if each != self.name]
+        remove = partial(shutil.rmtree, place)
+        words = f"remove the folder {self.name}"
+        return Plan(words, remove, removes=self.name, noted={"folders": others})
 
 
 def folders(machine: Machine, record: Record) -> Iterator[Folder]:
@@ -169,11 +166,8 @@ class Link(Step):
             return Plan(f"already so: {self.name} leads to {self.target}")
         if there is not None and there != self.record.links.get(self.name):
             return Plan(f"kept: {self.name}, which was there before")
-        return Plan(
-            f"link {self.name} to {self.target}",
-            self._make,
-            note=lambda: self.record.links.update({self.name: self.target}),
-        )
+        made = {**self.record.links, self.name: self.target}
+        return Plan(f"link {self.name} to {self.target}", self._make, noted={"links": made})
 
     def _make(self) -> None:
         place = self.machine.path(self.name)
@@ -188,12 +182,9 @@ class Link(Step):
             return Plan(f"nothing to undo: no link {self.name}")
         if there != self.record.links.get(self.name):
             return Plan(f"kept: {self.name}, which setup did not make")
-        return Plan(
-            f"remove {self.name}",
-            self.machine.path(self.name).unlink,
-            removes=self.name,
-            note=lambda: self.record.links.pop(self.name),
-        )
+        others = without(self.record.links, self.name)
+        remove = self.machine.path(self.name).unlink
+        return Plan(f"remove {self.name}", remove, removes=self.name, noted={"links": others})
 
     def _present_target(self) -> Optional[str]:
         """Where the link leads now: empty if it is no link, None if there is nothing."""
@@ -252,12 +243,9 @@ class Certificate(Step):
         ours = present is not None and self.record.certificate == checksum(present)
         if place.is_symlink() or not ours:
             return Plan(f"kept: {self.name}, which setup did not make")
-        return Plan(
-            f"remove the certificate in {self.name}",
-            lambda: shutil.rmtree(place),
-            removes=self.name,
-            note=lambda: self.record.note(certificate=None),
-        )
+        words = f"remove the certificate in {self.name}"
+        remove = partial(shutil.rmtree, place)
+        return Plan(words, remove, removes=self.name, noted={"certificate": None})
 
 
 @dataclass
@@ -285,13 +273,13 @@ class Service(Step):
             commands.append(["restart", UNIT])
         if not commands:
             return Plan(f"already so: {UNIT} is enabled{' and runs' * machine.live}")
-        return Plan(
-            _shown(commands),
-            lambda: self._run(commands),
-            note=lambda: record.note(
-                enabled=record.enabled or enables, old_proxy=record.old_proxy or disables
-            ),
-        )
+        enabled, old_proxy = record.enabled or enables, record.old_proxy or disables
+        return self._planned(commands, enabled, old_proxy)
+
+    def _planned(self, commands: list[list[str]], enabled: bool, old_proxy: bool) -> Plan:
+        words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
+        noted = {"enabled": enabled, "old_proxy": old_proxy}
+        return Plan(words, partial(self._run, commands), noted=noted)
 
     def _systemctl(self, *words: str) -> str:
         return self.machine.run(["systemctl", *self.machine.root_option("--root"), *words])
@@ -318,11 +306,7 @@ class Service(Step):
             commands.append(["enable", *self._now(), OLD_UNIT])
         if not commands:
             return Plan(f"nothing to undo: {UNIT} was not enabled by setup")
-        return Plan(
-            _shown(commands),
-            lambda: self._run(commands),
-            note=lambda: self.record.note(enabled=False, old_proxy=False),
-        )
+        return self._planned(commands, enabled=False, old_proxy=False)
 
     def _is_up(self) -> bool:
         """Whether the unit runs, or systemd is about to start it again."""
@@ -362,7 +346,3 @@ class Service(Step):
 
     def _now(self) -> list[str]:
         return ["--now"] * self.machine.runs_systemd
-
-
-def _shown(commands: list[list[str]]) -> str:
-    return "; ".join(" ".join(["run systemctl", *command]) for command in commands)

@@ -15,9 +15,9 @@ from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
-from ovirt_scheduler.workbench import policy, reports, scenario, snapshot
+from ovirt_scheduler.workbench import reports, scenario, snapshot
 from ovirt_scheduler.workbench.scenario import Scenario
-from ovirt_scheduler.workbench.simulation import Outcome, Simulation
+from ovirt_scheduler.workbench.simulation import Outcome, Simulation, section
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 
@@ -146,7 +146,7 @@ def _policies(options: argparse.Namespace, cluster: str) -> Mapping[str, Cluster
         if option == "--set" or more:
             whole = {**changes, **more}
             words = ", ".join(f"{key} = {value}" for key, value in whole.items()) or "as it is"
-            found[words] = policy.section(file, name, whole, option)
+            found[words] = section(file, name, whole, option)
     return found
 
 

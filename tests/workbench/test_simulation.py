@@ -7,7 +7,7 @@ import pytest
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, ConfigError
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.workbench import policy, reports, scenario
+from ovirt_scheduler.workbench import reports, scenario, simulation
 from ovirt_scheduler.workbench.simulation import Simulation
 from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, id_of
@@ -84,7 +84,7 @@ def simulate(running, tmp_path):
         file = tmp_path / "scenario.conf"
         file.write_text(happens)
         read = scenario.read(file)
-        settings = policy.section(None, "Default", keys, "--set")
+        settings = simulation.section(None, "Default", keys, "--set")
         return Simulation(running, taken, settings, read, seed, tell=tell).run()
 
     return play

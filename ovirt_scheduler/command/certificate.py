@@ -105,7 +105,7 @@ def prepare(settings: Settings, state: Path) -> Shown:
 
 
 def switch(settings: Settings, state: Path) -> Shown:
-    """Put the next certificate and key in the place of those in use.
+    """Put the next certificate and key instead of those in use.
 
     Raises:
         BadUsage, BadInput: as for ``prepare``; or there is no next one.

@@ -106,7 +106,7 @@ class Daemon:
         return Reply(answer, record=lambda: self._awaited(transport.request_id))
 
     def decision(self, decision: str) -> Optional[Record]:
-        """The record of that id; None where there is none."""
+        """The record of that id; None if there is none."""
         return cast("Record", self(AnswerForm.DESIGN, "decision", decision).answer) or None
 
     def decisions(self, query: Query) -> list[Record]:

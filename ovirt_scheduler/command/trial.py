@@ -208,8 +208,8 @@ def run(
         kinds: none: every unit, and the schedulers. These are asked for a host and, where there
             are VMs, for migrations.
         asked: what is given to them.
-        called: in the place of all that one method of a scheduler or driver, and its arguments.
-        engine: in the place of that of the settings; what it was asked for is told.
+        called: instead of all that one method of a scheduler or driver, and its arguments.
+        engine: instead of that of the settings; what it was asked for is told.
 
     Raises:
         BadInput: there is no such file.

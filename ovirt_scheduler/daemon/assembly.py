@@ -1,7 +1,7 @@
 """Builds the daemon from its settings, and rebuilds parts of it when they are read again.
 
-All that can fail is made before anything is replaced. So the daemon always runs by one
-scheduler.conf, never by a mixture of two.
+Every part that can fail is made before any is replaced. So the daemon never runs on a mixture of
+two scheduler.conf.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Assembly:
 
     Args:
         state: the state folder.
-        notifier: to whom the watchdog tells how the daemon is.
-        listener: a socket that was handed over to listen on.
+        notifier: reports the daemon's state to systemd.
+        listener: a listening socket that was handed over.
 
     Raises:
         ConfigError: the settings name something that cannot be used, or another daemon has the
@@ -161,13 +161,13 @@ class Assembly:
             self._drive.stop(seconds)
 
     def _take(self, cluster: str) -> Mapping[str, str]:
-        """Have this daemon drive a cluster; gives the daemon that did before."""
+        """Have this daemon drive a cluster; return the daemon that did before."""
         if self._drive is None:
             raise SchedulerError("this daemon looks after no cluster: see drive in scheduler.conf")
         return {"driven_by": self._drive.take(cluster)}
 
     def stop(self, grace: float) -> None:
-        """Let the calls under way finish, and end all that there is.
+        """Let running calls finish, and end all processes and threads.
 
         Args:
             grace: seconds for the calls.
@@ -219,14 +219,13 @@ class Assembly:
         return Site(settings.pages, names, self.observed, self._unwell, tally, reader)
 
     def _unwell(self) -> str:
-        """Why nobody is to begin a call here; empty where all is well."""
+        """Why callers should not begin a call here; empty if all is well."""
         return "the daemon stops" if self.server.stopping else self._watchdog.problem
 
     def observed(self) -> DaemonState:
-        """How the daemon is now.
+        """The state of the daemon now.
 
-        No document is opened, and nobody waits, but a second at most for a plugin that has just
-        changed.
+        Opens no document. Waits a second at most, for a plugin that has just changed.
         """
         settings, inventory = self.runtime.services[:2]
         catalogue = self.runtime.registry.current()
@@ -248,7 +247,7 @@ class Assembly:
         )
 
     def status(self) -> Status:
-        """How the daemon is, in words and numbers."""
+        """The state of the daemon, in words and numbers."""
         history = self.runtime.history
         tally = Tally() if history is None else history.tally
         return status.status(self.observed(), tally, time.time())
@@ -275,7 +274,7 @@ class Assembly:
 
 
 def _warn(services: Services) -> None:
-    """Tell what the daemon goes on with, and what somebody should know of."""
+    """Log warnings about settings and files with which the daemon still runs."""
     settings = services.settings
     if not settings.ssl_client_ca and not is_loopback(settings.listening_address):
         _log.warning(
@@ -317,11 +316,10 @@ def _state(
 def _lock(state: Path) -> Optional[int]:
     """Lock a state folder until this process ends; the folder is made where it is missing.
 
-    A second daemon on it would write into what the first has there.
+    A second daemon would write into the first one's files.
 
     Returns:
-        The descriptor that holds the lock. None where nothing can be written there; the log says
-        so.
+        The descriptor that holds the lock. None if nothing can be written there; the log says so.
 
     Raises:
         ConfigError: another daemon has it, or this is root's and the folder another user's.

@@ -1,4 +1,4 @@
-"""What an administrator should know of the daemon's certificates: names, days left, problems.
+"""Reports on the daemon's certificates: names, days left, problems.
 
 A thread looks at the start and once a day. It warns of a certificate that clients refuse, or soon
 will, and makes the next one. The next one is not used yet: callers have to trust it first. An
@@ -25,11 +25,11 @@ DAYS = 30  # fewer days left than this are a problem
 
 
 class CertificateReport(NamedTuple):
-    """What there is to say of one certificate."""
+    """The report on one certificate."""
 
     setting: str  # the key of scheduler.conf that names it
     path: Path
-    described: Optional[Description] = None  # None where it cannot be used, or is not there yet
+    described: Optional[Description] = None  # None if it cannot be used, or is not there yet
     problem: str = ""
 
     def fields(self) -> dict[str, object]:
@@ -116,7 +116,7 @@ def inspect(
 
     Args:
         setting: the key of scheduler.conf that names it.
-        key: its private key, None where that is not the daemon's.
+        key: its private key; None if that is not the daemon's.
         days: fewer days left than this are a problem.
         made_for: where the daemon listens, which made it and can make the next one; None:
             somebody else made it.

@@ -1,8 +1,9 @@
-"""The control socket: what only root and the daemon's own user may ask or do (contract 9).
+"""The control socket: commands that only root and the daemon's own user may give (contract 9).
 
-A Unix socket in the state folder, which nobody else can enter. The kernel says who the peer is.
-One line of JSON comes, ``{"command": …}``, one goes: ``{"answer": …}`` or ``{"error": …}``, with
-the ``version`` of the daemon, as a command of another version may not understand the answer.
+It is a Unix socket in the state folder, which nobody else can enter. The kernel says who the peer
+is. One line of JSON comes in, ``{"command": …}``; one goes out, ``{"answer": …}`` or
+``{"error": …}``, with the ``version`` of the daemon, because a command of another version may not
+understand the answer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Control(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     Args:
         path: of the socket.
-        commands: by name; each gets what was asked, and the number of the user who did.
+        commands: by name; each gets the request, and the number of the user who sent it.
 
     Raises:
         OSError: the socket cannot be made.
@@ -65,7 +66,7 @@ class Control(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more, and take the socket away."""
+        """Answer no more, and remove the socket."""
         if self._thread.is_alive():
             self.shutdown()
         self.server_close()
@@ -78,7 +79,7 @@ class Control(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().server_bind()
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a question; where a descriptor is lacking, not again and again at once."""
+        """Accept a question; without a descriptor, pause before the next try."""
         try:
             return super().get_request()
         except OSError:
@@ -86,7 +87,7 @@ class Control(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             raise
 
     def handle_error(self, *_: object) -> None:
-        """Tell of it in the log; the next question is answered."""
+        """Log the error; the next question is answered."""
         _log.exception("a question on the control socket could not be answered, this is a bug")
 
 

@@ -1,9 +1,9 @@
 """The daemon: how it starts, what it does on signals, and how it ends.
 
-Start: settings, certificate, port, zygote, plugins; then it says that it listens, to whoever
-started it and to systemd.
-Stop (SIGTERM, SIGINT): ``/health`` says so for ``drain_time``, then no new calls; those under way
-end or reach their grace, every process that was forked is gone, exit status 0.
+Start: settings, certificate, port, zygote, plugins; then it reports that it listens, on standard
+error and to systemd.
+Stop (SIGTERM, SIGINT): ``/health`` says so for ``drain_time``, then no new calls; running calls end
+or reach their grace, every process that was forked is gone, exit status 0.
 SIGHUP: settings, certificates and plugins are read again; connections and calls go on.
 """
 
@@ -107,7 +107,7 @@ def _start(assembly: Assembly, notifier: Notifier, signals: _Signals) -> None:
 class _Signals:
     """The signals that the daemon gets: those that end it first, and one SIGHUP for several.
 
-    A handler in Python runs in the main thread alone. If another thread gets the signal, or if it
+    A handler in Python runs only in the main thread. If another thread gets the signal, or if it
     comes just before the main thread begins to wait, nothing ends that wait. So the thread that
     gets a signal writes its number into a pipe, where it stays until it is read.
     """
@@ -163,7 +163,7 @@ class _Signals:
 def _reload(read: Callable[[], Settings], assembly: Assembly, signals: _Signals) -> bool:
     """Read settings, certificates and plugins again; mistakes change nothing, and are logged.
 
-    Does not wait for the plugins where SIGTERM or SIGINT comes meanwhile.
+    Does not wait for the plugins if SIGTERM or SIGINT comes meanwhile.
 
     Returns:
         Whether they are in force.

@@ -1,7 +1,7 @@
 """The parts that answer calls: processes, plugins, engine, and the decisions made with them.
 
-The daemon has a runtime for as long as it runs. A command that runs plugins itself (``--local``,
-``try``, ``check``) has one for as long as it takes.
+The daemon has one runtime. A command that runs plugins itself (``--local``, ``try``, ``check``)
+has its own.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ovirt_scheduler.settings.config import EngineSettings, Settings
 
 
 class Services(NamedTuple):
-    """What is made of one scheduler.conf, and made anew when it is read again."""
+    """The services of one scheduler.conf, made anew when it is read again."""
 
     settings: Settings
-    inventory: Optional[Inventory]  # None where no engine is configured
+    inventory: Optional[Inventory]  # None if no engine is configured
     decisions: DecisionService
     history: Optional[Reader] = None  # None for a command, which keeps nothing
 
@@ -49,9 +49,8 @@ class Runtime:
 
     Args:
         settings: of the services to begin with.
-        state: the daemon's state folder. Plugins that load and what is decided are kept there,
-            and the processes of plugins are started before they are called. None for a command,
-            which keeps nothing.
+        state: the daemon's state folder, which keeps good plugins and decisions. With it, processes
+            of plugins are started before they are called. None for a command, which keeps nothing.
     """
 
     def __init__(self, settings: Settings, state: Optional[Path] = None) -> None:
@@ -84,7 +83,7 @@ class Runtime:
             self.history.start()
 
     def keep_event(self, event: Mapping[str, object]) -> None:
-        """Keep what happened to the daemon, where the settings have a history kept."""
+        """Keep an event of the daemon, if the settings ask for a history."""
         if self.history is not None and self.services.settings.history:
             self.history.event(event)
 
@@ -98,7 +97,7 @@ class Runtime:
 
         Args:
             registry: where units and drivers come from, unless it is the runtime's own.
-            engine: what plugins ask in the place of the engine of the settings.
+            engine: the engine for plugins, instead of that of the settings.
         """
         inventory = self._inventory(settings)
         asked = engine or inventory

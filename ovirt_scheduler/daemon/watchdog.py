@@ -3,10 +3,9 @@
 The reports are those of sd_notify(3), without its library. Nothing is sent if systemd did not start
 the daemon (``NOTIFY_SOCKET`` is not set).
 
-A daemon that accepts connections but cannot fork looks alive to everybody but its callers. So the
-watchdog is fed after a small plugin was analysed, which takes the way of a call: zygote, worker,
-task, answer. Calls wait in a queue, an analysis does not: a daemon with too many calls works, and
-is not restarted.
+A daemon that accepts connections but cannot fork seems to be alive. So the watchdog is fed after
+the analysis of a small plugin, which goes the way of a call: zygote, worker, task, answer. An
+analysis does not wait in the queue of calls, so a daemon with too many calls is not restarted.
 """
 
 from __future__ import annotations

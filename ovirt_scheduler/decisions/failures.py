@@ -1,4 +1,4 @@
-"""Counts equal failures of units, so that the log need not tell each of them (contract 8.6)."""
+"""Counts equal failures of units, so that the log need not have each of them (contract 8.6)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Failing:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last one is to be told."""
+        """Whether the last one has to be logged."""
         return self.count in _TOLD_AT or self.count % _AND_EACH == 0
 
 
 class Failures:
     """Those of all units since each worked last. Safe to use from many threads.
 
-    Two are equal when their messages are but for numbers, such as times.
+    Two are equal if their messages differ only in numbers, such as times.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Failures:
         self._units: dict[tuple[str, str], dict[str, Failing]] = {}
 
     def add(self, kind: str, result: CallResult) -> Failing:
-        """Count a failure; how often there was one like it."""
+        """Count a failure, with how often there was an equal one."""
         what = f"{result.outcome.value} {_NUMBER.sub('0', result.message)}"
         with self._lock:
             if len(self._units) >= _MOST_UNITS:
@@ -54,7 +54,7 @@ class Failures:
             return Failing(failing.count, failing.since)
 
     def over(self, kind: str, unit: str) -> Optional[Failing]:
-        """After a call that was well: how often the calls before it failed, if they did."""
+        """After a successful call: how often the calls before it failed, if they did."""
         if not self._units:  # nearly always, and so without the lock
             return None
         with self._lock:

@@ -1,7 +1,7 @@
 """Logs decisions: how each plugin call ended, and what was wrong with the request.
 
-It has plugins' messages and what they printed, but of documents the names of a VM and of the
-host that is chosen alone, and no property's value.
+It has plugins' messages and output. From documents it has only the names of a VM and of the chosen
+host, and it has no property's value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def fields(decision: Decision) -> dict[str, object]:
 
 
 def summary(decision: Decision) -> str:
-    """What became of the hosts: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``.
+    """The outcome for the hosts: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``.
 
     Of a driver's call also which host was chosen, or how many VMs are to be migrated.
     """
@@ -132,7 +132,7 @@ def _log_unit(
 
 
 def log_call(request_id: str, kind: str, result: CallResult) -> None:
-    """Log how a call failed, what was put right in its answer, and what it printed.
+    """Log how a call failed, what was corrected in its answer, and what it printed.
 
     Args:
         kind: of what was called, in words.

@@ -1,7 +1,7 @@
 """Decides requests: which units and which driver are called, and what follows from their results.
 
-Knows nothing of sockets and XML: registry and executor are handed in, and a ``Decision`` comes
-out that holds all that was found, for whoever shows it or acts on it.
+Knows nothing of sockets and XML: it gets the registry and the executor, and returns a ``Decision``
+with all results, for callers that show it or act on it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _NOTHING: Mapping[Returns, object] = {
 
 
 class EngineData(Protocol):
-    """What is asked of an engine; ``engine.inventory.Inventory`` says what each comes to."""
+    """The queries to an engine; ``engine.inventory.Inventory`` describes them."""
 
     def look_up(self, sought: Sought, deadline: float) -> EngineReplies:
         """The documents of hosts and VMs."""
 
     def access(self, deadline: float) -> EngineAccess:
-        """What plugins may reach it with."""
+        """The access that plugins may have to it."""
 
 
 @dataclass(eq=False)
@@ -61,10 +61,10 @@ class DecisionService:
         registry: the policy units and the drivers.
         executor: runs them.
         request_timeout: seconds that one request may take, waiting included.
-        inventory: tells what the engine knows of ids; None where no engine is configured.
-        shadows: keeps what is decided, after calls of the units in shadow; None: nothing is kept.
-        selections: the hosts that each scheduler selected last, the best first; a scheduler itself
-            keeps nothing. The last one to decide wins.
+        inventory: asks the engine about ids; None if no engine is configured.
+        shadows: keeps decisions, after calls of the units in shadow; None: nothing is kept.
+        selections: the hosts that each scheduler selected last, the best first, because a
+            scheduler itself keeps nothing. The latest decision counts.
     """
 
     registry: CatalogueSource
@@ -153,7 +153,7 @@ class DecisionService:
         A unit or driver that fails is no error: the decision says so.
 
         Args:
-            known: what the engine told of the request's ids; None: it is asked.
+            known: the engine's replies about the request's ids; None: it is asked.
 
         Raises:
             UnknownUnit: no such policy unit of that kind (design form).
@@ -225,7 +225,7 @@ class DecisionService:
     def _run(
         self, job: Job, known: Optional[EngineReplies]
     ) -> tuple[Job, Execution, tuple[str, ...]]:
-        """The job with what the engine told, how it ended, and what is wrong with the engine."""
+        """The job with the engine's replies, how it ended, and what is wrong with the engine."""
         hosts, vm = job.subjects.hosts, job.subjects.vm
         if job.method is None and isinstance(hosts, tuple) and not (hosts and job.calls):
             return job, Execution(hosts, vm=vm if isinstance(vm, str) else None), ()
@@ -235,10 +235,10 @@ class DecisionService:
     def _with_engine(
         self, job: Job, known: Optional[EngineReplies] = None
     ) -> tuple[Job, tuple[str, ...]]:
-        """Add to a job what the engine knows of its ids, and the access that plugins need.
+        """Add the engine's replies about its ids to a job, and the access that plugins need.
 
         Args:
-            known: what it told of them a moment ago; it is not asked again.
+            known: replies of a moment ago; the engine is not asked again.
 
         Returns:
             The job, and what is wrong. If the engine gives no answer within the job's deadline,

@@ -10,11 +10,11 @@
 
 A plugin runs as in the daemon: its file is loaded with the conf file beside it, hosts and VMs
 reach it as documents, and each call is made in a process of the plugin's own, under its limits.
-Answers name hosts and VMs by their names. A call that fails fails the test, with the plugin's
+Answers have the names of hosts and VMs. If the call fails, the test fails with the plugin's
 traceback.
 
 ``engine_connection()`` reaches a made engine on the loopback, which has the hosts and VMs of the
-call. As with a real engine, tags, affinity labels and statistics are a query of their own.
+call. As with a real engine, tags, affinity labels and statistics need their own query.
 
 pytest loads this module in every run where the package is installed. All else, such as the SDK,
 is loaded by the first fixture that is used; processes start with the first plugin that is run.
@@ -117,7 +117,7 @@ def run_score(_runs: Runs) -> Callable[..., dict[str, int]]:
 def run_balance(_runs: Runs) -> Callable[..., Optional[tuple[str, list[str]]]]:
     """``run_balance(plugin, hosts, vms=…)`` gives the VM to migrate, and where it may go.
 
-    Takes what ``run_filter`` takes, but for ``vm``. None: nothing is to be done.
+    Takes what ``run_filter`` takes, except ``vm``. None: nothing is to be done.
     """
     return functools.partial(_runs.run_unit, "balance")
 

@@ -254,7 +254,7 @@ def _answer(service: DecisionService, request: Request, words: str) -> Any:
 
 
 def _named(answer: Any, returns: Returns, hosts: Mapping[str, str], vms: Mapping[str, str]) -> Any:
-    """An answer of a scheduler, with names in the place of ids."""
+    """An answer of a scheduler, with names instead of ids."""
     if returns is Returns.SELECTION:
         return [hosts.get(host, host) for host in answer]
     if returns is Returns.MIGRATIONS:

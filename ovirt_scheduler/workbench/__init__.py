@@ -1,5 +1,5 @@
-"""What an administrator or an author of plugins tries things out with, away from the daemon.
+"""Tools of administrators and authors of plugins to try things without the daemon.
 
-``command`` and ``testing`` import it. It imports ``daemon`` and what lies below that: what it
-runs is what serves.
+``command`` and ``testing`` import it. It imports ``daemon`` and what lies below that, because it
+runs the same code as the daemon.
 """

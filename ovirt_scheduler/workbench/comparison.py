@@ -1,7 +1,7 @@
 """Compares decisions that were made again with what they were, and adds up what differs.
 
-A decision comes out the same where its answer and every host's total do. Where it does not, the
-units are found that said something else on the same question. Pure: records in, numbers out.
+A decision comes out the same if its answer and every host's total do. If not, the units are found
+that answered otherwise on the same question. Pure: records in, numbers out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A made engine on the loopback, whose REST API tells of a made cluster.
+"""A made engine on the loopback, whose REST API has a made cluster.
 
-It is real HTTP, for whoever has its token, and has documents by path and query, as version 4 has
-them. As a real engine it gives tags, affinity labels and statistics as links, unless a query says
-``follow``, and of what is only referred to the id alone. A VM may migrate; nothing else changes.
-What it does not know is a fault that says so.
+It is real HTTP, for clients with its token, and has documents by path and query, as in version 4.
+Like a real engine it gives tags, affinity labels and statistics as links, unless a query says
+``follow``, and only the id of an entity that is referred to. A VM may migrate; nothing else
+changes. Any other request is answered with a fault that says so.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ class _Place(NamedTuple):
 
 
 class MadeCluster:
-    """A cluster, with all that may be asked of its hosts and VMs.
+    """A cluster, with all data of its hosts and VMs.
 
     Args:
         hosts, vms, clusters: elements of version 4, with all that may be followed in them.
             Clusters, tags and labels that stand in hosts and VMs need not be given.
-        name: of the cluster that the hosts are in, where these have only its id.
+        name: of the hosts' cluster, if the hosts have only its id.
     """
 
     def __init__(
@@ -133,13 +133,14 @@ class MadeCluster:
         return f"<{place.name}>{''.join(shown)}</{place.name}>"
 
     def migrate(self, vm_id: str, action: bytes) -> tuple[str, Optional[str]]:
-        """Have a VM on another host, where it is at once.
+        """Move a VM to another host at once.
 
         Args:
             action: the document that asks for it.
 
         Returns:
-            The names of VM and host; no host: it was left to the engine, and nothing changes.
+            The names of VM and host; no host: the choice was left to the engine, and nothing
+            changes.
 
         Raises:
             Unknown: there is no such VM or host, or the body is no action.
@@ -165,7 +166,7 @@ class MadeCluster:
 
     @functools.cached_property
     def _collections(self) -> Mapping[str, list[Element]]:
-        """All that it has, by the collections' elements."""
+        """All its entities, by the names of their elements."""
         inside = [each for entities in self._entities.values() for each in entities]
         references = (found for each in inside for found in each.findall("cluster"))
         tags = (found for each in inside for found in each.findall("tags/tag"))
@@ -197,7 +198,7 @@ class MadeCluster:
 
     @functools.cached_property
     def _parts(self) -> Mapping[str, Sequence[str]]:
-        """What may be asked of an entity of each collection."""
+        """The parts that may be asked for, of an entity of each collection."""
         known = {name: _known_parts(each, _TAKEN) for name, each in self._entities.items()}
         return {**known, "clusters": _known_parts(self._collections["clusters"], ())}
 
@@ -239,7 +240,7 @@ class MadeCluster:
     def _shown(
         self, element: Element, path: str, parts: Collection[str], follow: Collection[str]
     ) -> Element:
-        """An entity as a query gives it: its parts as links, but for those to be followed."""
+        """An entity as a query gives it: its parts as links, except those to be followed."""
         inside = {name: Element(name) for name in parts}
         inside.update({child.tag: child for child in element if child.tag in _PARTS})
         links = {_in_path(name) for name in inside}
@@ -286,7 +287,7 @@ class MadeCluster:
         return any(map(pattern.fullmatch, self._values(element, key))) == equal
 
     def _values(self, element: Element, key: str) -> list[str]:
-        """What a search by a key finds an entity by."""
+        """The values of an entity that a search by a key compares."""
         if key == "name":
             return [_name(element)]
         if key == "id":
@@ -300,7 +301,7 @@ class MadeCluster:
 
 
 def _term(text: str) -> tuple[str, re.Pattern[str], bool]:
-    """A condition such as ``status=up``: the key, what its value is like, and whether it is.
+    """A condition such as ``status=up``: key, pattern of the value, and whether it has to fit.
 
     Raises:
         Unknown: it is no condition.
@@ -327,7 +328,7 @@ def _name(element: Element) -> str:
 
 
 def _known_parts(entities: Collection[Element], always: Sequence[str]) -> list[str]:
-    """Those that may be asked for; one that no entity has was never asked of the engine."""
+    """The parts that may be asked for; a part that no entity has was never saved."""
     there = {child.tag for each in entities for child in each}
     return [each for each in _PARTS if each in there or each in always or not entities]
 
@@ -336,10 +337,10 @@ class MadeEngine(ThreadingHTTPServer):
     """The server, in a thread of its own.
 
     Attributes:
-        cluster: what it tells of from now on.
-        token: of a login. Whoever else is on the machine does not know it.
-        migrations: what it was asked to migrate: VM and host by name; no host: the engine's choice.
-        unknown: the requests that it had no answer to, and why.
+        cluster: the one that it serves from now on.
+        token: of a login; nobody else on the machine knows it.
+        migrations: the requested ones: VM and host by name; no host: the engine's choice.
+        unknown: the requests without an answer, and why.
     """
 
     daemon_threads = True
@@ -359,7 +360,7 @@ class MadeEngine(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}{API}"
 
     def access(self, deadline: float = 0.0) -> EngineAccess:  # noqa: ARG002
-        """What ``engine_connection`` is made with, to reach it (``decisions.service``)."""
+        """The values for ``engine_connection`` to reach it (``decisions.service``)."""
         return EngineAccess(self.url, None, self.token, made=True)
 
     def look_up(self, sought: Sought, deadline: float) -> EngineReplies:  # noqa: ARG002
@@ -393,7 +394,7 @@ class MadeEngine(ThreadingHTTPServer):
         self._thread.join()
 
     def handle_error(self, *_: object) -> None:
-        """Say nothing of a client that went away: a plugin that was killed."""
+        """Ignore a client that went away: a plugin that was killed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -419,7 +420,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_DELETE = do_PUT  # noqa: N815  by this name http.server finds it
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: the output is the command's or the test's."""
+        """Log nothing: the output is the command's or the test's."""
 
     def _answer(self, ask: Callable[[], str]) -> None:
         wanted = f"Bearer {self.server.token}"

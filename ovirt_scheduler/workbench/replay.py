@@ -1,4 +1,4 @@
-"""Makes recorded decisions again, by the code that serves: as they are, and with changes.
+"""Makes recorded decisions again, with the daemon's own code: unchanged, and with changes.
 
 ::
 
@@ -6,8 +6,8 @@
     (the oldest first)          └─► made again with the changes ────┘
                    as many at once as max_parallel_calls
 
-No call reaches the engine: what it answered to ids is recorded, and a plugin that wants more of it
-is told that there is none.
+No call reaches the engine: its answers to ids are recorded, and a plugin that asks for more gets
+an error.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Changes:
     added: Mapping[str, Optional[int]] = field(default_factory=dict)
 
     def units(self, kind: Kind, former: Record, catalogue: Catalogue) -> tuple[WantedUnit, ...]:
-        """The units of a kind that are asked in the place of those that were."""
+        """The units of a kind that are asked instead of the recorded ones."""
         factors = self.factors if kind is Kind.COST_FUNCTION else {}
         kept = [
             WantedUnit(unit["name"], factors.get(unit["name"], unit.get("factor", 1)))
@@ -97,7 +97,7 @@ class Changes:
 
 
 class _Beside(Loader):
-    """Takes a conf file that lies beside the plugins before that in ``plugins_conf_path``."""
+    """Prefers a conf file beside the plugins to the one in ``plugins_conf_path``."""
 
     def conf_path(self, name: str) -> Path:
         """Where a plugin's conf file is, if there is one."""
@@ -127,10 +127,10 @@ class Policy:
         self._check(changes)
 
     def _check(self, changes: Changes) -> None:
-        """Refuse changes that name what nobody could be asked for.
+        """Refuse changes that name units which do not exist.
 
         Raises:
-            BadUsage: a unit that is to be asked is not there.
+            BadUsage: there is no such unit.
         """
         there = {name for _, name in self.catalogue.units}
         options: Sequence[tuple[str, Mapping[str, Optional[int]]]] = (
@@ -185,7 +185,7 @@ def _driver_call(service: DecisionService, recorded: Recorded) -> DriverCall:
 
 
 def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:
-    """The same without units in shadow; those that are added count, as others do."""
+    """The request without units in shadow; added units count like others."""
     live = {
         key: replace(unit, shadow=False)
         for key, unit in catalogue.shadows.items()
@@ -195,7 +195,7 @@ def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:
 
 
 def _properties(former: Record) -> Mapping[str, str]:
-    """Those whose values were kept; of the others the defaults hold."""
+    """The properties whose values were recorded; the others have their defaults."""
     properties = former.get("properties", {})
     return {name: value for name, value in properties.items() if value != record.HIDDEN}
 
@@ -205,13 +205,13 @@ class _Gone(Exception):
 
 
 class Past:
-    """What a recorded decision was made on, and the engine as it answered then.
+    """The inputs of a recorded decision, and the engine's answers at that time.
 
-    Hosts and VMs whose ids are known are given by these, and what documents tell of them as the
-    engine's reply: so each document is read once, however many decisions follow on it.
+    Hosts and VMs with known ids are given by their ids, and the documents as the engine's reply. So
+    each document is read once, however many decisions were made on it.
 
     Args:
-        document: gives one by its number, and the ids that it is about.
+        document: returns one by its number, and the ids that it is about.
 
     Raises:
         _Gone: a document is not there any more.
@@ -266,7 +266,7 @@ def run(
         parallel: decisions that are made at once.
 
     Yields:
-        What was decided then, and what each of the policies makes of it.
+        The recorded decision, and that of each policy.
 
     Raises:
         HistoryUnreadable: the recordings cannot be read.

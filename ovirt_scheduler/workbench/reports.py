@@ -1,4 +1,4 @@
-"""What replays and simulations came to, for a person, for a program, and as a page with plots.
+"""The results of replays and simulations, for a person, for a program, and as a page with plots.
 
 A page is one file of HTML, which loads nothing.
 """
@@ -46,7 +46,7 @@ def write_page(file: Path, template: str, **values: object) -> None:
 
 
 def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[str]:
-    """What is to be said of all decisions together.
+    """Lines about all decisions together.
 
     Args:
         problems: with the plugins.
@@ -75,7 +75,7 @@ def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[st
 
 
 def brief(each: Difference) -> str:
-    """A difference in some words."""
+    """A difference in a few words."""
     if each.no_host:
         return "no host is left"
     if each.winners:
@@ -124,7 +124,7 @@ def _by_time(before: Sequence[float], after: Sequence[float]) -> list[Row]:
 def simulation_fields(
     simulated: Mapping[str, Outcome], about: Mapping[str, object]
 ) -> dict[str, object]:
-    """All of it, for JSON.
+    """The results of simulations, for JSON.
 
     Args:
         simulated: each with its policy, in words.
@@ -151,7 +151,7 @@ def _view(view: View) -> dict[str, object]:
 
 
 def measures(several: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
-    """A table: a column for what all begin with, and two for each policy."""
+    """A table: a column for the cluster before, and two for each policy."""
     headings, views = ["", "BEFORE"], [several[0].views[0]]
     for number, each in enumerate(several):
         mark = "" if len(several) == 1 else f" {'AB'[number]}"
@@ -190,7 +190,7 @@ _COUNTS: Mapping[str, Callable[[Outcome], int]] = {
 
 
 def notes(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """What else there is to say of a policy: what, and of whom or why; of each kind the first."""
+    """Notes on a policy: the kind, and the subject or reason; only the first of each kind."""
     if outcome.stopped:
         yield "stopped", "by Ctrl-C, before it was at rest"
     elif not outcome.rested:

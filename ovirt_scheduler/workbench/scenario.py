@@ -60,7 +60,7 @@ FAILS, MAINTENANCE, RETURNS = "fails", "maintenance", "returns"
 
 
 class Arrival(NamedTuple):
-    """One VM that comes; hours, bytes, and the part of its processors that it keeps busy."""
+    """A VM that comes: hours, bytes, and the part of its processors that it keeps busy."""
 
     name: str
     memory: int
@@ -71,7 +71,7 @@ class Arrival(NamedTuple):
 
 
 class HostEvent(NamedTuple):
-    """What becomes of a host, by its name, at an hour."""
+    """A change of a host, by its name, at an hour."""
 
     at: float
     host: str
@@ -110,7 +110,7 @@ class Scenario:
         return 1.0
 
     def check(self, hosts: Collection[str]) -> None:
-        """Hold the hosts that it names to those that there are.
+        """Check that the hosts that it names exist.
 
         Raises:
             ScenarioError: there is no such host.

@@ -1,4 +1,4 @@
-"""A cluster that is simulated: what its hosts and VMs use, and the documents that tell of it.
+"""A simulated cluster: the use of its hosts and VMs, and their documents.
 
 ::
 
@@ -8,9 +8,9 @@
                     │
                     └──► documents for calls: those that changed are made anew
 
-What a VM uses goes with it: its processor time as its statistics tell, else its share by processors
-of what its host's VMs use; its memory as its statistics tell, else all of it. What a host uses
-without its VMs stays with it.
+A VM takes its use along. Its processor time comes from its statistics, else it is a share of the
+use of its host's VMs, by processors. Its memory comes from its statistics, else it is all of it.
+The rest of a host's use stays with the host.
 
 The element of a host or VM is written once, with a mark at each value that changes. To write it
 anew is then to join pieces.
@@ -73,8 +73,8 @@ class EntityDocument:
 
     Attributes:
         id: of the host or VM.
-        values: the texts in it by their path, such as ``summary/active``; that of a statistic is
-            ``statistics/`` and its name, that of a VM's host its id.
+        values: the texts in it by their path, such as ``summary/active``. The path of a statistic
+            is ``statistics/`` and its name; a VM's host is there by its id.
         memory: bytes; 0: not known.
         processors: 0: not known.
         changes: how many there were.
@@ -113,7 +113,7 @@ class EntityDocument:
         """A value as a number; None where it is not there.
 
         Raises:
-            BadInput: it is no number, or one that cannot be. Such a statistic counts as not there.
+            BadInput: it is no number, or out of range. Such a statistic counts as missing.
         """
         text = self.values.get(path, "")
         with contextlib.suppress(ValueError):
@@ -127,7 +127,7 @@ class EntityDocument:
         )
 
     def set(self, path: str, value: object) -> None:
-        """Change a value; the element says it where it did before."""
+        """Change a value at its place in the element."""
         self.values[path] = str(value)
         if path in self._at:
             self._change(path, escape(str(value)))
@@ -179,13 +179,13 @@ class SimulatedVm(EntityDocument):
     Attributes:
         processors: that it has.
         memory, used_memory: bytes.
-        tells_load: whether its statistics do; else its host says what it is.
-        load: how many processors it keeps busy, such as 1.5, where ``factor`` is 1.
+        tells_load: whether its statistics have its load; else it follows from its host's.
+        load: how many processors it keeps busy, such as 1.5, if ``factor`` is 1.
         factor: of its load, which changes in time.
         host: where it runs.
-        ends: the hour.
-        waits: what it is for the host that it waits for: placed, restarted; empty: it does not.
-        fell: with which host that has not returned.
+        ends: the hour when it ends.
+        waits: why it waits for a host: placed, restarted; empty: it does not wait.
+        fell: the host that it failed with, and that has not returned.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -209,7 +209,7 @@ class SimulatedVm(EntityDocument):
         return self.load * self.factor
 
     def vary(self, factor: float) -> bool:
-        """Have another factor of its load; tells whether it is another."""
+        """Set the factor of its load; return whether it has changed."""
         changed, self.factor = factor != self.factor, factor
         if changed:
             self.set(f"{_CPU}total", round(100 * self.busy, 3))
@@ -236,7 +236,7 @@ class SimulatedHost(EntityDocument):
         self._taken = 0.0  # bytes that its VMs have; so not each VM to come asks them all
 
     def settle(self) -> None:
-        """Divide what it uses among itself and the VMs that it has at the beginning."""
+        """Divide its use among itself and its first VMs."""
         vms, busy, used = self.vms.values(), self._stated_busy(), self._stated_memory()
         if busy is not None:
             left = busy - sum(vm.load for vm in vms)
@@ -259,7 +259,7 @@ class SimulatedHost(EntityDocument):
 
     @property
     def status(self) -> str:
-        """In the engine's words; up where it is not told."""
+        """Its status in the engine's words; up if the document has none."""
         return self.values.get("status", UP)
 
     @property
@@ -275,13 +275,13 @@ class SimulatedHost(EntityDocument):
         return own + sum(vm.used_memory for vm in self.vms.values())
 
     def view(self) -> HostView:
-        """What is used of it now; nothing of what is not known."""
+        """Its use now; 0 if it is not known."""
         cpu = min(1.0, self.busy / self.processors) if self.processors else 0.0
         memory = min(1.0, self.used_memory / self.memory) if self.memory else 0.0
         return HostView(self.name, self.status, len(self.vms), cpu, memory)
 
     def refusal(self, vm: SimulatedVm) -> str:
-        """Why the engine itself would not let the VM go there; empty where it would."""
+        """Why the engine itself would not allow the VM there; empty if it would."""
         if self.status != UP:
             return f"is {self.status}"
         if self.processors and vm.processors > self.processors:
@@ -292,7 +292,7 @@ class SimulatedHost(EntityDocument):
         return ""
 
     def update_document(self) -> None:
-        """Have its document say what it uses now."""
+        """Write its use into its document."""
         vms = self.vms.values()
         self.set("summary/active", sum(vm.is_up for vm in vms))
         self.set("summary/total", len(vms))
@@ -308,7 +308,7 @@ class SimulatedHost(EntityDocument):
         self.set(f"{_CPU}user", percent)
 
     def _stated_busy(self) -> Optional[float]:
-        """How many processors are busy by its statistics, if these tell it."""
+        """How many processors are busy, if its statistics say so."""
         idle, user, system = (self.number(f"{_CPU}{kind}") for kind in ("idle", "user", "system"))
         if idle is None and user is None:
             return None
@@ -323,10 +323,10 @@ class SimulatedHost(EntityDocument):
 
 
 class SimulatedCluster:
-    """The hosts and VMs of a snapshot, which change, and the engine that tells of them.
+    """The changing hosts and VMs of a snapshot, and an engine that serves them.
 
-    A document is made anew when something in it has changed, and not before: what was read of it
-    is kept with it.
+    A document is made anew only when something in it has changed, because its packs are kept with
+    it.
 
     Attributes:
         name: of the cluster.
@@ -334,7 +334,7 @@ class SimulatedCluster:
 
     Raises:
         BadInput: there is no host; or a host or VM is of version 3 of the engine's API, or has a
-            number that is none.
+            wrong number.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -399,7 +399,7 @@ class SimulatedCluster:
             former.update_document()
 
     def load(self, factor: Callable[[str], float]) -> None:
-        """Change the load of all VMs to what it is by their names."""
+        """Change the load of all VMs, by their names."""
         changed: dict[str, SimulatedHost] = {}
         for vm in self.vms.values():
             if vm.vary(factor(vm.name)) and vm.host is not None:

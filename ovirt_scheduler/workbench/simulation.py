@@ -6,9 +6,9 @@
          ▲                                                               │
          └── the policy's load_balance_interval ◄── a balancing ◄────────┘
 
-Each placement and each migration changes what the next call sees. What a balancing wants is held
-to ``hold`` and ``margin`` as the daemon does it. A run ends when the scenario is over and the
-cluster is at rest: nothing has been moved for longer than ``hold``.
+Each placement and each migration changes what the next call sees. ``hold`` and ``margin`` limit
+migrations as in the daemon. A run ends when the scenario is over and the cluster is at rest:
+nothing has moved for longer than ``hold``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class View(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A VM that came to a host; ``source`` is empty where it did not run before."""
+    """A VM that came to a host; ``source`` is empty if it did not run before."""
 
     hour: float
     what: str
@@ -86,12 +86,12 @@ class Move(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What a simulation came to.
+    """The result of a simulation.
 
     Attributes:
-        views: before; between, which is when all that comes at hour 0 is placed, or in the middle
-            of a scenario that lasts; after.
-        course: the imbalance of what is used, at each look.
+        views: before; between, which is when all VMs of hour 0 are placed, or the middle of a
+            scenario that lasts; after.
+        course: the imbalance of the use, at each look.
         refused: migrations that an engine would refuse, and how often each was asked for.
         waiting: migrations that the policy wants at the end, and why they are not made.
         unplaced: names of VMs that found no host at the end, and why.
@@ -99,7 +99,7 @@ class Outcome:
         left_out: names of VMs that count as not running from the beginning, and why.
         rested: whether it came to rest.
         stopped: whether Ctrl-C came before.
-        problems: what went wrong in plugins, and how often.
+        problems: failures of plugins, and how often.
     """
 
     views: list[View] = field(default_factory=list)
@@ -169,9 +169,9 @@ class Policy(DecisionService):
         settings: which are asked.
 
     Attributes:
-        accepted: hosts that were left by the engine and the filters, and for how many VMs.
+        accepted: hosts that the engine and the filters left, and for how many VMs.
         asked: ids of the VMs that it was asked for.
-        problems: what went wrong in plugins, and how often.
+        problems: failures of plugins, and how often.
 
     Raises:
         ConfigError: the settings name what does not exist.
@@ -199,10 +199,10 @@ class Policy(DecisionService):
         self.problems: Counter[str] = Counter()
 
     def choose(self, vm: SimulatedVm, hosts: Iterable[str]) -> tuple[Optional[str], str]:
-        """The host that a VM is started on or evacuated to; None, and why, where there is none.
+        """The host that a VM is started on or evacuated to; None, and why, if there is none.
 
         Args:
-            hosts: those that the engine itself would let it on.
+            hosts: those that the engine itself would allow.
         """
         settings = self._settings
         decision = self.decide(
@@ -224,11 +224,11 @@ class Policy(DecisionService):
     def balance(
         self, state: ClusterState, staying: Collection[str], former: Mapping[str, frozenset[str]]
     ) -> Mapping[str, str]:
-        """What is to be migrated now: VM to host, by id.
+        """The migrations to make now: VM to host, by id.
 
         Args:
-            staying: VMs that are not to be migrated.
-            former: hosts that a VM is not to go back to.
+            staying: VMs that must not be migrated.
+            former: hosts that a VM must not go back to.
         """
         destinations = ClusterDestinations(
             self, self._settings, reader.View(state), staying, former, threading.Event()
@@ -247,7 +247,7 @@ class Policy(DecisionService):
         return min(fit, key=lambda host: host.view().used).id if fit else ""
 
     def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
-        """Decide, and note what went wrong."""
+        """Decide, and note failures."""
         decision = super().decide(request, known)
         texts: list[str] = []
         for unit, problems in decision.unit_errors.items():
@@ -265,7 +265,7 @@ class Simulation:
         settings: of the cluster's policy.
         seed: of the chances in the scenario.
         most: balancings after the scenario is over.
-        tell: is told how far it is, again and again.
+        tell: called with the progress, again and again.
 
     Raises:
         BadInput: the snapshot cannot be simulated.
@@ -332,7 +332,7 @@ class Simulation:
                 outcome.rested = still >= self.settings.hold / 3600
 
     def _look(self) -> None:
-        """What has happened since the look before."""
+        """Apply the events since the look before."""
         self._change_loads()
         while self._events and self._events[0].at <= self._hour:
             self._happen(self._events.popleft())
@@ -389,7 +389,7 @@ class Simulation:
             host.set("status", "maintenance")
 
     def _place(self, vm: SimulatedVm, what: str) -> None:
-        """Have the policy choose a host for a VM; it waits where there is none."""
+        """Have the policy choose a host for a VM; the VM waits if there is none."""
         refusals = {host.id: host.refusal(vm) for host in self._cluster.hosts.values()}
         fit = [host for host, refusal in refusals.items() if not refusal]
         chosen, why = self._policy.choose(vm, fit) if fit else (None, "")
@@ -447,7 +447,7 @@ class Simulation:
         return View(self._hour, tuple(host.view() for host in self._cluster.hosts.values()))
 
     def _closed(self) -> dict[str, str]:
-        """The hosts that are not up, or that no VM was let on of all that asked."""
+        """The hosts that are not up, or that took none of the VMs that asked."""
         closed: dict[str, str] = {}
         for name, host in self._hosts.items():
             if host.status != UP:

@@ -1,4 +1,4 @@
-"""A cluster in one file, as the engine told of it at one moment.
+"""A cluster in one file, as the engine had it at one moment.
 
 ::
 
@@ -8,8 +8,8 @@
     <vms>…</vms>            with their statistics, tags and labels
     </cluster_snapshot>
 
-It is plain text, or compressed with gzip where its name ends in ``.gz``. What may hold passwords, a
-VM's ``initialization`` and ``payloads``, is left out when it is taken.
+It is plain text, or compressed with gzip if its name ends in ``.gz``. A VM's ``initialization``
+and ``payloads``, which may hold passwords, are left out when it is taken.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Snapshot:
 
     Attributes:
         taken: when, in UTC (RFC 3339).
-        clusters: the cluster itself, with its affinity groups, where that was asked for.
+        clusters: the cluster itself, with its affinity groups, if it was asked for.
     """
 
     cluster: str
@@ -80,7 +80,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, path: Path) -> Snapshot:
-        """Read a file; what may not stand in it, or is missing, is told with its line.
+        """Read a file; mistakes are reported with their lines.
 
         Raises:
             BadInput: it cannot be read, is too large, or is no snapshot.
@@ -172,11 +172,11 @@ def take(
 
     Args:
         cluster: its name.
-        tell: is told how far it is, again and again.
+        tell: called with the progress, again and again.
 
     Raises:
-        EngineUnavailable: it does not answer, or something else.
-        BadUsage: the name is none.
+        EngineUnavailable: it gives no answer, or none that can be used.
+        BadUsage: the name is no name of a cluster.
         SchedulerError: there is no host in the cluster.
     """
     if not CLUSTER_NAME.fullmatch(cluster):  # the engine would take * for anything
@@ -207,7 +207,7 @@ def take(
 
 
 def recorded(reader: Reader) -> Snapshot:
-    """The cluster of the newest recorded call for a load balancing, which is told of all VMs.
+    """The cluster of the newest recorded load balancing, which has all VMs.
 
     Raises:
         NotRecorded: there is none.
@@ -233,8 +233,8 @@ class _Cutter:
     """Cuts a document into its hosts and VMs; expat calls ``_start`` and ``_end``.
 
     Args:
-        where: it is from, for messages.
-        error: is raised of what is wrong.
+        where: the document is from, for messages.
+        error: raised for mistakes.
         in_snapshot: whether ``<cluster_snapshot>`` is around the collections.
 
     Attributes:
@@ -312,7 +312,7 @@ class _Cutter:
 
 
 def _without_secrets(member: bytes) -> bytes:
-    """A host or VM without what may hold passwords."""
+    """A host or VM without elements that may hold passwords."""
     if not any(b"<" + name.encode() in member for name in _LEFT_OUT):
         return member
     element = fromstring(member)  # noqa: S314  it has no entities

@@ -13,9 +13,9 @@
                     [href of a list with nothing in it, ...]
                     one of each other attribute
 
-Nothing in the bytes is trusted: JSON cannot name what is not there, costs some 30 times its
-length in memory at the most, and its length is bounded. What is no packed form is an
-``UnreadableState``, at once or when the attribute is read that cannot be made.
+Nothing in the bytes is trusted: JSON names nothing outside of it, takes at most some 30 times its
+length in memory, and its length is bounded. Bytes of another form are an ``UnreadableState``, at
+once or when the wrong attribute is read.
 """
 
 from __future__ import annotations

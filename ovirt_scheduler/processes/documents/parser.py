@@ -106,7 +106,7 @@ class Table:
     Attributes:
         entity: the name of the class in ``ovirtsdk4.types``; empty where only the SDK knows what
             is read.
-        identifier: what makes of the attribute ``id`` what is read; None where it is not. ``href``
+        identifier: what makes of the attribute ``id`` what is read; None if it is not. ``href``
             always is.
         fields: what becomes of an element, by its name.
         links: which attribute takes the ``href`` of a link, by its ``rel``.
@@ -466,7 +466,7 @@ class _Members:
         self._unknown.add(name)
 
     def check_number(self) -> None:
-        """Refuse another number of hosts or VMs than one, where it has to be one."""
+        """Refuse another number of hosts or VMs than one, if it has to be one."""
         kind = self._kind
         if kind in (HOST, VM) and self._count != 1:
             raise UnreadableDocument(

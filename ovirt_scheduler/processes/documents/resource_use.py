@@ -1,6 +1,6 @@
-"""How much is used of a host, and by a VM, as far as the engine's document tells.
+"""The use of a host or a VM, as far as the engine's document has it.
 
-It counts as ``plugin.cluster_use`` does, on the state (``serialization``) of one host or VM.
+It counts like ``plugin.cluster_use``, on the state (``serialization``) of one host or VM.
 """
 
 from __future__ import annotations

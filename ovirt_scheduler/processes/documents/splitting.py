@@ -1,6 +1,6 @@
 """Cuts a document into the elements of its hosts or VMs, for the history (contract 10.1).
 
-The pieces, one behind the other, say what the document said, without what may hold passwords.
+The pieces together are the document, without elements that may hold passwords.
 """
 
 from __future__ import annotations

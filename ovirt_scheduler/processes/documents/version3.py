@@ -1,10 +1,10 @@
 """Converts documents of version 3 of the engine's REST representation to version 4.
 
-The SDK knows version 4 alone; it reads version 3 without a complaint and loses what is
-written differently. ``DIFFERENCES`` and ``SPELLINGS`` say each difference once: where it is, and
-what is to be done there. Every difference is found by a shape that version 4 does not have, so no
-document has to say which version it is, a mixed one works, and version 4 is left alone. A word
-that is spelled otherwise counts only where there is such a shape as well.
+The SDK knows only version 4; it reads version 3 without a complaint and loses what is written
+differently. ``DIFFERENCES`` and ``SPELLINGS`` have each difference once: where it is, and how to
+convert it. Every difference is found by a form that version 4 does not have, so no document has to
+say its version, a mixed one works, and version 4 stays unchanged. Another spelling of a word counts
+only if there is such a form as well.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ DIFFERS may come before the answer: something of the call still runs, so the ans
 until the process has ended, with all that it started.
 
 A frame is its kind, the nonce of the task that it belongs to, a length and as many bytes.
-Downwards these are pickled tasks: whoever can write there is the daemon. Upwards they are JSON
-(``messages``), read with suspicion: whatever a plugin could have written is never unpickled.
+Downwards these are pickled tasks, which only the daemon can write. Upwards they are JSON
+(``messages``), which the daemon checks: nothing that a plugin could have written is unpickled.
 """
 
 from __future__ import annotations

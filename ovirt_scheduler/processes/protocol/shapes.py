@@ -1,9 +1,9 @@
 """The shapes of plugins' answers on their way from a plugin's process to the daemon.
 
-Hosts and VMs that were given travel as their places among these, so an answer has a bound that
-follows from what was given, and says nothing of others but how many there were and the first of
-them (contract 3.6). ``SHAPES`` has a row for each kind of answer: ``pack`` is the plugin
-process's, ``unpack`` the daemon's, which believes nothing.
+Hosts and VMs of the call travel as their places in the call, so the size of an answer is bounded.
+Of others it has only how many there were, and the first of them (contract 3.6). ``SHAPES`` has a
+row for each kind of answer: ``pack`` is for the plugin's process, ``unpack`` for the daemon, which
+checks everything.
 
 Bytes and dates, which JSON has not, are objects of one member, ``base64`` or ``dateTime``; a
 struct is one too, ``struct``.

@@ -128,7 +128,7 @@ class Baseline:
         limits.set_soft(bounds, self._status.number("VmData"), self._status.number("VmSize"))
 
     def mend(self) -> None:
-        """Restore what our own code needs, straight after the plugin's function."""
+        """Restore what the package's own code needs, straight after the plugin's function."""
         _set_recursion_limit(self._recursion_limit)
         try:
             self._mended = self._modules.restore_needed()
@@ -164,7 +164,7 @@ class Baseline:
         return differs
 
     def _restore(self) -> dict[str, object]:
-        """Restore what can be; gives the modules that are new."""
+        """Restore what can be restored; return the modules that are new."""
         new = self._modules.new()
         self._saved.release(new)
         _collect()  # else finalizers run in the next call
@@ -201,7 +201,7 @@ class Baseline:
     def has_grown(self) -> bool:
         """Whether the process has so much more memory than at first that a new one is better.
 
-        Large documents leave it in pieces, between what is still in use.
+        Large documents leave free memory in pieces, between memory in use.
         """
         return self._status.memory > self._memory + _MUCH_GROWTH
 
@@ -285,7 +285,7 @@ def _but_for_libc(line: bytes) -> object:
 
 
 def _stays(look: Callable[[], object]) -> bool:
-    """Whether something is still there after the time that it is given to go."""
+    """Whether something is still there after the time that it has to go."""
     give_up = _now() + _GRACE_SECONDS
     while look():
         if _now() > give_up:

@@ -1,9 +1,9 @@
-"""Finds what a plugin changed in loaded modules, and restores what our own code needs.
+"""Finds what a plugin changed in loaded modules, and restores what the package's code needs.
 
-To look at twenty thousand values means to count a reference to each, which copies most of the
-memory that a process shares with the zygote. So the zygote notes the names (``know``), and a
-process asks of each dict only whether it was changed: CPython keeps a number for that, the version
-of PEP 509. Where there is none, the values are looked at.
+Looking at twenty thousand values counts a reference to each, which copies most of the memory that a
+process shares with the zygote. So the zygote notes the names (``know``), and a process only checks
+whether each dict was changed: CPython keeps a number for that, the version of PEP 509. If there is
+none, the values are compared.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LoadedModules:
         self.take_in(self.new())
 
     def new(self) -> dict[str, object]:
-        """The modules that have not been taken in; ``difference`` tells of those that are gone."""
+        """The modules that have not been taken in; ``difference`` finds those that are gone."""
         if len(sys.modules) == len(self._order):
             return {}
         now = sys.modules.items()
@@ -88,7 +88,7 @@ class LoadedModules:
         return ""
 
     def take_in(self, new: Mapping[str, object]) -> None:
-        """Take these modules, and the present state of the others, as what has to stay."""
+        """Take these modules, and the present state of the others, as the state to compare with."""
         self._renew()
         for name, module in new.items():
             # Of sys, which changes all the time, baseline looks at what is to stay.
@@ -113,7 +113,7 @@ class LoadedModules:
             self._numbers.insert(place, _version(content))
 
     def restore_needed(self) -> str:
-        """Restore what our own code needs from here on, before it uses it.
+        """Restore what the package's code needs from here on, before it uses it.
 
         Returns:
             What had been changed, in a few words.
@@ -148,7 +148,7 @@ class LoadedModules:
         return b"".join(self._numbers if most is None else self._numbers[:most])
 
     def _touched(self, most: Optional[int] = None) -> list[_Globals]:
-        """Of the first so many: what was changed since, even where it was changed back."""
+        """Those of the first so many that were changed since, even if they were changed back."""
         now = self._versions(most)
         seen = self._seen[: _len(now)]
         if now == seen:
@@ -191,7 +191,7 @@ def _may_add(words: str, name: str, before: Mapping[str, object], value: object)
 
 
 def _may_change(name: str, before: object) -> bool:
-    """Whether a library may change a global by itself: from nothing, or one of its private ones."""
+    """Whether a library may change a global by itself: from None, or one of its private ones."""
     return before is None or (name.startswith("_") and not callable(before))
 
 

@@ -11,8 +11,8 @@
     stderr  likewise
     3       the daemon's socket: tasks, with the descriptors of packs; answers
 
-Nothing that one call does is seen by the next (contract 5.4): its module and helpers are run
-anew for it, what ``baseline`` puts back is put back, and a process that differs ends.
+The next call sees nothing of a call (contract 5.4): module and helpers are run anew, ``baseline``
+restores the process, and a process that still differs ends.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Output(io.FileIO):
     Attributes:
         holds: whether to hold back what is written, to be sent with the answer: each write to the
             pipe would wake the daemon once more.
-        held: that; it is written where it becomes too much.
+        held: the output that is held back; it is written if it becomes too much.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -86,7 +86,7 @@ class _Output(io.FileIO):
         return written
 
     def release(self) -> None:
-        """Write what is held back, and hold back no more."""
+        """Write the output that is held back, and hold back no more."""
         self.holds = False
         if self.held:
             super().write(self.held)
@@ -143,7 +143,7 @@ class PluginProcess:
     def _send(self, whole: bytes) -> None:
         """Send frames; end the process where the plugin closed the connection.
 
-        A child that the plugin forked ends here too: it has come back from the plugin's code, and
+        A child that the plugin forked ends here too: it has returned from the plugin's code, but
         the daemon waits for its parent.
         """
         if os.getpid() != self._pid:
@@ -162,7 +162,7 @@ class PluginProcess:
     def _do(self, task: tasks.Task, nonce: int, descriptors: Sequence[int]) -> str:
         """Do a task and answer it.
 
-        tasks.Returns:
+        Returns:
             Why the process has to end; empty if it need not.
         """
         ends = ""
@@ -195,7 +195,7 @@ class PluginProcess:
     def _called(self, task: tasks.CallTask, descriptors: Sequence[int]) -> tuple[bytes, str]:
         """Call the function.
 
-        tasks.Returns:
+        Returns:
             The answer; and why the process has to end, empty if it need not.
         """
         function = task.function
@@ -243,7 +243,7 @@ class PluginProcess:
     def _settled(self) -> str:
         """Forget the call.
 
-        tasks.Returns:
+        Returns:
             Why the process has to end: one of ``ENDS``; empty if it need not.
         """
         self._calls_left -= 1
@@ -327,7 +327,7 @@ def _returned(target: Any, task: tasks.CallTask, descriptors: Sequence[int]) -> 
 
 
 def _argument(name: str, task: tasks.CallTask, descriptors: Sequence[int]) -> object:
-    """What the function is given for one of its parameters."""
+    """The argument for one of the function's parameters."""
     function = task.function
     if name == "properties":
         if function.properties is None:

@@ -1,10 +1,10 @@
 """Reads the documents of one request, in a process of its own that ends with it.
 
-Or cuts those of many requests for the history, when they are answered.
+It also cuts documents for the history, when their requests have been answered.
 
-Documents come from outside, and what they did to the memory of this process is no other
-request's. Each one's entities go into a sealed file in memory, from which the processes of
-plugins take what they are asked about.
+Documents come from outside: if one corrupts the memory of this process, no other request is
+affected. The entities of each document go into a sealed file in memory, from which the processes of
+plugins take those that they need.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def by_tables(tables: Tables) -> ReadStates:
 
 
 def warm_up(read_states: ReadStates) -> None:
-    """Read and pack a host so often that the interpreter has made its code fast.
+    """Read and pack a host so often that the interpreter specialises its code.
 
-    For the process that readers are forked from: what is done there need not be done in each.
+    For the process that readers are forked from, so that it is not done in each reader.
     """
     for _ in range(_WARM):
         prepare(read_states)
@@ -64,7 +64,7 @@ def prepare(read_states: ReadStates) -> None:
     """Take in a task and do it once, while nobody waits.
 
     For a reader: the memory that it shares with its zygote is copied, page by page, when it is
-    first used. Done before the task comes, this is no part of a request's time.
+    first used. If that happens before the task comes, no request waits for it.
     """
     with contextlib.suppress(OSError, MemoryError):  # a task that meets the same tells
         _, descriptors = _read_all(pickle.loads(_SAMPLE), read_states)  # noqa: S301  our own
@@ -75,9 +75,9 @@ def prepare(read_states: ReadStates) -> None:
 def serve(
     task: Union[ReadTask, SplitTask], nonce: int, daemon: socket.socket, read_states: ReadStates
 ) -> None:
-    """Do the task, and tell the daemon; what was read goes with the answer, in files.
+    """Do the task, and answer the daemon; the packs go with the answer, in files.
 
-    Where one of the documents takes the SDK, and it is not here, the answer tells of none.
+    If a document needs the SDK, and it is not here, the answer has no documents.
     """
     titles.show("reader")
     gc.disable()  # nothing of what reading makes is garbage
@@ -131,7 +131,7 @@ def _read_all(task: ReadTask, read_states: ReadStates) -> tuple[bytes, list[int]
 
 
 def _read(unread: Unread, read_states: ReadStates) -> Optional[tuple[list[State], str, bytes]]:
-    """The states of what is in a document, what is to be said of it, and the states packed.
+    """The states in a document, the note on it, and the states packed.
 
     Returns:
         None if it takes the SDK, and that is not here.

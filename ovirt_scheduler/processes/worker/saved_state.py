@@ -1,4 +1,4 @@
-"""Restores what a plugin's file may well change each time that it is loaded.
+"""Restores what a plugin's file often changes when it is loaded.
 
 The functions are bound here, before any plugin could put others in their place.
 """
@@ -85,7 +85,7 @@ class SavedState:
     def keep_filters(self) -> None:
         """Take the present filters for warnings as those to restore: libraries have made some.
 
-        A plugin that makes the same again in each call changes nothing by that.
+        A plugin that sets the same filters in each call changes nothing.
         """
         self._lists[-1] = _List(warnings, "filters")
 
@@ -93,8 +93,7 @@ class SavedState:
         """Restore what may hold on to objects of the plugin.
 
         Args:
-            new: names of libraries that were imported meanwhile; how they have others be
-                imported stays.
+            new: names of libraries that were imported meanwhile; their import hooks stay.
         """
         for each in self._lists:
             each.restore(())

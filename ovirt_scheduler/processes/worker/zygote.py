@@ -1,4 +1,4 @@
-"""The zygotes: the processes that all workers are forked from. They fork them, and reap them.
+"""The zygotes: processes that fork all workers, and reap them.
 
 ::
 
@@ -7,14 +7,14 @@
                                                  ▼ │  the same, in both directions
                                        zygote of the readers ──fork──► reader
 
-The zygote is started by exec with one descriptor, the daemon's control socket. A fork costs what
-is mapped, and the SDK with its libraries is most of that. A reader hardly ever needs them, so
-readers have a small zygote of their own, which is forked before they are loaded.
+The zygote is started by exec with one descriptor, the daemon's control socket. The cost of a fork
+grows with the mapped memory, most of which is the SDK with its libraries. A reader hardly ever
+needs these, so readers have their own small zygote, which is forked before they are loaded.
 
-A zygote has one thread, no secret and no plugin, and never reads a task. What a process leaves
-behind when it ends becomes the zygote's child, and is killed before the daemon is told of that
-end. When the control socket ends, so does everything that was forked from here, and then the
-zygotes. Where that of the readers ends before, the other forks readers, too.
+A zygote has one thread, no secret and no plugin, and never reads a task. Processes that a worker
+leaves behind become the zygote's children, and are killed before the zygote reports the worker's
+end. When the control socket ends, so do all workers, and then the zygotes. If the readers' zygote
+ends before, the other one forks readers, too.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _change_to(user: Sequence[int]) -> None:
 
 
 class _Ended(NamedTuple):
-    """A worker that has ended, of whose end the daemon has not been told yet."""
+    """A worker that has ended, and whose end is not reported yet."""
 
     serial: int
     status: int  # as waitpid(2) gives it
@@ -154,7 +154,7 @@ class _Zygote:
     """Carries out the daemon's orders: forks processes, kills them, and reports their ends.
 
     Args:
-        control: where orders come from, and where it is told who has ended.
+        control: the socket for orders, and for reports of ended workers.
         do: what a process does with its task.
         readers: pid and socket of the zygote that forks these; None: this one does.
     """
@@ -232,7 +232,7 @@ class _Zygote:
         return True
 
     def _hear(self, readers: socket.socket, selector: selectors.BaseSelector) -> None:
-        """Pass on what the zygote of the readers tells; without a message it has ended."""
+        """Pass on a message of the readers' zygote; without a message it has ended."""
         message, _ = _received(readers, frames.ENDED.size)
         if message:
             if message != frames.ALIVE:

@@ -7,6 +7,7 @@ administrator switches to it when they do (``ovirt-scheduler cert renew --switch
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
 import threading
@@ -95,15 +96,10 @@ def report(settings: Settings, state: Path, days: int = DAYS) -> tuple[Certifica
         return ()
     files = server_files(settings, state)
     made_for = settings.listening_address if settings.ssl_certificate is None else None
-    reports: list[CertificateReport] = []
-    try:
-        missing = made_for is not None and not files.certificate.parent.exists()
-    except PermissionError:  # the state folder is closed, as the report says
-        missing = False
-    if missing:
-        reports.append(CertificateReport("ssl_certificate", files.certificate))
-    else:
-        reports.append(inspect("ssl_certificate", *files, days, made_for))
+    reports = [inspect("ssl_certificate", *files, days, made_for)]
+    with contextlib.suppress(PermissionError):  # the state folder is closed, as the report says
+        if made_for is not None and not files.certificate.parent.exists():
+            reports = [CertificateReport("ssl_certificate", files.certificate)]  # not made yet
     if settings.ssl_client_ca is not None:
         reports.append(inspect("ssl_client_ca", settings.ssl_client_ca, None, days))
     return tuple(reports)

@@ -63,7 +63,8 @@ class Runtime:
         )
         store = LastGood(None if state is None else state / "plugins")
         want = None if state is None else self.executor.want
-        self.registry = Registry(self._loader(settings), store, want, self.keep_event)
+        loader = Loader(settings, self.executor.analyse, SHIPPED)
+        self.registry = Registry(loader, store, want, self.keep_event)
         self.history = None if state is None else History(state / FILE, self.executor.split)
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections: dict[str, tuple[str, ...]] = {}
@@ -117,7 +118,7 @@ class Runtime:
         self.services = services
         self.executor.keep(services.settings.kept_processes)
         self._bound_history(services.settings)
-        self.registry.renew(self._loader(services.settings))
+        self.registry.renew(Loader(services.settings, self.executor.analyse, SHIPPED))
 
     def close(self) -> None:
         """End every process, and log out of the engine."""
@@ -141,9 +142,6 @@ class Runtime:
         if key not in self._inventories:
             self._inventories[key] = Inventory(settings.engine, keeps_documents=settings.record)
         return self._inventories[key]
-
-    def _loader(self, settings: Settings) -> Loader:
-        return Loader(settings, self.executor.analyse, SHIPPED)
 
 
 @contextlib.contextmanager

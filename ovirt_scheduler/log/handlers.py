@@ -71,8 +71,8 @@ def say(line: str) -> None:
     """
     used = logging.getLogger().handlers
     if any(isinstance(each.formatter, JsonFormatter) for each in used):
-        said = {"name": __name__, "msg": line, "levelno": logging.INFO, "levelname": "INFO"}
-        line = JsonFormatter().format(logging.makeLogRecord(said))
+        said = logging.LogRecord(__name__, logging.INFO, __file__, 0, line, None, None)
+        line = JsonFormatter().format(said)
     StandardError().write(line)
 
 

@@ -277,8 +277,9 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
     folder = environ.get("STATE_DIRECTORY", "").split(":")[0]  # systemd may set several
     if folder:
         return Path(folder)
-    if uid == 0 or _belongs(SYSTEM_STATE, uid):
-        return SYSTEM_STATE
+    with contextlib.suppress(OSError):  # there is none, or this user may not see it
+        if uid == 0 or SYSTEM_STATE.stat().st_uid == uid:
+            return SYSTEM_STATE
     state = environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):  # the XDG specification has relative paths ignored
         return Path(state) / "ovirt-scheduler"
@@ -292,13 +293,6 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
                 "set STATE_DIRECTORY"
             ) from None
     return Path(home) / ".local" / "state" / "ovirt-scheduler"
-
-
-def _belongs(path: Path, uid: int) -> bool:
-    try:
-        return path.stat().st_uid == uid
-    except OSError:
-        return False
 
 
 def _check_together(conf: ConfFile) -> None:

@@ -56,21 +56,14 @@ _FIELD = re.compile(
     r"""if tag == '(\w+)':
 obj\.(\w+) = (\w+)\.read_(\w+)\((?:types\.(\w+), )?reader\)"""
 )
-_LINK = r"""(?:el)?if rel == "(\w+)":
+_LINK = re.compile(
+    r"""if rel == "(\w+)":
 if obj\.(\w+) is not None:
 obj\.\2\.href = href
 else:
 obj\.\2 = List\(href\)
 """
-_PROCESS_LINK = re.compile(
-    rf"""def _process_link\(link, obj\):
-rel = link\[0\]
-href = link\[1\]
-if href and rel:
-(?:{_LINK})+\Z"""
 )
-
-
 _ENUMERATION = re.compile(r"^class (\w+)\(Enum\):\n((?:    \w+ = '.*'\n)+)", re.MULTILINE)
 
 # The state (serialization.py) of each member of an enumeration, by its text.
@@ -112,8 +105,8 @@ def _fill(
     """
     lines = filter(None, map(str.strip, source.splitlines()))
     plain = "\n".join(line for line in lines if line[0] != "#") + "\n"
-    read_one, process_link = _READ_ONE.search(plain), _PROCESS_LINK.search(plain)
-    if read_one is None or (read_one["links"] and process_link is None):
+    read_one, links = _READ_ONE.search(plain), _LINK.findall(plain)
+    if read_one is None or len(links) != plain.count("if rel =="):
         raise ValueError("another form")
     identifier: Optional[Convert] = None
     if read_one["enum"]:
@@ -124,8 +117,8 @@ def _fill(
         name: _field(f"_{attribute}", made[owner], kind, enumerations[enum] if enum else {})
         for name, attribute, owner, kind, enum in _FIELD.findall(read_one["fields"] or "")
     }
-    if process_link is not None:
-        table.links = {rel: f"_{name}" for rel, name in re.findall(_LINK, process_link[0])}
+    if read_one["links"]:
+        table.links = {rel: f"_{name}" for rel, name in links}
     table.entity, table.identifier = read_one["entity"], identifier
 
 

@@ -7,9 +7,9 @@
           +-- list, get   _Entity          ovirtsdk4.types: get_...(), set_...(), words for
                +-- statistics  _Parts       enumerations, links that are followed when asked for
 
-Only the process of a plugin imports it, if the plugin imports ``ovirtsdk`` (``plugin_modules``)
-and no package of that name is installed. All other parts of version 3 raise ``NotHere``, whose
-text names the call of version 4.
+Only the process of a plugin imports it, if the plugin imports ``ovirtsdk`` and no package of that
+name is installed (``processes.loading.modules`` has the names of its modules). All other parts of
+version 3 raise ``NotHere``, whose text names the call of version 4.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import contextlib
 import enum
 import functools
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NoReturn, Optional
 from urllib.parse import urlsplit
 
@@ -295,22 +295,9 @@ def _is_here(addresses: frozenset[str]) -> bool:
     return False
 
 
-def _no_params(name: str) -> NoReturn:
+def no_params(name: str) -> NoReturn:
+    """The ``__getattr__`` of the module ``params``, in which nothing is."""
     _refuse_private(name)
     kind = {"VM": "Vm"}.get(name, name)
     # No AttributeError: ``from ovirtsdk.xml.params import VM`` would say something else instead.
     raise ImportError(f"params.{name} of SDK 3 is not here; with SDK 4: ovirtsdk4.types.{kind}")
-
-
-# Each module that can be imported, with what is in it.
-CONTENTS: Mapping[str, dict[str, Any]] = {
-    "ovirtsdk": {},
-    "ovirtsdk.api": {"API": API},
-    "ovirtsdk.xml": {},
-    "ovirtsdk.xml.params": {"__getattr__": _no_params, "__all__": ()},
-    "ovirtsdk.infrastructure": {},
-    "ovirtsdk.infrastructure.errors": {
-        "ConnectionError": ovirtsdk4.ConnectionError,
-        "RequestError": ovirtsdk4.Error,
-    },
-}

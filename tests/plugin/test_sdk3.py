@@ -137,7 +137,7 @@ def daemon(start_daemon, tmp_path_factory, engine):
     texts = {"calls": CALLS, "max_vms": published()}
     for number, statement in enumerate(MISUSES):
         texts[f"misuse{number}"] = MISUSE.format(name=f"misuse{number}", statement=statement)
-    texts["loads"] = WITHOUT.format(name="loads", imports="import ovirtsdk", condition=True)
+    texts["loads"] = WITHOUT.format(name="loads", imports="import ovirtsdk.api", condition=True)
     texts["loads_not"] = WITHOUT.format(name="loads_not", imports="", condition=False)
     for name, text in texts.items():
         (folder / f"{name}.py").write_text(text.replace("ENGINE", "127.0.0.1"))

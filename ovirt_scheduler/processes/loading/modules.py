@@ -29,7 +29,22 @@ else:
     Loader = object  # importlib.abc loads a good deal that each fork would have to copy
 
 
-VERSION_3 = "ovirtsdk"
+VERSION_3 = "ovirtsdk"  # of the SDK
+# Its modules, as far as they are here; ``plugin.sdk3`` is loaded by plugins that import them alone.
+_SDK3 = (
+    Source("ovirtsdk", "ovirtsdk/__init__.py", b""),
+    Source("ovirtsdk.api", "ovirtsdk/api.py", b"from ovirt_scheduler.plugin.sdk3 import API"),
+    Source("ovirtsdk.xml", "ovirtsdk/xml/__init__.py", b""),
+    Source(
+        "ovirtsdk.xml.params", "ovirtsdk/xml/params.py",
+        b"from ovirt_scheduler.plugin.sdk3 import no_params as __getattr__; __all__ = ()",
+    ),
+    Source("ovirtsdk.infrastructure", "ovirtsdk/infrastructure/__init__.py", b""),
+    Source(
+        "ovirtsdk.infrastructure.errors", "ovirtsdk/infrastructure/errors.py",
+        b"from ovirtsdk4 import ConnectionError, Error as RequestError",
+    ),
+)  # fmt: skip
 
 
 # What the path says of a plugin's folder: nothing in it is to be imported from the disk. There may
@@ -77,7 +92,7 @@ class FolderFinder(Loader):
         _close(folder)
         sys.path.insert(0, folder)
         sys.meta_path.insert(0, self)
-        sys.meta_path.append(_Version3())  # one that is installed comes before it
+        sys.meta_path.append(finder_of_sources(_SDK3))  # one that is installed comes before it
         for name in self._origins:
             sys.modules.pop(name, None)
 
@@ -113,30 +128,6 @@ class FolderFinder(Loader):
         """Run it; the import system calls this, too."""
         code = self._code(module.__name__)
         exec(code, module.__dict__)  # noqa: S102  running plugins is what this is for
-
-
-class _Version3(Loader):
-    """Finds ``ovirtsdk``, version 3 of the SDK: as much of it as there is in ``sdk3``."""
-
-    def find_spec(self, fullname: str, *_: object) -> Optional[importlib.machinery.ModuleSpec]:
-        if fullname.partition(".")[0] != VERSION_3:
-            return None
-        modules = _facade().CONTENTS
-        if fullname not in modules:
-            return None
-        package = any(name.startswith(f"{fullname}.") for name in modules)
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=package)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        """Leave it to Python."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        vars(module).update(_facade().CONTENTS[module.__name__])
-
-
-def _facade() -> ModuleType:
-    """Loaded when a plugin asks for it; few do."""
-    return importlib.import_module("ovirt_scheduler.plugin.sdk3")
 
 
 def finder_of(plugin: PluginCode) -> FolderFinder:

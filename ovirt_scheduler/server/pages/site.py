@@ -182,14 +182,14 @@ class Site:
 
     def _unit(self, name: str, as_json: bool) -> Page:
         state = self._state()
-        report = status.status(state, self._tally, time.time())
+        named = tuple(unit for unit in state.units if unit.name == name)
+        if not named:
+            return _NOT_HERE
+        report = status.status(state._replace(units=named), self._tally, time.time())
         units = [
             {**unit, "description": of.description, "properties": dict(of.properties)}
-            for unit, of in zip(report["units"], state.units)
-            if of.name == name
+            for unit, of in zip(report["units"], named)
         ]
-        if not units:
-            return _NOT_HERE
         failures = views.failures(self._brief(unit=name, outcomes=query.FAILURES), name)
         if as_json:
             return _json({"units": units, "failures": failures})
@@ -198,7 +198,7 @@ class Site:
         )
 
     def _cluster(self, name: str, as_json: bool) -> Page:
-        report = status.status(self._state(), self._tally, time.time())
+        report = status.status(self._state()._replace(units=()), self._tally, time.time())
         found = next((each for each in report["clusters"] if each["name"] == name), None)
         if found is None:
             return _NOT_HERE

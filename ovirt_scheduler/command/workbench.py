@@ -1,0 +1,335 @@
+"""``ovirt-scheduler replay``, ``snapshot`` and ``simulate``: what other plugins would decide."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Optional
+
+from ovirt_scheduler.command import arguments, decisions, inputs, tables
+from ovirt_scheduler.command.arguments import tell_progress
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.daemon import runtime
+from ovirt_scheduler.errors import BadUsage, NotRecorded
+from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.log.format import printable
+from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.config import ClusterSettings, Settings
+from ovirt_scheduler.workbench import replay, reports, scenario, snapshot
+from ovirt_scheduler.workbench.comparison import Comparison, Difference
+from ovirt_scheduler.workbench.replay import Changes, Policy
+from ovirt_scheduler.workbench.scenario import Scenario
+from ovirt_scheduler.workbench.simulation import Outcome, Simulation, section
+from ovirt_scheduler.workbench.snapshot import Snapshot
+
+_MOST = 10_000_000  # decisions
+_MOST_SHOWN = 20  # decisions that differ, in a table
+_LINES = 6  # of the explanation of each
+_QUERY_SECONDS = 60.0  # nobody waits for the next query
+
+
+def add(to: arguments.Add) -> None:
+    """Add the commands to the command line."""
+    command = arguments.add_command(to, "replay", _replay)
+    arguments.add_options(command, {
+        "--plugins PATH": "folders of plugins of the changed run, ':' between them; conf files "
+        "beside the plugins count before those in plugins_conf_path",
+        "--set UNIT=FACTOR": "another factor of a cost function; may be given several times, as "
+        "the next two",
+    })  # fmt: skip
+    command.add_argument(
+        "--without", metavar="UNIT", action="append", default=[], help="do not ask this unit"
+    )
+    arguments.add_options(command, {
+        "--with UNIT[=FACTOR]": "ask this unit, too, where units of its kind were asked; with a "
+        "factor only as a cost function",
+    })  # fmt: skip
+    decisions.add_query(command, "vm", "unit", "since", "until")
+    arguments.add_options(command, {
+        "--limit NUMBER": "the newest ones, so many at most (default: all)",
+        "--html FILE": "write a page with plots, in one file",
+    })  # fmt: skip
+    command = arguments.add_command(to, "snapshot", _snapshot, output=())
+    command.add_argument("cluster", metavar="CLUSTER", help="its name")
+    command.add_argument(
+        "-f", "--file", metavar="FILE", type=Path, required=True,
+        help="where to; a former file is overwritten",
+    )  # fmt: skip
+    command = arguments.add_command(to, "simulate", _simulate, settings=("config", "plugins"))
+    command.add_argument(
+        "snapshot", metavar="SNAPSHOT", type=Path, nargs="?", help="the cluster's file"
+    )
+    arguments.add_options(command, {
+        "--hosts FILE": "an XML document of hosts, instead of a snapshot",
+        "--vms FILE": "an XML document of the VMs on the hosts of --hosts",
+        "--recorded": "what the daemon recorded of its newest load balancing (record = true), "
+        "instead of a snapshot",
+        "--scenario FILE": "what happens: VMs that come, hosts that fail, load in the course of a "
+        "day",
+        "--section CLUSTER": "one of [clusters] (default: the snapshot's cluster)",
+        "--set KEY=VALUE": "a key of the section, such as policy=power_saving; may be given "
+        "several times",
+        "--against KEY=VALUE": "the same for a second policy, which begins as the first",
+        "--seed NUMBER": "of the scenario's chances: the same number, the same result (default: 0)",
+        "--balancings NUMBER": "rounds of balancing after the scenario, at most (default: 100)",
+        "--html FILE": "write a page with plots, in one file",
+    })  # fmt: skip
+    command.set_defaults(seed=0, balancings=100)
+
+
+def _replay(options: argparse.Namespace) -> Shown:
+    """Make recorded decisions again, with other plugins or factors.
+
+    Make the decisions again that were recorded (record = true in the settings). First without
+    changes, on today's plugins and settings: shows which share comes out the same. Then with the
+    changes: shows each decision that differs, and why. The engine is not asked.
+
+    examples:
+      replay --since 1d
+      replay --set EvenVms=3 --without Memory
+      replay --with RackSpread=2 --plugins plugins.new
+      replay --since 1w --html report.html
+    """
+    arguments.expect_writable(options.html)
+    changes = _changes(options)
+    chosen, plugins = decisions.query(options, time.time(), _MOST), options.plugins
+    options.plugins = None
+    settings = arguments.settings(options)
+    reader = Reader(arguments.history(), _QUERY_SECONDS)
+    numbers = reader.recorded(chosen, options.limit)
+    if not numbers:
+        raise NotRecorded(_nothing(reader))
+    with runtime.started(settings) as running:
+        policies = [Policy(running.executor, settings, Changes())]
+        changed = plugins is not None or changes != Changes()
+        if changed:
+            options.plugins = plugins
+            other = arguments.settings(options)
+            policies.append(Policy(running.executor, other, changes, beside=plugins is not None))
+        comparison = Comparison(changed)
+        stopped = _made_again(reader, numbers, policies, settings, comparison)
+    faults = [str(fault) for fault in policies[-1].catalogue.faults]
+    lines = [f"stopped: {comparison.count} of {len(numbers)} decisions were replayed"] * stopped
+    lines += reports.replay_lines(comparison, faults)
+    if options.html is not None:
+        reports.write_replay(options.html, comparison, lines)
+    return _shown(comparison, stopped, lines, faults)
+
+
+def _nothing(reader: Reader) -> str:
+    """What to do if there is nothing to replay."""
+    if reader.recorded(Query(), 1):
+        return "no recorded decision fits; leave out --since, --until, --vm or --unit"
+    return (
+        "nothing is recorded: set record = true in scheduler.conf and reload the daemon; each "
+        "decision from then on can be replayed"
+    )
+
+
+def _changes(options: argparse.Namespace) -> Changes:
+    """What the options would have changed.
+
+    Raises:
+        BadUsage: a factor that is none.
+    """
+    factors: dict[str, int] = {}
+    added = getattr(options, "with")
+    for name, factor in inputs.factors("--set", options.set):
+        if factor is None:
+            raise BadUsage(f"--set {name}: write the factor, too: --set {name}=2")
+        factors[name] = factor
+    return Changes(factors, tuple(options.without), dict(inputs.factors("--with", added)))
+
+
+def _made_again(
+    reader: Reader,
+    numbers: Sequence[int],
+    policies: Sequence[Policy],
+    settings: Settings,
+    comparison: Comparison,
+) -> bool:
+    """Make the decisions again.
+
+    The first Ctrl-C waits for the running decision, so that none is counted by half.
+
+    Returns:
+        Whether Ctrl-C came before the end.
+    """
+    stopped = threading.Event()
+    former = signal.getsignal(signal.SIGINT)
+
+    def stop(*_: object) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, former)
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        for then, made in replay.run(reader, numbers, policies, settings.max_parallel_calls):
+            comparison.add(then, made)
+            tell_progress(f"{comparison.count} of {len(numbers)} decisions")
+            if stopped.is_set():
+                return True
+    finally:
+        signal.signal(signal.SIGINT, former)
+        tell_progress("")
+    return False
+
+
+def _shown(
+    comparison: Comparison, stopped: bool, lines: Sequence[str], faults: Sequence[str]
+) -> Shown:
+    text = "".join(f"{printable(each)}\n" for each in (*lines, *_of_differences(comparison.differ)))
+    fields = {**comparison.fields(), "stopped": stopped, "problems": list(faults)}
+    return Shown(text + _sums(comparison), fields, not (stopped or faults))
+
+
+def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
+    for each in differ[:_MOST_SHOWN]:
+        yield from _of_difference(each)
+    if len(differ) > _MOST_SHOWN:
+        yield f"{len(differ) - _MOST_SHOWN} more differ; -o json and --html have them all"
+
+
+def _of_difference(each: Difference) -> Iterator[str]:
+    subject = f" for VM {each.vm}" if each.vm else ""
+    by = ", ".join(each.units) or "the request"
+    yield f"  {explanation.when({'time': each.time})}  {each.id}  {each.method}{subject}: by {by}"
+    *hosts, before, now = ("", *each.why) if len(each.why) < 2 else each.why
+    for line in (before, now, *hosts[:_LINES]):
+        if line:
+            yield f"    {line}"
+    if len(hosts) > _LINES:
+        yield f"    {len(hosts) - _LINES} more hosts"
+
+
+def _sums(comparison: Comparison) -> str:
+    """Who decided how often, and who won how often."""
+    parts = []
+    for heading, before, after in (
+        ("DECISIVE", comparison.before.decisive, comparison.after.decisive),
+        ("WINNER", comparison.before.wins, comparison.after.wins),
+    ):
+        rows = reports.rows(before, after)
+        if rows:
+            parts.append("\n" + tables.table((heading, "BEFORE", "AFTER"), rows))
+    one, other = comparison.before.fields(), comparison.after.fields()
+    if comparison.after.times:
+        parts.append(
+            f"\nmedian time of a decision's units: {one['milliseconds']['median']} ms before, "
+            f"{other['milliseconds']['median']} ms after\n"
+        )
+    return "".join(parts)
+
+
+def _snapshot(options: argparse.Namespace) -> Shown:
+    """Save a cluster of the engine in a file.
+
+    Save a cluster with its affinity groups, hosts and VMs, and with their statistics, tags and
+    labels, as the engine of [engine] tells of them now. What a VM's initialization and payloads
+    hold is left out, as there may be passwords in it. The file is XML; a name that ends in .gz has
+    it packed.
+
+    examples:
+      snapshot Default -f cluster.xml
+      snapshot Default -f cluster.xml.gz
+    """
+    arguments.expect_writable(options.file)
+    engine = arguments.settings(options).engine
+    if engine is None:
+        raise BadUsage("there is no section [engine] in the settings: it says which engine to ask")
+    taken = snapshot.take(engine, options.cluster, tell_progress)
+    tell_progress("")
+    taken.write(options.file)
+    return Shown(
+        f"{options.file}: {len(taken.hosts)} hosts and {len(taken.vms)} VMs of {taken.cluster}, "
+        f"{taken.taken}\n"
+    )
+
+
+def _simulate(options: argparse.Namespace) -> Shown:
+    """Play a cluster forward under a policy, or two.
+
+    Play the cluster of a snapshot forward, with the plugins and the code that serve: VMs are placed
+    one after another, then balanced until nothing moves. The policy is that of the cluster's
+    section in [clusters], or the default one where there is none, changed by --set. --against makes
+    a second policy: the first one, changed further. Nothing is asked of an engine.
+
+    examples:
+      simulate cluster.xml --set policy=power_saving
+      simulate cluster.xml --scenario week.conf --set policy=evenly_distribute --html week.html
+      simulate cluster.xml --against filters=MaxVms --against properties=maximum_vm_count=20
+    """
+    arguments.expect_writable(options.html)
+    settings = arguments.settings(options)
+    taken = _taken(options)
+    happens = Scenario() if options.scenario is None else scenario.read(options.scenario)
+    policies = _policies(options, taken.cluster)
+    if options.balancings < 1:
+        raise BadUsage("--balancings: at least 1")
+    simulated: dict[str, Outcome] = {}
+    with runtime.started(settings) as running:
+        running.registry.refresh()
+        simulations = {  # both are checked before one is played
+            words: Simulation(
+                running, taken, of_cluster, happens, options.seed, options.balancings, tell_progress
+            )
+            for words, of_cluster in policies.items()
+        }
+        for words, simulation in simulations.items():
+            simulated[words] = simulation.run()
+            if simulated[words].stopped:
+                break
+    tell_progress("")
+    about = {
+        "cluster": taken.cluster, "taken": taken.taken, "hosts": len(taken.hosts),
+        "vms": len(taken.vms), "scenario": options.scenario and options.scenario.name,
+        "hours": happens.hours, "seed": options.seed,
+    }  # fmt: skip
+    if options.html is not None:
+        reports.write_simulation(options.html, simulated, about)
+    well = not any(each.problems or each.stopped for each in simulated.values())
+    return Shown(_text(simulated), reports.simulation_fields(simulated, about), well)
+
+
+def _taken(options: argparse.Namespace) -> Snapshot:
+    """The cluster to begin with."""
+    sources = (options.snapshot is not None, options.hosts is not None, options.recorded)
+    if sum(sources) != 1:
+        raise BadUsage("name a snapshot's file, or give one of --hosts and --recorded")
+    if options.recorded:
+        return snapshot.recorded(Reader(arguments.history()))
+    if options.snapshot is None:
+        return Snapshot.of_documents(options.hosts, options.vms)
+    if options.vms is not None:
+        raise BadUsage("--vms goes with --hosts; a snapshot has its VMs")
+    return Snapshot.read(options.snapshot)
+
+
+def _policies(options: argparse.Namespace, cluster: str) -> Mapping[str, ClusterSettings]:
+    """The policies, each by its words."""
+    default = config.DEFAULT_FILE
+    file: Optional[Path] = options.config or (default if default.exists() else None)
+    name = options.section or cluster
+    changes = inputs.pairs(options.set)
+    found: dict[str, ClusterSettings] = {}
+    for option, more in (("--set", {}), ("--against", inputs.pairs(options.against))):
+        if option == "--set" or more:
+            whole = {**changes, **more}
+            words = ", ".join(f"{key} = {value}" for key, value in whole.items()) or "as it is"
+            found[words] = section(file, name, whole, option)
+    return found
+
+
+def _text(simulated: Mapping[str, Outcome]) -> str:
+    marks = [f"{letter}: " for letter in "AB"] if len(simulated) > 1 else [""]
+    lines = [f"{mark}{policy}\n" for mark, policy in zip(marks, simulated) if mark]
+    lines.append(tables.table(*reports.measures([*simulated.values()])))
+    for mark, outcome in zip(marks, simulated.values()):
+        lines += [f"{mark}{what}: {text}\n" for what, text in reports.notes(outcome)]
+    return "".join(lines)

@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional, Union
 
@@ -80,7 +80,6 @@ class Assembly:
         self._state = state
         self._started = time.time()
         self._control: Optional[Control] = None
-        self._certificate: Optional[Description] = None
         self.reload_failed: Optional[float] = None  # seconds since 1970; None: the last was well
         self._lock = _lock(state)
         self.runtime = Runtime(settings, state)
@@ -88,7 +87,8 @@ class Assembly:
         self._drive_memory = DriveMemory(state / "clusters.json")
         self._plans = Plans(self.runtime.keep_event)
         self._drive = self._make_drive(services)
-        self.server = SchedulerServer(self._server_settings(services), services.methods(), listener)
+        server_settings, self._certificate = self._server_settings(services)
+        self.server = SchedulerServer(server_settings, services.methods(), listener)
         self.server.kept = notifier.keep(self.server.socket)
         self._watchdog = Watchdog(notifier, self.runtime.executor, lambda: self.status()["line"])
         self._certificate_watch = CertificateWatch(state, lambda: self.settings)
@@ -110,12 +110,12 @@ class Assembly:
         if changed:
             raise ConfigError(f"{' and '.join(changed)} cannot change without a restart")
         services = self.runtime.prepare(settings)
-        server_settings = self._server_settings(services)
+        server_settings, certificate = self._server_settings(services)
         drive = self._make_drive(services)
         # From here on nothing is made that could fail.
         self._stop_drive()
         self.runtime.use(services)
-        self._drive = drive
+        self._drive, self._certificate = drive, certificate
         kept = {each.name for each in settings.clusters} if settings.drive is Drive.APPROVE else ()
         self._plans.keep_clusters(kept, "the settings were read again")
         self.server.renew(server_settings, services.methods())
@@ -196,25 +196,28 @@ class Assembly:
         )
         return ClusterThreads(settings.clusters, shared)
 
-    def _server_settings(self, services: Services) -> ServerSettings:
+    def _server_settings(self, services: Services) -> tuple[ServerSettings, Optional[Description]]:
+        """The settings of the server, and its certificate if it has one."""
         settings = services.settings
         _warn(services)
-        return ServerSettings(
+        tls, certificate = self._tls(settings) if settings.ssl else (None, None)
+        server_settings = ServerSettings(
             address=settings.listening_address,
             port=settings.listening_port,
-            tls=self._tls(settings) if settings.ssl else None,
+            tls=tls,
             root_form=settings.root_api,
             max_connections=settings.max_connections,
             max_request_size=settings.max_request_size,
             connection_timeout=settings.connection_timeout,
-            site=self._site(settings),
+            site=self._site(settings, certificate.names if certificate else ()),
         )
+        return server_settings, certificate
 
-    def _site(self, settings: Settings) -> Optional[Site]:
-        history, described = self.runtime.history, self._certificate
+    def _site(self, settings: Settings, certificate_names: Sequence[str]) -> Optional[Site]:
+        history = self.runtime.history
         if settings.pages is Pages.OFF or history is None:
             return None
-        names = (settings.listening_address, *(described.names if described else ()))
+        names = (settings.listening_address, *certificate_names)
         tally, reader = history.tally, history.reader
         return Site(settings.pages, names, self.observed, self._unwell, tally, reader)
 
@@ -252,8 +255,8 @@ class Assembly:
         tally = Tally() if history is None else history.tally
         return status.status(self.observed(), tally, time.time())
 
-    def _tls(self, settings: Settings) -> SSL.Context:
-        """The TLS context of the certificate of the settings, or of one that is made here."""
+    def _tls(self, settings: Settings) -> tuple[SSL.Context, Description]:
+        """The TLS context, and its certificate: that of the settings, or one that is made here."""
         certificate, key = settings.ssl_certificate, settings.ssl_key
         if certificate is None or key is None:
             certificate, key = certificates.ensure(
@@ -263,14 +266,14 @@ class Assembly:
                 problem = problem_of(file.absolute())
                 if problem:
                     raise ConfigError(problem, str(file))
-        self._certificate = certificates.describe(certificate)
+        described = certificates.describe(certificate)
         if certificate != settings.ssl_certificate:
-            found = self._certificate.fingerprint
+            found = described.fingerprint
             say(f"the certificate is self-signed: {certificate}, SHA-256 {found}")
         admitted = None
         if settings.ssl_client_ca is not None:
             admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)
-        return tls_context(certificate, key, admitted)
+        return tls_context(certificate, key, admitted), described
 
 
 def _warn(services: Services) -> None:

@@ -17,6 +17,7 @@ from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.security.certificates import ensure
 from ovirt_scheduler.settings import config
+from tests.support.certificates import write_pair
 from tests.support.command import spawned
 from tests.support.daemon import Daemon
 from tests.support.processes import offspring, title
@@ -191,6 +192,24 @@ def test_bad_settings_are_refused_as_a_whole(settled, which, request):
     assert ask(connection).headers["Connection"] is None
     with settled.daemon.proxy("/") as proxy:
         assert isinstance(proxy.discover(), str)
+
+
+def test_a_certificate_that_is_refused_is_not_told_as_the_one_in_use(settled, request):
+    """A new one with the former key: what the daemon tells of its certificate stays."""
+    connection = settled.connect()
+    request.addfinalizer(connection.close)
+
+    def expiry() -> bytes:
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().splitlines()
+        (told,) = (line for line in lines if b"_certificate_expiry_" in line and line[:1] != b"#")
+        return told
+
+    before = expiry()
+    new, old = (write_pair(settled.folder / name, 5) for name in ("new", "old"))
+    settled.write(f"ssl_certificate = {new.certificate}\nssl_key = {old.key}")
+    assert "the former settings stay in use" in settled.hang_up()
+    assert expiry() == before
 
 
 def test_who_is_let_in_no_more_is_refused(tmp_path, request):

@@ -101,8 +101,8 @@ def _afterwards(last: Record) -> Iterator[str]:
         yield "The engine was told that no host is fit: it places the VM nowhere."
     elif method == FILTERS:
         yield (
-            "The engine asked for no costs after that: it asks for none where one host is left to "
-            "it, or where its policy names no cost function of ours."
+            "The engine asked for no costs after that: it asks for none if one host is left to it, "
+            "or if its policy names no external cost function."
         )
         yield _NOT_TOLD
     elif method == COSTS:

@@ -7,11 +7,12 @@ host, and it has no property's value.
 from __future__ import annotations
 
 import logging
+import re
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from ovirt_scheduler.decisions.failures import Failing, Failures
 from ovirt_scheduler.log.fields import Block, Costs, InShadow, Name, Names
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
@@ -19,10 +20,65 @@ from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit, UnitCall
 
 _log = logging.getLogger(__name__)
-_failures = Failures()
 
 _SHOWN_UNITS = 8
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
+_TOLD_AT = (1, 10, 100)
+_AND_EACH = 1000
+_MOST_UNITS = 10_000
+_MOST_WAYS = 16  # in which one unit is remembered to fail
+_NUMBER = re.compile(r"\d+")
+
+
+class Failing(NamedTuple):
+    """Equal failures of one unit."""
+
+    times: int
+    since: float  # seconds since 1970
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the last one has to be logged."""
+        return self.times in _TOLD_AT or self.times % _AND_EACH == 0
+
+
+class Failures:
+    """Counts equal failures since each unit last worked. Safe to use from many threads.
+
+    So the log need not have each of them (contract 8.6). Two are equal if their messages differ
+    only in numbers, such as times.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._units: dict[tuple[str, str], dict[str, Failing]] = {}
+
+    def add(self, kind: str, result: CallResult) -> Failing:
+        """Count a failure, with how often there was an equal one."""
+        what = f"{result.outcome.value} {_NUMBER.sub('0', result.message)}"
+        with self._lock:
+            if len(self._units) >= _MOST_UNITS:
+                self._units.clear()
+            ways = self._units.setdefault((kind, result.unit), {})
+            if len(ways) >= _MOST_WAYS and what not in ways:
+                ways.clear()
+            former = ways.get(what, Failing(0, time.time()))
+            failing = ways[what] = Failing(former.times + 1, former.since)
+        return failing
+
+    def over(self, kind: str, unit: str) -> Optional[Failing]:
+        """After a successful call: how often the calls before it failed, if they did."""
+        if not self._units:  # nearly always, and so without the lock
+            return None
+        with self._lock:
+            ways = self._units.pop((kind, unit), None)
+        if ways is None:
+            return None
+        counts, moments = zip(*ways.values())
+        return Failing(sum(counts), min(moments))
+
+
+_failures = Failures()
 
 
 def fields(decision: Decision) -> dict[str, object]:
@@ -147,7 +203,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
         _log.info(
             "%(request)s %(kind)s %(unit)s works again; calls that failed since %(since)s: "
             "%(count)d",
-            {**call, "count": over.count, "since": _written(over.since)},
+            {**call, "count": over.times, "since": _written(over.since)},
         )
     for note in result.notes:
         _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**call, "reason": note})
@@ -217,12 +273,12 @@ def _log_value(
 def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failing) -> None:
     if not failing.is_due:
         return
-    if failing.count > 1:
+    if failing.times > 1:
         _log.warning(
             "%(request)s %(kind)s %(unit)s %(outcome)s again, %(count)d times since %(since)s: "
             "%(reason)s",
             {
-                **call, "count": failing.count, "since": _written(failing.since),
+                **call, "count": failing.times, "since": _written(failing.since),
                 "reason": result.message,
             },
         )  # fmt: skip

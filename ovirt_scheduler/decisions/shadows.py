@@ -82,7 +82,7 @@ class Shadows:
         looks: Sequence[Job],
         add_engine: AddEngine,
     ) -> None:
-        size = record.size(decision) + max(map(_size, looks))
+        size = record.size(decision) + _size(decision)
 
         def run() -> None:
             made = decision
@@ -130,9 +130,8 @@ class Shadows:
         return decision._replace(shadows=tuple(ended), secret=secret)
 
 
-def _size(job: Job) -> int:
+def _size(decision: Decision) -> int:
     """Bytes of memory that its documents keep."""
-    documents = [
-        each for each in (job.subjects.hosts, job.subjects.vm) if isinstance(each, Document)
-    ]
-    return sum(len(each.data) for each in documents) + sum(each.size for each in job.packs.values())
+    documents = [each for each in decision.request.subjects if isinstance(each, Document)]
+    packs = decision.execution.packs.values()
+    return sum(len(each.data) for each in documents) + sum(pack.size for pack in packs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 
 class Outcome(enum.Enum):
@@ -27,16 +27,12 @@ class Migration:
     hosts: tuple[str, ...]
 
 
-# A filter's accepted hosts; a cost function's cost per host; a balance's migration or nothing.
-Answer = Union[tuple[str, ...], Mapping[str, int], Migration, None]
-
-
 class CallResult(NamedTuple):
     """How one plugin call ended. A plugin's failure is a value, not an exception."""
 
     unit: str
     outcome: Outcome
-    value: Any = None  # an Answer; of a driver, what its method returns
+    value: Any = None  # as ``Returns`` says
     message: str = ""  # one line, for an administrator; empty when all is well
     seconds: float = 0.0
     notes: tuple[str, ...] = ()  # what was put right in a good answer (hosts not given, ...)

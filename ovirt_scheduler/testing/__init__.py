@@ -34,19 +34,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def _entities() -> Any:
-    return importlib.import_module("ovirt_scheduler.testing.entities")
+def _made() -> Any:
+    return importlib.import_module("ovirt_scheduler.testing.runs")
 
 
 @pytest.fixture(scope="session")
-def _runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
-    runs = importlib.import_module("ovirt_scheduler.testing.runs")
-    with runs.started(tmp_path_factory.mktemp("ovirt-scheduler")) as started:
+def _runs(_made: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    with _made.started(tmp_path_factory.mktemp("ovirt-scheduler")) as started:
         yield started
 
 
 @pytest.fixture
-def make_host(_entities: Any) -> Any:
+def make_host(_made: Any) -> Any:
     """``make_host(name, …)`` makes a ``types.Host``: up, with 64 GiB and 16 processors.
 
     Args:
@@ -58,11 +57,11 @@ def make_host(_entities: Any) -> Any:
         statistics: a dict of numbers by name, such as ``{"memory.free": 2**30}``.
         Others: attributes of ``types.Host``; ``max_scheduling_memory`` is ``memory`` unless said.
     """
-    return _entities.make_host
+    return _made.make_host
 
 
 @pytest.fixture
-def make_vm(_entities: Any) -> Any:
+def make_vm(_made: Any) -> Any:
     """``make_vm(name, …)`` makes a ``types.Vm``: up, with 4 GiB and one processor.
 
     Args:
@@ -71,22 +70,22 @@ def make_vm(_entities: Any) -> Any:
         processors, cluster, tags, affinity_labels, statistics: as for ``make_host``.
         Others: attributes of ``types.Vm``.
     """
-    return _entities.make_vm
+    return _made.make_vm
 
 
 @pytest.fixture
-def make_cluster(_entities: Any) -> Any:
+def make_cluster(_made: Any) -> Any:
     """``make_cluster(name, …)`` makes a ``types.Cluster``, with any of its attributes."""
-    return _entities.make_cluster
+    return _made.make_cluster
 
 
 @pytest.fixture
-def saved_cluster(_entities: Any) -> Any:
+def saved_cluster(_made: Any) -> Any:
     """``saved_cluster(path)`` gives the hosts and the VMs that ``ovirt-scheduler snapshot`` saved.
 
     Both are lists of entities, with their tags, affinity labels and statistics.
     """
-    return _entities.saved_cluster
+    return _made.saved_cluster
 
 
 @pytest.fixture

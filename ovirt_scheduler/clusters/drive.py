@@ -181,8 +181,8 @@ class ClusterDrive:
 
     def _run(self, timer: bool, balance: bool) -> None:
         """Look at the cluster, call the hooks for changes, and call the scheduler if it is due."""
+        self.ownership.settle()  # whatever is wrong: what is heard of others does not pile up
         self._scheduler()  # the engine may be away: what is wrong in the section is told first
-        self.ownership.settle()
         if self._actions.begin_look():
             balance = True  # which shows if what was approved is still worth it
         if self.ownership.driven_by:

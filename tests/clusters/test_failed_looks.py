@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from types import SimpleNamespace
 
 import pytest
@@ -11,10 +12,12 @@ import pytest
 from ovirt_scheduler.clusters import drive
 from ovirt_scheduler.clusters.actions import ClusterServices
 from ovirt_scheduler.clusters.drive import ClusterDrive
+from ovirt_scheduler.clusters.ownership import Mark
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.values import Drive
 from tests.support.driven import cluster
 from tests.support.rest_server import Reply, RestServer
 
@@ -45,6 +48,17 @@ def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog
     )
     assert caplog.text.count("Traceback") == 1
     assert "looking after it failed, and is tried again: AttributeError" in cluster.state().problem
+
+
+def test_who_drives_is_settled_though_the_look_fails(services):
+    """A scheduler that is gone makes no twin of the daemon, and what is heard does not pile up."""
+    settings = ClusterSettings("Default", "default", {}, 60.0, 0.0, drive=Drive.ON)
+    cluster = ClusterDrive(settings, services)
+    tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
+    cluster.ownership.heard([str(Mark(True, 1, "far-0000", tag))])
+    cluster.run_due(frozenset())
+    assert cluster.state().problem
+    assert cluster.state().driven_by == "far-0000"
 
 
 def test_a_balancing_that_fails_is_not_well_again_by_a_look_at_statuses(driven):

@@ -41,14 +41,13 @@ class Parameter(NamedTuple):
     types: tuple[str, ...] = ("string",)  # that it may have, in XML-RPC's words
 
 
-_DOCUMENT_OR_IDS = ("string", "array")
 _PARAMETERS = {  # by name: the same in every method
     "arguments": Parameter("by the names in the signature that getTopics tells", ("struct",)),
     "balance": Parameter("its name"),
     "cost_functions": Parameter("[name, factor] of each; or factors by name", ("array", "struct")),
     "filters": Parameter("their names; they run in this order", ("array",)),
     "host": Parameter("the id of one of the hosts, or an XML document"),
-    "hosts": Parameter("an XML document, or ids", _DOCUMENT_OR_IDS),
+    "hosts": Parameter("an XML document, or ids", ("string", "array")),
     "id": Parameter("16 hexadecimal digits, as in the header X-Request-Id of an answer"),
     "method": Parameter("its name"),
     "name": Parameter("of a method"),
@@ -59,7 +58,7 @@ _PARAMETERS = {  # by name: the same in every method
     "scheduler": Parameter("its name"),
     "topic": Parameter("its name"),
     "vm": Parameter("an XML document, or an id"),
-    "vms": Parameter("an XML document of <vms>, or ids", _DOCUMENT_OR_IDS),
+    "vms": Parameter("an XML document of <vms>, or ids", ("string", "array")),
 }
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -158,7 +158,10 @@ class Site:
     def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Page:
         wanted = {name: _typed(name, value) for name, value in asked.items() if value}
         if as_json:
-            return _json_list(self._reader.decisions(query.read({"limit": _ROWS, **wanted})))
+            found = self._reader.decisions(query.read({"limit": _ROWS, **wanted}))
+            # Each by itself, so that a long list does not hold the interpreter.
+            body = ",\n".join(map(json.dumps, found))
+            return _answer(200, "application/json", f"[{body}]\n")
         problem, code, older, found = "", 200, "", []
         try:
             asked_for = query.read({"limit": _ROWS, **wanted, "brief": True})
@@ -241,12 +244,6 @@ def _text(code: int, text: str) -> Page:
 
 def _json(value: object, code: int = 200) -> Page:
     return _answer(code, "application/json", f"{json.dumps(value)}\n")
-
-
-def _json_list(values: Iterable[object]) -> Page:
-    """A list, written element by element, so that a long one does not hold the interpreter."""
-    body = ",\n".join(json.dumps(value) for value in values)
-    return _answer(200, "application/json", f"[{body}]\n")
 
 
 def _answer(code: int, content_type: str, text: str) -> Page:

@@ -82,11 +82,10 @@ def _known(**values: object) -> Status:
 
 
 def _cluster(cluster: ClusterLook) -> Status:
-    imbalance = cluster.imbalance
     return _known(
         name=cluster.name,
         drive=cluster.drive,
-        imbalance=None if imbalance is None else round(imbalance, 1),
+        imbalance=None if cluster.imbalance is None else round(cluster.imbalance, 1),
         last_look=moment(cluster.last_look),
         next_look=moment(cluster.next_look),
         problem=cluster.problem,

@@ -25,12 +25,11 @@ from ovirtsdk4.reader import Reader
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import sdk_tables, version3
+from ovirt_scheduler.processes.documents import version3
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import Kind, parse, short, too_large, utf8
+from ovirt_scheduler.processes.documents.sdk_tables import TABLES
 from ovirt_scheduler.processes.documents.serialization import state_of
-
-TABLES = sdk_tables.make()
 
 _read_enums = Reader.read_enums
 

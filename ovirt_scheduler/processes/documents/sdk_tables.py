@@ -9,7 +9,6 @@ form has no table, and its documents are left to it.
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.util
 import re
 from collections import defaultdict
@@ -70,16 +69,12 @@ _ENUMERATION = re.compile(r"^class (\w+)\(Enum\):\n((?:    \w+ = '.*'\n)+)", re.
 _Members = Mapping[str, tuple[str, str, str]]
 
 
-@functools.cache
-def make() -> Tables:
-    """Make the tables of hosts and VMs, and of all that can be in them."""
-    origin = getattr(importlib.util.find_spec("ovirtsdk4"), "origin", "")
-    readers, types = (Path(origin).with_name(f"{name}.py") for name in ("readers", "types"))
-    return of_source(readers.read_text("utf-8"), types.read_text("utf-8"))
-
-
 def of_source(readers: str, types: str) -> Tables:
-    """Make the tables from the source of these two modules of the SDK."""
+    """Make the tables of hosts and VMs, and of all that can be in them.
+
+    Args:
+        readers, types: the source of these two modules of the SDK.
+    """
     enumerations: dict[str, _Members] = {
         name: {text: ("enum", name, text) for text in re.findall("'(.*)'", members)}
         for name, members in _ENUMERATION.findall(types)
@@ -147,3 +142,11 @@ _PLAIN: dict[str, Optional[Convert]] = {
     "decimal": float,
     "date": parser.date,
 }
+
+
+def _source(name: str) -> str:
+    origin = getattr(importlib.util.find_spec("ovirtsdk4"), "origin", "")
+    return Path(origin).with_name(name).read_text("utf-8")
+
+
+TABLES = of_source(_source("readers.py"), _source("types.py"))

@@ -10,6 +10,7 @@ only if there is such a form as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Callable
 
 from lxml import etree
@@ -72,21 +73,14 @@ def _add(parent: Any, name: str, text: str) -> Any:
     return child
 
 
-def _rename(name: str) -> _Change:
-    def change(element: Any) -> None:
-        element.tag = name
-
-    return change
+def _rename(name: str, element: Any) -> None:
+    element.tag = name
 
 
-def _wrap(children: str, name: str) -> _Change:
+def _wrap(children: str, name: str, element: Any) -> None:
     """Put the children of that name into one element."""
-
-    def change(element: Any) -> None:
-        found = element.findall(children)
-        etree.SubElement(element, name).extend(found)
-
-    return change
+    found = element.findall(children)
+    etree.SubElement(element, name).extend(found)
 
 
 def _status(element: Any) -> None:
@@ -154,11 +148,8 @@ def _lower(element: Any) -> None:
     element.text = element.text.lower()
 
 
-def _text(text: str) -> _Change:
-    def change(element: Any) -> None:
-        element.text = text
-
-    return change
+def _set_text(text: str, element: Any) -> None:
+    element.text = text
 
 
 def _at(where: str, change: _Change) -> _Difference:
@@ -176,21 +167,21 @@ DIFFERENCES: tuple[_Difference, ...] = (
     _at("//*[self::status or self::external_status or self::creation_status][state]", _status),
     # <storage_manager priority="5">true</storage_manager>
     _at("//host[storage_manager]", _storage_manager),
-    _at("//host/selinux", _rename("se_linux")),
-    _at("//vm/vmpool", _rename("vm_pool")),
-    _at("//memory_policy/overcommit", _rename("over_commit")),
+    _at("//host/selinux", partial(_rename, "se_linux")),
+    _at("//vm/vmpool", partial(_rename, "vm_pool")),
+    _at("//memory_policy/overcommit", partial(_rename, "over_commit")),
     # <timezone>Europe/Prague</timezone>; <initialization> has one in version 4 too.
     _at("//*[self::vm or self::template or self::instance_type][timezone]", _time_zone),
     # <guest_info><fqdn>
     _at("//vm[guest_info/fqdn]", lambda vm: _add(vm, "fqdn", vm.findtext("guest_info/fqdn"))),
     # <placement_policy><host id="..."/>; the younger of version 3 write <hosts> as well.
-    _at("//placement_policy[host][not(hosts)]", _wrap("host", "hosts")),
+    _at("//placement_policy[host][not(hosts)]", partial(_wrap, "host", "hosts")),
     # <disks><disk>, where version 4 has an attachment of each disk.
     _at("//vm/disks", _disks),
     # <os><boot dev="network"/><boot dev="hd"/></os>
     _at("//os[boot/@dev]", _boot),
     # <cpu_tune><vcpu_pin vcpu="0" cpu_set="1-4"/></cpu_tune>
-    _at("//cpu_tune[vcpu_pin]", _wrap("vcpu_pin", "vcpu_pins")),
+    _at("//cpu_tune[vcpu_pin]", partial(_wrap, "vcpu_pin", "vcpu_pins")),
     # <cpu id="Intel Nehalem Family">
     _at("//cpu[@id]", _cpu_type),
     # <statistic><type>GAUGE</type><values type="INTEGER">
@@ -211,6 +202,6 @@ SPELLINGS: tuple[_Difference, ...] = (
         + _WITH_CAPITALS,
         _lower,
     ),
-    _at("//host/type[. = 'rhev-h']", _text("rhev_h")),
-    _at("//vm/status[. = 'migrating_from' or . = 'migrating_to']", _text("migrating")),
+    _at("//host/type[. = 'rhev-h']", partial(_set_text, "rhev_h")),
+    _at("//vm/status[. = 'migrating_from' or . = 'migrating_to']", partial(_set_text, "migrating")),
 )

@@ -21,13 +21,14 @@ import contextlib
 import contextvars
 import importlib
 import io
+import itertools
 import os
 import random
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import GeneratorType, ModuleType
 from typing import TYPE_CHECKING, Any, Optional, TextIO, Union
 
@@ -350,16 +351,10 @@ def _entities(
     """The entities of these ids, in their order; each from the first pack that has it."""
     sources: list[Union[int, bytes]] = []
     for place, sizes in task.packs.get(role.value, ()):
-        sources += _parts(descriptors[place], sizes) if sizes else [descriptors[place]]
+        descriptor = descriptors[place]
+        begins = itertools.accumulate(sizes, initial=0)  # of packs that lie in one file
+        sources += [os.pread(descriptor, *each) for each in zip(sizes, begins)] or [descriptor]
     return serialization.unpack(role.kind, sources, ids)
-
-
-def _parts(descriptor: int, sizes: Sequence[int]) -> Iterator[bytes]:
-    """The packs that lie in one file, one after another."""
-    place = 0
-    for size in sizes:
-        yield os.pread(descriptor, size, place)
-        place += size
 
 
 def _said() -> messages.Said:

@@ -22,9 +22,9 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import MOST_STATES, Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.text import one_line
-from ovirt_scheduler.processes.documents import packing, parser, resource_use, splitting
+from ovirt_scheduler.processes.documents import packing, parser, resource_use, sdk_tables, splitting
 from ovirt_scheduler.processes.documents.packing import State
-from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind, Tables
+from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind
 from ovirt_scheduler.processes.kernel import limits, memory_files, titles
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.messages import ReadDocument
@@ -46,30 +46,38 @@ _HOST = f"<hosts><host id='a'><name>a</name><memory>1</memory>{_CPU}<tags/></hos
 _SAMPLE = pickle.dumps(ReadTask((Unread(Role.HOSTS, Document(_HOST.encode())),)))
 
 
-def by_tables(tables: Tables) -> ReadStates:
-    """What reads documents without the SDK."""
-    return lambda document, kind: parser.parse(parser.utf8(document, kind), kind, tables)
+def by_tables(document: Document, kind: Kind) -> Optional[list[State]]:
+    """Read a document without the SDK: None where that is not certain."""
+    return parser.parse(parser.utf8(document, kind), kind, sdk_tables.TABLES)
 
 
-def warm_up(read_states: ReadStates) -> None:
+def warm_up() -> None:
     """Read and pack a host so often that the interpreter specialises its code.
 
     For the process that readers are forked from, so that it is not done in each reader.
     """
     for _ in range(_WARM):
-        prepare(read_states)
+        _prepare()
 
 
-def prepare(read_states: ReadStates) -> None:
+def _prepare() -> None:
     """Take in a task and do it once, while nobody waits.
 
     For a reader: the memory that it shares with its zygote is copied, page by page, when it is
     first used. If that happens before the task comes, no request waits for it.
     """
     with contextlib.suppress(OSError, MemoryError):  # a task that meets the same tells
-        _, descriptors = _read_all(pickle.loads(_SAMPLE), read_states)  # noqa: S301  our own
+        _, descriptors = _read_all(pickle.loads(_SAMPLE), by_tables)  # noqa: S301  our own
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+def do(daemon: socket.socket) -> None:
+    """Be a reader without the SDK."""
+    _prepare()
+    task, nonce, _ = frames.receive_task(daemon)
+    if isinstance(task, (ReadTask, SplitTask)):
+        serve(task, nonce, daemon, by_tables)
 
 
 def serve(

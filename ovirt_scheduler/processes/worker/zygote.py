@@ -36,8 +36,6 @@ import traceback
 from collections.abc import Sequence
 from typing import Callable, NamedTuple, NoReturn, Optional
 
-from ovirt_scheduler.model.tasks import ReadTask, SplitTask
-from ovirt_scheduler.processes.documents import sdk_tables
 from ovirt_scheduler.processes.kernel import children, limits, malloc, prctl, privileges, titles
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import loaded_modules, reader
@@ -74,7 +72,6 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
         _change_to(user)
     privileges.leave_keyring()
     titles.show("zygote")
-    sdk_tables.make()  # for both
     readers = _fork_readers_zygote(control)
     for name in _PRELOADED:
         importlib.import_module(name)
@@ -100,18 +97,10 @@ def _fork_readers_zygote(control: socket.socket) -> _Readers:
         for each in (control, ours):  # the daemon sees that the zygote has ended
             each.close()
         titles.show("zygote of the readers")
-        read_states = reader.by_tables(sdk_tables.make())
-
-        def do(daemon: socket.socket) -> None:
-            reader.prepare(read_states)
-            task, nonce, _ = frames.receive_task(daemon)
-            if isinstance(task, (ReadTask, SplitTask)):
-                reader.serve(task, nonce, daemon, read_states)
-
-        reader.warm_up(read_states)
+        reader.warm_up()
         gc.collect()
         gc.freeze()
-        _Zygote(theirs, do).run()
+        _Zygote(theirs, reader.do).run()
     except BaseException:  # noqa: BLE001  it says why, and the zygote ends with it
         traceback.print_exc()
     finally:

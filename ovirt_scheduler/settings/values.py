@@ -41,7 +41,7 @@ def _matched(make: Callable[[str], Any], pattern: str) -> Callable[[str], Any]:
     return lambda text: make(_match(pattern, text)[1])
 
 
-_MINUTES = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)"  # or hours
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -140,9 +140,7 @@ def _match(pattern: str, text: str) -> re.Match[str]:
 
 TYPES: dict[str, ValueType] = {
     "whole": ValueType("a whole number", _matched(int, "([0-9]{1,15})")),
-    "seconds": ValueType(
-        "seconds, such as 30 or 0.5", _matched(float, r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?s?")
-    ),
+    "seconds": ValueType("seconds, such as 30 or 0.5", _matched(float, f"{_NUMBER} ?s?")),
     "whole_seconds": ValueType("whole seconds", _matched(int, "([0-9]{1,9}) ?s?")),
     "size": ValueType("bytes, such as 65536 or 64 KiB, MiB, GiB", _size),
     "truth": ValueType("true or false", _truth),
@@ -152,13 +150,9 @@ TYPES: dict[str, ValueType] = {
     "path": ValueType("a path that begins with /", _path),
     "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),
     "subjects": ValueType("names with ; between", _subjects),
-    "minutes": ValueType(
-        "minutes, such as 5 or 0.5", _matched(lambda found: float(found) * 60, _MINUTES)
-    ),
-    "hours": ValueType("hours, such as 8 or 0.5", _matched(float, _MINUTES)),
-    "percent": ValueType(
-        "percent, such as 5 or 0.5", _matched(float, r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%?")
-    ),
+    "minutes": ValueType("minutes, such as 5 or 0.5", _matched(lambda n: float(n) * 60, _NUMBER)),
+    "hours": ValueType("hours, such as 8 or 0.5", _matched(float, _NUMBER)),
+    "percent": ValueType("percent, such as 5 or 0.5", _matched(float, f"{_NUMBER} ?%?")),
     "assignments": ValueType("key=value, with ; between", _assignments),
     "names": ValueType("names, each once, with ; between", _units("(.+)()")),
     "factors": ValueType(

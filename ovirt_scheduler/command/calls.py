@@ -52,52 +52,35 @@ _Ask = Callable[[Call, argparse.Namespace], Shown]  # makes a call, as the optio
 
 def add(to: arguments.Add) -> None:
     """Add a command for each call."""
-    _add(to, "discover", "List the policy units", "--local",
-         lambda call, _: discover(call))  # fmt: skip
-    command = _add(
-        to, "filter", "Ask which hosts filters accept",
-        "Quiet --hosts hosts.xml --vm vm.xml --property most=5",
-        lambda call, asked: run_filters(call, asked.unit, inputs.of(asked)),
-    )  # fmt: skip
-    command.add_argument("unit", metavar="NAME", nargs="+", help="a filter")
-    command = _add(
-        to, "score", "Ask what cost functions make of hosts",
-        "Quiet=2 Memory --hosts hosts.xml --vm vm.xml", _score,
-    )  # fmt: skip
-    command.add_argument(
-        "unit",
-        metavar="NAME[=FACTOR]",
-        nargs="+",
-        help="a cost function, and its factor (default: 1)",
-    )
-    command = _add(
-        to, "balance", "Ask which VM a balance would migrate", "Memory --hosts hosts.xml",
-        lambda call, asked: run_balance(call, asked.unit, inputs.of(asked)),
-    )  # fmt: skip
-    command.add_argument("unit", metavar="NAME", help="the balance")
-    _add(to, "schedulers", "List the schedulers", "--local",
-         lambda call, _: schedulers(call))  # fmt: skip
-    command = _add(
-        to, "select", "Ask which host a scheduler would start a VM on",
-        "default --hosts hosts.xml --vm vm.xml --property filters=Quiet",
-        lambda call, asked: select_host(call, asked.scheduler, inputs.of(asked)),
-    )  # fmt: skip
-    command.add_argument("scheduler", metavar="SCHEDULER", help="its name")
-    _add(to, "topics", "List the topics and their methods", "--local",
-         lambda call, _: topics(call))  # fmt: skip
-    command = _add(
-        to, "schedule", "Call a method of a topic",
-        "compute select_host hosts=@hosts.xml vm=@vm.xml",
-        lambda call, asked: schedule(
-            call, asked.topic, asked.method, inputs.json_pairs(asked.argument)
-        ),
-    )  # fmt: skip
-    command.add_argument("topic", metavar="TOPIC", help="its name")
-    command.add_argument("method", metavar="METHOD", help="one of the topic's")
-    command.add_argument(
-        "argument", metavar="KEY=VALUE", nargs="*", default=[],  # else argparse calls it required
-        help="an argument of the method: JSON, or else text; @FILE stands for the text of a file",
-    )  # fmt: skip
+    # Name, what it does, an example, what makes the call; its words by metavar, number and help.
+    for name, brief, example, ask, words in (
+        ("discover", "List the policy units", "--local", lambda call, _: discover(call), {}),
+        ("filter", "Ask which hosts filters accept",
+         "Quiet --hosts hosts.xml --vm vm.xml --property most=5",
+         lambda call, asked: run_filters(call, asked.unit, inputs.of(asked)),
+         {"unit": ("NAME", "+", "a filter")}),
+        ("score", "Ask what cost functions make of hosts",
+         "Quiet=2 Memory --hosts hosts.xml --vm vm.xml", _score,
+         {"unit": ("NAME[=FACTOR]", "+", "a cost function, and its factor (default: 1)")}),
+        ("balance", "Ask which VM a balance would migrate", "Memory --hosts hosts.xml",
+         lambda call, asked: run_balance(call, asked.unit, inputs.of(asked)),
+         {"unit": ("NAME", None, "the balance")}),
+        ("schedulers", "List the schedulers", "--local", lambda call, _: schedulers(call), {}),
+        ("select", "Ask which host a scheduler would start a VM on",
+         "default --hosts hosts.xml --vm vm.xml --property filters=Quiet",
+         lambda call, asked: select_host(call, asked.scheduler, inputs.of(asked)),
+         {"scheduler": ("SCHEDULER", None, "its name")}),
+        ("topics", "List the topics and their methods", "--local", lambda call, _: topics(call),
+         {}),
+        ("schedule", "Call a method of a topic", "compute select_host hosts=@hosts.xml vm=@vm.xml",
+         _schedule,
+         {"topic": ("TOPIC", None, "its name"), "method": ("METHOD", None, "one of the topic's"),
+          "argument": ("KEY=VALUE", "*", "argument: JSON, or else text; @FILE: a file's text")}),
+    ):  # fmt: skip
+        command = _add(to, name, brief, example, ask)
+        for word, (metavar, number, text) in words.items():
+            # Without a default argparse calls a word required that may be left out.
+            command.add_argument(word, metavar=metavar, nargs=number, default=[], help=text)
 
 
 def _add(
@@ -132,6 +115,10 @@ def _score(call: Call, asked: argparse.Namespace) -> Shown:
     given = inputs.factors("score", asked.unit)
     factors = {name: 1 if factor is None else factor for name, factor in given}
     return run_cost_functions(call, factors, inputs.of(asked))
+
+
+def _schedule(call: Call, asked: argparse.Namespace) -> Shown:
+    return schedule(call, asked.topic, asked.method, inputs.json_pairs(asked.argument))
 
 
 def _run(options: argparse.Namespace) -> Shown:

@@ -92,16 +92,13 @@ def _run(options: argparse.Namespace) -> Shown:
 
 def _seen_as(state: Path) -> Iterator[str]:
     """A note that the daemon's user should check instead of root, who may read every file."""
-    if os.geteuid() != 0:  # and may be kept out of the folder
-        return
-    with contextlib.suppress(FileNotFoundError):
-        owner = state.stat().st_uid
-        if owner != 0:
-            name = trust.user_name(owner)
-            yield (
-                f"root may read every file; to see what the daemon's user {name} may not read: "
-                f"sudo -u {name} ovirt-scheduler check"
-            )
+    owner = state.stat().st_uid if os.geteuid() == 0 and state.exists() else 0
+    if owner != 0:
+        name = trust.user_name(owner)
+        yield (
+            f"root may read every file; to see what the daemon's user {name} may not read: "
+            f"sudo -u {name} ovirt-scheduler check"
+        )
 
 
 def check_plugins(settings: Settings) -> Shown:

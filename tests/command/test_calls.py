@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -303,6 +304,25 @@ def test_somebody_who_never_answers_is_not_waited_for_for_good(monkeypatch):
             url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
             with pytest.raises(NoAnswer, match="timed out; is the daemon running"):
                 calls.discover(Daemon(url, None))
+
+
+def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch):
+    """Somebody else listens there, and sends for as long as they are read."""
+    monkeypatch.setattr(client, "_MOST_BYTES", 1 << 20)
+
+    def send_on(listening):
+        accepted, _ = listening.accept()
+        with accepted, contextlib.suppress(OSError):
+            accepted.sendall(b"HTTP/1.0 200 OK\r\n\r\n<methodResponse>")
+            while True:
+                accepted.sendall(b" " * 65536)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        sender = threading.Thread(target=send_on, args=(listening,))
+        sender.start()
+        with pytest.raises(NoAnswer, match="what answers there is no ovirt-scheduler"):
+            calls.discover(Daemon(f"http://127.0.0.1:{listening.getsockname()[1]}", None))
+        sender.join(10)
 
 
 @pytest.mark.parametrize("name", ["\udcff", "\0"])

@@ -230,7 +230,7 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Optional[list[State]]:
         for name in handlers:  # else these and the parser keep each other, and what was read
             setattr(parser, name, None)
     walk.members.check_number()
-    return walk.states
+    return walk.states if walk.certain else None
 
 
 _NO_FIELDS: dict[str, Field] = {}
@@ -248,11 +248,15 @@ class _Walk:
     """Makes the states of a document's hosts or VMs, element by element.
 
     ``start`` and ``end`` run for each of 100,000 elements, so they call little.
+
+    Attributes:
+        certain: the SDK would read the document so.
+        states: of its hosts or VMs.
     """
 
     __slots__ = (
-        "_around", "_certain", "_data", "_level", "_links", "_lookup", "_parser", "_state",
-        "_states", "_value", "members", "texts",
+        "_around", "_data", "_level", "_links", "_lookup", "_parser", "_state", "_value",
+        "certain", "members", "states", "texts",
     )  # fmt: skip
 
     def __init__(self, parser: Any, data: bytes, members: _Members) -> None:
@@ -260,21 +264,16 @@ class _Walk:
         self.texts: list[str] = []  # of the plain value that is being read
         self._parser = parser
         self._data = data
-        self._certain = not _has_long_runs(data)
-        self._states: list[State] = []
+        self.certain = not _has_long_runs(data)
+        self.states: list[State] = []
         # What comes next belongs to this entity or list. Here is looked up what becomes of it;
         # where the links of the entity go; its level: 0 for a host or VM, 1 for what that holds.
-        self._state: Any = self._states
+        self._state: Any = self.states
         self._lookup: _Lookup = _NO_FIELDS.get
         self._links = _NO_LINKS
         self._level = 0
         self._value: Optional[Field] = None  # the plain value that is being read
         self._around: list[Any] = []  # these five, of the elements around
-
-    @property
-    def states(self) -> Optional[list[State]]:
-        """What the document came to; None if that is not certain."""
-        return self._states if self._certain else None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """Take in the start of an element."""
@@ -315,7 +314,7 @@ class _Walk:
         if field is None:
             # What the SDK reads behind an entity that might have held something is its own affair.
             if self._lookup is _holds_nothing:
-                self._certain = self._certain and self._is_empty_tag()
+                self.certain = self.certain and self._is_empty_tag()
             self._state, self._lookup, self._links, self._level, self._value = self._around.pop()
             return
         self._value = None
@@ -327,10 +326,10 @@ class _Walk:
             try:
                 made = field.convert(made)
             except WRONG_VALUE:
-                self._certain = False
+                self.certain = False
         if not field.attribute:
             self._state.append(made)
-            self._certain = self._certain and made is not None
+            self.certain = self.certain and made is not None
         elif made is not None:
             self._state[field.attribute] = made
         else:  # a later element of that name counts, and takes back what an earlier one said
@@ -351,13 +350,13 @@ class _Walk:
         elif level == 0:
             level, field = members.start(name, attributes)
             # Beside its members a collection of version 4 holds nothing.
-            self._certain = self._certain and (level < 0 or field is not None)
+            self.certain = self.certain and (level < 0 or field is not None)
         elif level > _MOST_LEVELS:
             members.refuse(f"more than {_MOST_LEVELS} levels of elements")
         if len(attributes) > _MOST_ATTRIBUTES:
             members.refuse(f"<{short(name)}> has more than {_MOST_ATTRIBUTES} attributes")
-        self._certain = (
-            self._certain
+        self.certain = (
+            self.certain
             and _ATTRIBUTES_OF_VERSION_4.issuperset(attributes)
             and not (name == "cpu" and "id" in attributes)
             and (field is not None or name not in _ELEMENTS_OF_VERSION_3)
@@ -369,7 +368,7 @@ class _Walk:
         state = self._state
         self._around.append((state, self._lookup, self._links, self._level, value))
         # Not so an element in a plain value, nor a link with more attributes than links have.
-        self._certain = self._certain and value is None and not (name == "link" and self._links)
+        self.certain = self.certain and value is None and not (name == "link" and self._links)
         self._lookup, self._links = _NO_FIELDS.get, _NO_LINKS
         self._level, self._value = level + 1, None
         if field is None:
@@ -392,8 +391,8 @@ class _Walk:
             try:
                 state["_id"] = table.identifier(attributes["id"])
             except WRONG_VALUE:
-                self._certain = False
-        self._certain = self._certain and bool(table.entity)
+                self.certain = False
+        self.certain = self.certain and bool(table.entity)
         self._links = table.links
         # Of what a host or VM holds, everything but links comes once.
         self._lookup = table.fields.copy().pop if self._level == 1 else table.fields.get
@@ -406,7 +405,7 @@ class _Walk:
         each = field.each
         self._lookup = lambda *_: each
         # A link to the same list may have come first; the SDK takes the links last.
-        self._certain = self._certain and field.attribute not in self._state
+        self.certain = self.certain and field.attribute not in self._state
         is_plain = each is not None and each.is_value
         return ["values"] if is_plain else ["list", attributes.get("href")]
 

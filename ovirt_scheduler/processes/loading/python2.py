@@ -50,9 +50,7 @@ def is_statement(line: str, parsers_message: str) -> bool:
 def print_to(tree: ast.Module) -> Optional[int]:
     """The line of a ``print >>file``, which Python 3 parses too."""
     for node in ast.walk(tree):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.RShift):
-            continue
-        if _is_print(node.left):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.RShift) and _is_print(node.left):
             return node.lineno
     return None
 
@@ -72,11 +70,8 @@ def prints(tree: ast.Module, text: bytes) -> Iterator[Remark]:
             after = lines[shown.lineno - 1][end : end + 1]
             if several and after.isspace():  # print (a, b), as nobody writes a call
                 yield node.lineno, _PRINTED_PAIR
-        elif (
-            _is_print(shown)
-            or (isinstance(shown, ast.Subscript) and _is_print(shown.value))
-            or (isinstance(shown, ast.BinOp) and _is_print(shown.left))
-        ):
+        # print; print [a]; print % a
+        elif any(map(_is_print, (shown, getattr(shown, "value", 0), getattr(shown, "left", 0)))):
             yield node.lineno, f"this line is Python 2: it prints nothing now; {PORT}"
 
 
@@ -96,7 +91,7 @@ def comparisons(tree: ast.Module) -> Iterator[Remark]:
             yield node.lineno, message
 
 
-def _is_print(node: ast.AST) -> bool:
+def _is_print(node: object) -> bool:
     return isinstance(node, ast.Name) and node.id == "print"
 
 

@@ -163,7 +163,15 @@ class LogFile(StandardError):
         try:
             self._append(f"{self._missed_lines()}{line}\n")
         except OSError as error:
-            self._miss(line, error.strerror or str(error))
+            if not self._missed:
+                self._reason = error.strerror or str(error)
+                warning = self._warning(
+                    "the log %(file)s cannot be written: %(reason)s; its lines come here",
+                    {"file": self._path, "reason": self._reason},
+                )
+                super().write(warning)
+            self._missed += 1
+            super().write(line)
         else:
             self._missed = 0
         if self._ended:  # a line of a thread that was about to log when the log changed
@@ -240,17 +248,6 @@ class LogFile(StandardError):
         descriptor, self._file = self._file, -1
         with contextlib.suppress(OSError):
             os.close(descriptor)
-
-    def _miss(self, line: str, reason: str) -> None:
-        if not self._missed:
-            self._reason = reason
-            warning = self._warning(
-                "the log %(file)s cannot be written: %(reason)s; its lines come here",
-                {"file": self._path, "reason": reason},
-            )
-            super().write(warning)
-        self._missed += 1
-        super().write(line)
 
     def _missed_lines(self) -> str:
         """The line that says how many lines the file has missed; empty if none."""

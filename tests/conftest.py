@@ -100,6 +100,13 @@ def driven(tmp_path: Path) -> Iterator[Driven]:
         yield made
 
 
+def _written(folder: Path, texts: Mapping[str, str], ending: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.{ending}").write_text(text, "utf-8")
+    return folder
+
+
 @pytest.fixture(scope="module")
 def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaemon]:
     """Starts daemons; each is stopped when the module's tests are done."""
@@ -111,20 +118,24 @@ def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaem
         options: Optional[list[str]] = None,
         before: Sequence[str] = (),
         folder: Optional[Path] = None,
+        confs: Optional[Mapping[str, str]] = None,
     ) -> Daemon:
         """Start one.
 
         Args:
             plugins: a folder of them, or the text of each by its name, or the names of some of
                 ``PLUGINS``, which take seconds to load all.
+            confs: the text of plugins' own conf files, by the plugin's name.
         """
-        if not isinstance(plugins, (Path, str)):
-            texts, plugins = plugins, tmp_path_factory.mktemp("plugins")
-            if not isinstance(texts, Mapping):
-                texts = {name: (PLUGINS / f"{name}.py").read_text("utf-8") for name in texts}
-            for name, text in texts.items():
-                (plugins / f"{name}.py").write_text(text, "utf-8")
         folder = folder or tmp_path_factory.mktemp("daemon")
+        if not isinstance(plugins, (Path, str, Mapping)):
+            plugins = {name: (PLUGINS / f"{name}.py").read_text("utf-8") for name in plugins}
+        if isinstance(plugins, Mapping):
+            plugins = _written(folder / "plugins", plugins, "py")
+        if confs:
+            settings = (
+                f"plugins_conf_path = {_written(folder / 'confs', confs, 'conf')}\n{settings}"
+            )
         daemon = Daemon(folder, plugins, settings, options or [], before)
         started.append(daemon)
         return daemon

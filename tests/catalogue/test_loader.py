@@ -13,8 +13,9 @@ from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.plugins import Property
 from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
+from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import config
-from tests.support.place import huge
+from tests.support.place import LONG_AGO, Place, huge
 from tests.support.processes import open_files
 
 ALL = (
@@ -22,22 +23,15 @@ ALL = (
     "def do_score(hosts, vm, properties): return {}\n"
     "def do_balance(hosts, properties): return None\n"
 )
-LONG_AGO = (10**9, 10**9)
 
 
-class Place:
-    """Two folders of plugins, one of conf files, and their loader."""
+class Loading(Place):
+    """Its loader, where the settings of the daemon are not the defaults."""
 
-    def __init__(self, base: Path, analyse: Callable) -> None:
-        self.first, self.second, self.confs = base / "first", base / "second", base / "confs"
-        for folder in (self.first, self.second, self.confs):
-            folder.mkdir()
-        conf = base / "scheduler.conf"
-        conf.write_text(
-            f"plugins_path = {self.first}:{self.second}\nplugins_conf_path = {self.confs}\n"
-            "plugin_timeout = 7\nmemory_limit = 100 MiB\ncpu_limit = 8\nfiles_limit = 90\n"
-        )
-        self.loader = Loader(config.load(conf, {}), analyse)
+    def __init__(self, base: Path, executor: Executor) -> None:
+        limits = "plugin_timeout = 7\nmemory_limit = 100 MiB\ncpu_limit = 8\nfiles_limit = 90\n"
+        super().__init__(base, executor, limits)
+        self.loader = Loader(self.settings, executor.analyse)
 
     def load(self, name: str = "plugin") -> LoadedPlugin:
         scan = self.loader.scan()
@@ -52,8 +46,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path, executor) -> Place:
-    return Place(tmp_path, executor.analyse)
+def place(tmp_path, executor) -> Loading:
+    return Loading(tmp_path, executor)
 
 
 def unit(loaded: LoadedPlugin, kind: Kind) -> PolicyUnit:
@@ -123,7 +117,7 @@ def test_a_folder_that_cannot_be_listed_is_told_apart_from_one_that_is_gone(plac
     assert scan.unreadable == [place.first]
 
 
-def stamps_after(place: Place, change: Callable[[], object]) -> tuple[dict, dict]:
+def stamps_after(place: Loading, change: Callable[[], object]) -> tuple[dict, dict]:
     """The stamps before and after a change, of files written long ago."""
     path = place.first / "plugin.py"
     path.write_text(ALL)

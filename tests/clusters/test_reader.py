@@ -253,13 +253,6 @@ def test_a_stop_ends_the_asking_for_ids_too(engine, asking, executor):
     assert len(engine.asked("vms")) == 1
 
 
-def test_a_cluster_without_a_host_is_told(engine, cluster):
-    """It may be one that the user may not see."""
-    engine.hosts.clear()
-    with pytest.raises(SchedulerError, match="the engine knows no host in it"):
-        look(cluster)
-
-
 def test_a_cluster_that_has_another_name_now_is_told(engine, cluster):
     """Though its hosts are there: the section is of a name, and a restart would not find it."""
     look(cluster)

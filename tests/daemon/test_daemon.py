@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
-import shutil
 import signal
 import socket
 import ssl
@@ -43,19 +42,12 @@ def daemon(start_daemon):
 
 
 @pytest.fixture(scope="module")
-def plain(start_daemon, tmp_path_factory):
+def plain(start_daemon):
     """One without TLS, whose folder of plugins a test may change."""
-    folder = tmp_path_factory.mktemp("plain")
-    confs = folder / "confs"
-    plugins = folder / "rules"
-    for made in (confs, plugins):
-        made.mkdir()
-    for name in ("keeps_all", "keeps_first", "sleeps_forever"):
-        shutil.copy(PLUGINS / f"{name}.py", plugins)
-    for name in PACKS:
-        shutil.copy(PLUGINS / "tells_its_packs.py", plugins / f"{name}.py")
-    (confs / "sleeps_forever.conf").write_text("timeout = 1.5\n")
-    return start_daemon(plugins, f"ssl = false\nplugins_conf_path = {confs}")
+    files = {name: name for name in ("keeps_all", "keeps_first", "sleeps_forever")}
+    files.update(dict.fromkeys(PACKS, "tells_its_packs"))
+    texts = {name: (PLUGINS / f"{file}.py").read_text("utf-8") for name, file in files.items()}
+    return start_daemon(texts, "ssl = false", confs={"sleeps_forever": "timeout = 1.5\n"})
 
 
 @pytest.fixture
@@ -240,14 +232,14 @@ def test_five_filters_share_the_entities_of_one_reading(plain):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_after_the_calls_under_way(start_daemon, tmp_path, number):
     """Exit status 0, the call answered, no process left, whichever thread gets the signal."""
-    (tmp_path / "waits.py").write_text(
+    waits = (
         "import pathlib, time\n"
         "def do_filter(hosts, vm, properties):\n"
         "    pathlib.Path(properties['touch']).touch()\n"
         "    time.sleep(1)\n"
         "    return hosts[:1]\n"
     )
-    daemon = start_daemon(plugins=tmp_path)
+    daemon = start_daemon({"waits": waits})
     answers = []
 
     def call():
@@ -268,15 +260,15 @@ def test_a_signal_ends_it_after_the_calls_under_way(start_daemon, tmp_path, numb
     assert [pid for pid in below if Path(f"/proc/{pid}").exists()] == []
 
 
-def test_killed_it_leaves_no_process(start_daemon, tmp_path, marker):
+def test_killed_it_leaves_no_process(start_daemon, marker):
     """kill -9 of the daemon: the zygote ends, and everything below it."""
-    (tmp_path / "waits.py").write_text(
+    waits = (
         "import subprocess\n"
         "def do_filter(hosts, vm, properties):\n"
         "    subprocess.run(['setsid', 'sleep', properties['marker']])\n"
     )
     # Without TLS: the standard library leaves a socket open whose handshake the kill has cut off.
-    daemon = start_daemon(plugins=tmp_path, settings="ssl = false")
+    daemon = start_daemon({"waits": waits}, "ssl = false")
 
     def call():
         with pytest.raises((OSError, http.client.HTTPException)), daemon.proxy() as proxy:

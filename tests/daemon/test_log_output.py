@@ -244,15 +244,13 @@ def test_a_file_in_json(start_daemon, tmp_path):
     assert (last["signal"], last["message"]) == ("SIGTERM", "stopping on SIGTERM")
 
 
-def test_whatever_degrades_an_answer_has_a_line_with_its_id(start_daemon, tmp_path):
+def test_whatever_degrades_an_answer_has_a_line_with_its_id(start_daemon):
     """A unit that is not there, one that is named twice, a cost that is held, all that failed."""
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "Odd.py").write_text(
+    odd = (
         "def do_filter(hosts, vm, properties):\n    return 42\n"
         "def do_score(hosts, vm, properties):\n    return [(host, 10**12) for host in hosts]\n"
     )
-    daemon = start_daemon(folder)
+    daemon = start_daemon({"Odd": odd})
     with daemon.proxy("/engine") as proxy:
         proxy.runFilters(["Odd", "Odt"], IDS, "vm-1", {})
         proxy.runCostFunctions([["Odd", 1], ["Odd", 2]], IDS, "vm-1", {})

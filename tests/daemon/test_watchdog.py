@@ -99,13 +99,12 @@ def test_the_watchdog_starves_while_calls_do_not_work(manager, start_daemon):
     assert fed(manager, _LONG)
 
 
-def test_plugins_do_not_get_the_managers_socket(manager, start_daemon, tmp_path):
+def test_plugins_do_not_get_the_managers_socket(manager, start_daemon):
     """So none of them can feed the watchdog."""
-    (tmp_path / "plugins").mkdir()
-    (tmp_path / "plugins" / "Looks.py").write_text(
+    looks = (
         "import os\n\n\ndef do_filter(hosts, vm, properties):\n"
         "    return hosts[:1] if 'NOTIFY_SOCKET' in os.environ else hosts[1:]\n"
     )
-    daemon = start_daemon(tmp_path / "plugins")
+    daemon = start_daemon({"Looks": looks})
     with daemon.proxy() as scheduler:
         assert scheduler.runFilters(["Looks"], ["a", "b"], "vm", {}) == ["b"]

@@ -34,12 +34,9 @@ def do_filter(hosts, vm, properties):
 @pytest.fixture(scope="module")
 def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
     folder = tmp_path_factory.mktemp("logged")
-    (folder / "plugins").mkdir()
-    for name, text in {
-        "First": FIRST, "None_": NONE, "Fails": FAILS.format(mended=str(folder / "mended")),
-    }.items():  # fmt: skip
-        (folder / "plugins" / f"{name}.py").write_text(text, "utf-8")
-    return start_daemon(folder / "plugins", "ssl = false\nengine_reasons = true", folder=folder)
+    fails = FAILS.format(mended=str(folder / "mended"))
+    texts = {"First": FIRST, "None_": NONE, "Fails": fails}
+    return start_daemon(texts, "ssl = false\nengine_reasons = true", folder=folder)
 
 
 def logged(daemon: Daemon, pattern: str) -> str:

@@ -91,14 +91,12 @@ SHADOW = "shadow = true\non_failure = reject\n"
 
 
 @pytest.fixture(scope="module")
-def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
+def daemon(start_daemon: StartDaemon) -> Daemon:
     """One that makes one call at a time."""
-    confs = tmp_path_factory.mktemp("confs")
-    for name in ("New", "Dear", "Away"):
-        own = "customProperties = without=[a-z]*\ndefaultValues = puma\n"
-        (confs / f"{name}.conf").write_text(SHADOW + (own if name == "New" else ""))
-    settings = f"plugins_conf_path = {confs}\nmax_parallel_calls = 1\npages = loopback\nssl = false"
-    return start_daemon(PLUGINS, settings)
+    confs = dict.fromkeys(("New", "Dear", "Away"), SHADOW)
+    confs["New"] += "customProperties = without=[a-z]*\ndefaultValues = puma\n"
+    settings = "max_parallel_calls = 1\npages = loopback\nssl = false"
+    return start_daemon(PLUGINS, settings, confs=confs)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import datetime
 
 import pytest
@@ -14,11 +13,10 @@ NOON = datetime(2026, 1, 31, 12)  # noqa: DTZ001  XML-RPC has no time zones
 
 
 @pytest.fixture(scope="module")
-def values(start_daemon, tmp_path_factory):
+def values(start_daemon):
     """A daemon whose only plugin is not about VMs."""
-    folder = tmp_path_factory.mktemp("values")
-    shutil.copy(SCHEDULERS / "values.py", folder)
-    daemon = start_daemon(plugins=folder, settings="ssl = false")
+    text = (SCHEDULERS / "values.py").read_text("utf-8")
+    daemon = start_daemon({"values": text}, "ssl = false")
     with daemon.proxy("/design") as design, daemon.proxy("/engine") as engine:
         yield design, engine
 

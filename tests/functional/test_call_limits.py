@@ -53,12 +53,11 @@ PRINTING = [f"prints{number}" for number in range(64)]
 
 
 @pytest.fixture(scope="module")
-def daemon(start_daemon, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("plugins")
+def daemon(start_daemon):
     units = [UNIT.format(name=name, does="waits(hosts, args)") for name in WAITING]
     units += [UNIT.format(name=name, does="prints(hosts)") for name in PRINTING]
-    (folder / "many.py").write_text("\n".join([HELPERS, *units]), "utf-8")
-    return start_daemon(folder, settings="max_parallel_calls = 4\nplugin_timeout = 60")
+    text = "\n".join([HELPERS, *units])
+    return start_daemon({"many": text}, "max_parallel_calls = 4\nplugin_timeout = 60")
 
 
 def test_a_good_call_is_answered_beside_the_largest_that_is_allowed(daemon, tmp_path):

@@ -13,18 +13,13 @@ IDS = ["host-1", "host-2", "host-3"]
 
 
 @pytest.fixture(scope="module")
-def with_properties(start_daemon, tmp_path_factory):
+def with_properties(start_daemon):
     """A daemon whose one plugin has properties: percent in a range, slow with a bad pattern."""
-    folder = tmp_path_factory.mktemp("with_properties")
-    (folder / "picky.py").write_text(
-        "def do_filter(hosts, vm, properties):\n"
-        "    return hosts[:int(properties['percent']) // 10]\n"
-    )
-    (folder / "picky.conf").write_text(
-        'customProperties = "percent={0-99};slow=(a+)+b"\ndefaultValues = "20"\n'
-    )
-    settings = f"plugins_conf_path = {folder}\nrequest_timeout = 1\nplugin_timeout = 1"
-    return start_daemon(plugins=folder, settings=settings)
+    body = "hosts[:int(properties['percent']) // 10]"
+    text = f"def do_filter(hosts, vm, properties):\n    return {body}\n"
+    conf = 'customProperties = "percent={0-99};slow=(a+)+b"\ndefaultValues = "20"\n'
+    settings = "request_timeout = 1\nplugin_timeout = 1"
+    return start_daemon({"picky": text}, settings, confs={"picky": conf})
 
 
 def test_properties_have_defaults_and_are_checked(with_properties):

@@ -274,17 +274,15 @@ def test_without_processes_calls_are_refused_and_told(strangers_daemon):
 
 
 @pytest.fixture(scope="module")
-def sturdy(start_daemon, tmp_path_factory) -> Daemon:
+def sturdy(start_daemon) -> Daemon:
     """A daemon for many tests, with a filter whose process starts another, and waits."""
-    folder = tmp_path_factory.mktemp("plugins")
-    (folder / "Keeps.py").write_text(KEEPS.format(1))
-    (folder / "Waits.py").write_text(
+    waits = (
         "import subprocess, time\n"
         "def do_filter(hosts, vm, properties):\n"
         "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
         "    time.sleep(3600)\n"
     )
-    return start_daemon(folder)
+    return start_daemon({"Keeps": KEEPS.format(1), "Waits": waits})
 
 
 def killed(daemon: Daemon, marker: str, victims: Callable[[], Iterable[int]]) -> list[str]:

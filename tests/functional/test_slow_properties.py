@@ -16,7 +16,7 @@ SECONDS = 0.2  # for a unit with such a regex; the processor is busy for as long
 WHOLE_REQUEST = 60  # seconds
 
 PLUGINS = {
-    "slow.py": """
+    "slow": """
 class Slow:
     properties_validation = "a=(x+)+y"
     def do_filter(self, hosts_ids, vm_id, args_map):
@@ -26,14 +26,14 @@ class Slow:
     def do_balance(self, hosts_ids, args_map):
         return vm_id, hosts_ids
 """,
-    "good.py": """
+    "good": """
 class Good:
     def do_filter(self, hosts_ids, vm_id, args_map):
         return hosts_ids[:1]
     def do_score(self, hosts_ids, vm_id, args_map):
         return [(host, 1) for host in hosts_ids]
 """,
-    "chooses.py": """
+    "chooses": """
 from ovirt_scheduler.plugin import HostSelector
 class Chooses(HostSelector):
     properties_validation = "a=(x+)+y"
@@ -44,14 +44,10 @@ class Chooses(HostSelector):
 
 
 @pytest.fixture(scope="module")
-def daemon(start_daemon, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("plugins")
-    for name, text in PLUGINS.items():
-        (folder / name).write_text(text, "utf-8")
-    for name in ("slow", "chooses"):
-        (folder / f"{name}.conf").write_text(f"timeout = {SECONDS}\n")
-    settings = f"ssl = false\nplugins_conf_path = {folder}\nrequest_timeout = {WHOLE_REQUEST}"
-    return start_daemon(plugins=folder, settings=settings)
+def daemon(start_daemon):
+    confs = dict.fromkeys(("slow", "chooses"), f"timeout = {SECONDS}\n")
+    settings = f"ssl = false\nrequest_timeout = {WHOLE_REQUEST}"
+    return start_daemon(PLUGINS, settings, confs=confs)
 
 
 @pytest.fixture

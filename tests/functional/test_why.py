@@ -107,12 +107,10 @@ def document(names):
 
 
 @pytest.fixture(scope="module")
-def daemon(start_daemon, tmp_path_factory):
+def daemon(start_daemon):
     """A daemon that an engine has asked to place the VM web."""
-    folder = tmp_path_factory.mktemp("plugins")
-    for name, text in {"_facts": HELPER, **FILTERS, **FUNCTIONS}.items():
-        (folder / f"{name}.py").write_text(text, "utf-8")
-    running = start_daemon(folder, "pages = loopback")  # it tells over XML-RPC, too
+    texts = {"_facts": HELPER, **FILTERS, **FUNCTIONS}
+    running = start_daemon(texts, "pages = loopback")  # it tells over XML-RPC, too
     with running.proxy("/engine") as engine:
         filtered = engine.runFilters([*FILTERS], document(CLUSTER), VM_DOCUMENT, {"most": "9"})
         assert filtered["result"] == [ID[name] for name in LEFT]

@@ -52,12 +52,10 @@ def do_score(hosts, vm, properties):
 
 
 @pytest.fixture(scope="module")
-def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
-    folder = tmp_path_factory.mktemp("reasons")
-    for name, text in FILTERS.items():
-        code = f"from ovirt_scheduler.plugin import reason\n{text}"
-        (folder / f"{name}.py").write_text(code, "utf-8")
-    return start_daemon(folder, "ssl = false\npages = loopback")
+def daemon(start_daemon: StartDaemon) -> Daemon:
+    before = "from ovirt_scheduler.plugin import reason\n"
+    texts = {name: before + text for name, text in FILTERS.items()}
+    return start_daemon(texts, "ssl = false\npages = loopback")
 
 
 def asked(daemon: Daemon, name: str) -> Record:
@@ -131,11 +129,9 @@ def test_the_default_scheduler_says_why(daemon: Daemon):
     ]
 
 
-def test_decisions_are_told_to_those_who_may_read_the_pages(
-    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
-):
+def test_decisions_are_told_to_those_who_may_read_the_pages(start_daemon: StartDaemon):
     """Every user of the machine may call on loopback; pages = health tells none of them."""
-    daemon = start_daemon(tmp_path_factory.mktemp("closed"), "ssl = false")
+    daemon = start_daemon({}, "ssl = false")
     with daemon.proxy() as proxy:
         assert "pages = loopback" in refusal(106, proxy.decisions, {})
         assert "pages = loopback" in refusal(106, proxy.decision, "0" * 16)

@@ -60,17 +60,15 @@ def hosts_document(*ids: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
-    folder = tmp_path_factory.mktemp("recorded")
-    for name, text in {
+def daemon(start_daemon: StartDaemon) -> Daemon:
+    texts = {
         "NotLynx": FILTER,
         "Cold": SCORE.format(costs={"lynx": 1, "puma": 5, "ocelot": 3}),
         "Near": SCORE.format(costs={"lynx": 1, "puma": 2, "ocelot": 9}),
         "Moves": BALANCE,
         "schedulers": SCHEDULERS,
-    }.items():
-        (folder / f"{name}.py").write_text(text, "utf-8")
-    return start_daemon(folder, "ssl = false")
+    }
+    return start_daemon(texts, "ssl = false")
 
 
 def records(daemon: Daemon, count: int = 1, **query: object) -> list[Record]:

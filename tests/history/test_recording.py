@@ -37,10 +37,8 @@ def hosts(*elements: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
-    folder = tmp_path_factory.mktemp("recorded")
-    (folder / "Keeps.py").write_text(KEEPS, "utf-8")
-    return start_daemon(folder, "ssl = false\nrecord = true")
+def daemon(start_daemon: StartDaemon) -> Daemon:
+    return start_daemon({"Keeps": KEEPS}, "ssl = false\nrecord = true")
 
 
 def recorded(path: Path, count: int, **query: str) -> list[Recorded]:
@@ -90,10 +88,9 @@ def test_a_request_with_ids_alone_is_recorded(daemon: Daemon):
     assert [each["id"] for each in found.record["hosts"]] == [ID.format(5)]
 
 
-def test_what_was_asked_just_before_the_end_is_recorded(start_daemon: StartDaemon, tmp_path: Path):
+def test_what_was_asked_just_before_the_end_is_recorded(start_daemon: StartDaemon):
     """The daemon has its documents cut before it ends the processes that do it."""
-    (tmp_path / "Keeps.py").write_text(KEEPS, "utf-8")
-    daemon = start_daemon(tmp_path, "ssl = false\nrecord = true")
+    daemon = start_daemon({"Keeps": KEEPS}, "ssl = false\nrecord = true")
     with daemon.proxy() as proxy:
         proxy.runFilters(["Keeps"], hosts(host(1)), "last", {})
     daemon.process.terminate()

@@ -34,15 +34,8 @@ def do_filter(hosts, vm, properties):
 """
 
 
-def plugins(folder: Path, files: dict[str, str]) -> Path:
-    folder.mkdir(exist_ok=True)
-    for name, text in files.items():
-        (folder / f"{name}.py").write_text(text, "utf-8")
-    return folder
-
-
 @pytest.fixture(scope="module")
-def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
+def daemon(start_daemon: StartDaemon) -> Daemon:
     files = {
         "First": FILTER.format(refused=HOSTS[0]),
         "Second": FILTER.format(refused=HOSTS[2]),
@@ -50,7 +43,7 @@ def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) 
         "Even": SCORE.format(costs=[4, 1, 3, 4]),
         "Odd": SCORE.format(costs=[0, 5, 1, 2]),
     }
-    return start_daemon(plugins(tmp_path_factory.mktemp("kept") / "plugins", files), "ssl = false")
+    return start_daemon(files, "ssl = false")
 
 
 def newest(daemon: Daemon, **query: object) -> Record:
@@ -117,15 +110,11 @@ def test_another_program_reads_the_file_meanwhile(daemon: Daemon):
     assert set(modes.values()) == {0o600}
 
 
-def test_what_happens_to_plugins_and_settings_is_kept(
-    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
-):
+def test_what_happens_to_plugins_and_settings_is_kept(start_daemon: StartDaemon):
     """An auditor can tell which code decided, from when to when."""
-    folder = tmp_path_factory.mktemp("events")
-    files = plugins(folder / "plugins", {"Edited": FILTER.format(refused=HOSTS[0])})
-    daemon = start_daemon(files, "ssl = false", folder=folder)
+    daemon = start_daemon({"Edited": FILTER.format(refused=HOSTS[0])}, "ssl = false")
     reader = Reader(daemon.state / "history.sqlite", LONG)
-    path = files / "Edited.py"
+    path = daemon.plugins / "Edited.py"
 
     def happened(event: str) -> Record:
         def look() -> list[Record]:
@@ -149,35 +138,31 @@ def test_what_happens_to_plugins_and_settings_is_kept(
         happened("unloaded")
     daemon.process.send_signal(signal.SIGHUP)
     happened("reloaded")
-    (folder / "scheduler.conf").write_text("nonsense = 1\n", "utf-8")
+    (daemon.state.parent / "scheduler.conf").write_text("nonsense = 1\n", "utf-8")
     daemon.process.send_signal(signal.SIGHUP)
     assert "nonsense" in happened("reload refused")["message"]
 
 
 def test_a_killed_daemon_loses_no_more_than_the_last_second(
-    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
+    start_daemon: StartDaemon, tmp_path: Path
 ):
     """What was answered a second before is there, and the next daemon goes on with it."""
-    folder = tmp_path_factory.mktemp("killed")
-    files = plugins(folder / "plugins", {"First": FILTER.format(refused=HOSTS[0])})
-    daemon = start_daemon(files, "ssl = false", folder=folder)
+    files = {"First": FILTER.format(refused=HOSTS[0])}
+    daemon = start_daemon(files, "ssl = false", folder=tmp_path)
     with daemon.proxy() as proxy:
         proxy.runFilters(["First"], HOSTS, "before", {})
     newest(daemon, vm="before")
     assert daemon.stop(signal.SIGKILL) == -signal.SIGKILL
-    again = start_daemon(files, "ssl = false", folder=folder)
+    again = start_daemon(files, "ssl = false", folder=tmp_path)
     assert newest(again, vm="before")["answer"] == HOSTS[1:]
 
 
-def test_a_damaged_history_is_set_aside(
-    start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory
-):
+def test_a_damaged_history_is_set_aside(start_daemon: StartDaemon, tmp_path: Path):
     """It is told, no call is stopped, and another begins."""
-    folder = tmp_path_factory.mktemp("damaged")
-    (folder / "state").mkdir(mode=0o700)
-    (folder / "state" / "history.sqlite").write_bytes(b"no database at all " * 1000)
-    files = plugins(folder / "plugins", {"First": FILTER.format(refused=HOSTS[0])})
-    daemon = start_daemon(files, "ssl = false", folder=folder)
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "state" / "history.sqlite").write_bytes(b"no database at all " * 1000)
+    files = {"First": FILTER.format(refused=HOSTS[0])}
+    daemon = start_daemon(files, "ssl = false", folder=tmp_path)
     with daemon.proxy() as proxy:
         assert proxy.runFilters(["First"], HOSTS, "after", {}) == HOSTS[1:]
     wait_until(lambda: "the history begins anew: file is not a database; its file" in daemon.log)

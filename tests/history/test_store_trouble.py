@@ -54,9 +54,7 @@ def test_a_full_disk_is_told_once_and_stops_no_call(
 ):
     """Each call is answered meanwhile; when there is room again, the history goes on."""
     folder = tmp_path_factory.mktemp("full")
-    (folder / "plugins").mkdir()
-    (folder / "plugins" / "Keeps.py").write_text(KEEPS, "utf-8")
-    daemon = start_daemon(folder / "plugins", "ssl = false", folder=folder)
+    daemon = start_daemon({"Keeps": KEEPS}, "ssl = false", folder=folder)
     reader = Reader(daemon.state / store.FILE, LONG)
 
     def ask(vm: str) -> None:

@@ -132,16 +132,14 @@ def published():
 
 
 @pytest.fixture(scope="module")
-def daemon(start_daemon, tmp_path_factory, engine):
-    folder = tmp_path_factory.mktemp("plugins")
+def daemon(start_daemon, engine):
     texts = {"calls": CALLS, "max_vms": published()}
     for number, statement in enumerate(MISUSES):
         texts[f"misuse{number}"] = MISUSE.format(name=f"misuse{number}", statement=statement)
     texts["loads"] = WITHOUT.format(name="loads", imports="import ovirtsdk.api", condition=True)
     texts["loads_not"] = WITHOUT.format(name="loads_not", imports="", condition=False)
-    for name, text in texts.items():
-        (folder / f"{name}.py").write_text(text.replace("ENGINE", "127.0.0.1"))
-    return start_daemon(folder, f"ssl = false\n{engine.conf()}")
+    texts = {name: text.replace("ENGINE", "127.0.0.1") for name, text in texts.items()}
+    return start_daemon(texts, f"ssl = false\n{engine.conf()}")
 
 
 @pytest.fixture
@@ -202,18 +200,16 @@ class {name}:
 """
 
 
-def test_without_an_engine_section_the_plugins_own_login_counts(start_daemon, tmp_path, engine):
+def test_without_an_engine_section_the_plugins_own_login_counts(start_daemon, engine):
     """With or without the path in the URL; a wrong password is the plugin's failure."""
     bare = engine.url.rpartition("/ovirt-engine")[0]
-    for name, url, password in (
-        ("bare", bare, PASSWORD),
-        ("whole", engine.url, PASSWORD),
-        ("wrong", bare, "wrong"),
-    ):
+    logins = {"bare": (bare, PASSWORD), "whole": (engine.url, PASSWORD), "wrong": (bare, "wrong")}
+    texts = {}
+    for name, (url, password) in logins.items():
         login = {"url": url, "user": USER, "password": password, "ca_file": str(engine.ca_file)}
-        (tmp_path / f"{name}.py").write_text(OWN_LOGIN.format(name=name, **login))
+        texts[name] = OWN_LOGIN.format(name=name, **login)
     before = engine.logins, engine.logouts
-    with start_daemon(tmp_path, "ssl = false").proxy("/engine") as proxy:
+    with start_daemon(texts, "ssl = false").proxy("/engine") as proxy:
         for name in ("bare", "whole"):
             answer = proxy.runFilters([name], IDS, WEB, {})
             assert answer == {"result_code": 0, "result": IDS}

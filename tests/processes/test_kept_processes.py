@@ -239,20 +239,12 @@ def test_a_process_for_one_call_is_ended_at_once(calls_of):
     assert calls.replaced == {"calls_per_process": 4}
 
 
-def test_calls_per_process_is_set_for_all_plugins_and_for_one(start_daemon, tmp_path):
+def test_calls_per_process_is_set_for_all_plugins_and_for_one(start_daemon):
     """With 1, each call has a process of its own; what a plugin's own conf file says counts."""
-    plugins, confs = tmp_path / "plugins", tmp_path / "confs"
-    plugins.mkdir()
-    confs.mkdir()
-    for name in ("Fresh", "Kept"):
-        (plugins / f"{name}.py").write_text(
-            "import os\n"
-            "def do_score(hosts, vm, properties):\n"
-            "    return {host: os.getpid() for host in hosts}\n"
-        )
-    (confs / "Kept.conf").write_text("calls_per_process = 1000\n")
-    settings = f"ssl = false\nplugins_conf_path = {confs}\ncalls_per_process = 1"
-    with start_daemon(plugins, settings).proxy() as proxy:
+    body = "return {host: os.getpid() for host in hosts}"
+    text = f"import os\ndef do_score(hosts, vm, properties):\n    {body}\n"
+    settings, confs = "ssl = false\ncalls_per_process = 1", {"Kept": "calls_per_process = 1000\n"}
+    with start_daemon({"Fresh": text, "Kept": text}, settings, confs=confs).proxy() as proxy:
 
         def pids(name):
             calls = [proxy.runCostFunctions([[name, 1]], ["host"], "vm", {}) for _ in range(5)]

@@ -94,14 +94,8 @@ def test_an_empty_file_is_all_defaults(conf):
     assert conf("") == DEFAULTS
 
 
-def test_the_usual_file_may_be_missing(monkeypatch, tmp_path):
-    """Nothing has to be configured."""
-    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "scheduler.conf")
-    assert config.load(None, {}) == DEFAULTS
-
-
 def test_a_missing_file_that_others_could_have_taken_away_is_told(monkeypatch, tmp_path):
-    """Without it whoever may call is not asked for a certificate."""
+    """Else nothing has to be configured; without it no caller is asked for a certificate."""
     monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "missing" / "scheduler.conf")
     assert config.load(None, {}) == DEFAULTS
     tmp_path.chmod(0o777)

@@ -31,7 +31,7 @@ def plugin(version: object, before: str = "") -> str:
 class Place:
     """Two folders of plugins, one of conf files, one of state."""
 
-    def __init__(self, base: Path, executor: Executor) -> None:
+    def __init__(self, base: Path, executor: Executor, settings: str = "") -> None:
         self.first, self.second, self.confs = base / "first", base / "second", base / "confs"
         self.state = base / "state"
         for folder in (self.first, self.second, self.confs):
@@ -40,6 +40,7 @@ class Place:
         conf = base / "scheduler.conf"
         conf.write_text(
             f"plugins_path = {self.first}:{self.second}\nplugins_conf_path = {self.confs}\n"
+            f"{settings}"
         )
         self.settings = config.load(conf, {})
         self.executor = executor

@@ -453,10 +453,8 @@ def test_a_replay_as_root_runs_plugins_as_plugin_user(start_daemon: StartDaemon)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        (folder / "plugins").mkdir()
         text = "import os\ndef do_filter(hosts, vm, properties):\n    return hosts[: os.getuid()]\n"
-        (folder / "plugins" / "Who.py").write_text(text, "utf-8")
-        daemon = start_daemon(folder / "plugins", "ssl = false\nrecord = true", folder=folder)
+        daemon = start_daemon({"Who": text}, "ssl = false\nrecord = true", folder=folder)
         with daemon.proxy() as proxy:
             assert proxy.runFilters(["Who"], [LYNX, PUMA], "v", {}) == []  # root's number is 0
         daemon.process.terminate()

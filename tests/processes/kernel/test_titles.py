@@ -13,10 +13,9 @@ from tests.support.waiting import wait_until
 SLEEPS = "import time\n\n\ndef do_filter(hosts, vm, properties):\n    time.sleep(60)\n"
 
 
-def test_each_process_of_a_daemon_has_its_title(tmp_path, start_daemon):
+def test_each_process_of_a_daemon_has_its_title(start_daemon):
     """And the daemon itself the command that started it."""
-    (tmp_path / "Sleeps.py").write_text(SLEEPS)
-    daemon = start_daemon(tmp_path)
+    daemon = start_daemon({"Sleeps": SLEEPS})
     assert title(daemon.zygote) == "ovirt-scheduler: zygote"
     asked = ["Sleeps"], ["a"], "v", {}
     proxy = daemon.proxy("/engine")

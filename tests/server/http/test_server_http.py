@@ -26,17 +26,6 @@ from tests.support.served import (
 # HTTP
 
 
-def test_a_connection_is_kept(running: Running) -> None:
-    """Several calls go over one connection, one after the other."""
-    client = running.client()
-    ports = set()
-    for _ in range(5):
-        client.request("POST", "/", xmlrpc.client.dumps((), "peer"))
-        ((peer,), _) = xmlrpc.client.loads(client.getresponse().read())
-        ports.add(peer)
-    assert len(ports) == 1
-
-
 def test_requests_may_be_sent_ahead(running: Running) -> None:
     """Pipelined requests are answered in their order."""
     connection = running.connect()

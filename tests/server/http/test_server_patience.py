@@ -130,14 +130,6 @@ def test_a_silent_handshake_is_cut(
     assert at_end(stuck)
 
 
-def test_an_idle_connection_is_cut(hasty: Running) -> None:
-    """A kept connection is closed when no other request comes."""
-    connection = hasty.connect()
-    connection.sendall(post())
-    assert Reply(connection).value == "design"
-    assert at_end(connection)
-
-
 def test_an_idle_connection_is_cut_when_its_time_is_over(start: Callable[..., Running]) -> None:
     """And not at some later time: each holds a thread."""
     running = start(replace(SETTINGS, idle_timeout=2))

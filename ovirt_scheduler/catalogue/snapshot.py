@@ -142,13 +142,6 @@ class Catalogue:
         in_shadow = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
         looking = {each.name: each for each in reversed(wanted) if each.name in in_shadow}
         live = tuple(each for each in wanted if each.name not in looking)
-        functions = len({each.name for each in live})
-        shadows = tuple(
-            UnitCall(unit, properties, looking[name].factor, functions + 1)
-            if name in looking
-            else UnitCall(unit, {}, functions=functions + 1)
-            for name, unit in in_shadow.items()
-        )
         calls: list[UnitCall] = []
         errors: dict[str, tuple[str, ...]] = {}
         rejected = False
@@ -159,6 +152,7 @@ class Catalogue:
                 if strict:
                     raise BadParameters(f"{repeated}; name it once")
                 errors[each.name] = (f"{repeated}; the first counts",)
+        functions = len(named)
         for each in named.values():
             try:
                 unit = self.wanted(kind, each.name, len(errors) < _MOST_HINTS)
@@ -169,6 +163,12 @@ class Catalogue:
                 missed = self.missed.get(each.name) if kind is Kind.FILTER else None
                 errors[each.name] = (missed or str(error),)
                 rejected = rejected or missed is not None
+        shadows = tuple(
+            UnitCall(unit, properties, looking[name].factor, functions + 1)
+            if name in looking
+            else UnitCall(unit, {}, functions=functions + 1)
+            for name, unit in in_shadow.items()
+        )
         return Chosen(live, tuple(calls), errors, rejected, shadows)
 
     def kinds_of(self, name: str) -> tuple[Kind, ...]:

@@ -17,7 +17,7 @@ from ovirt_scheduler.log.fields import Block, Costs, InShadow, Name, Names
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit, UnitCall
+from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
 _log = logging.getLogger(__name__)
 
@@ -84,15 +84,15 @@ _failures = Failures()
 def fields(decision: Decision) -> dict[str, object]:
     """The fields of the log's line on the request: units, hosts in and out, who had problems."""
     request, execution, answer = decision.request, decision.execution, decision.answer
-    units = [] if request.last is None else [request.last.driver.name]
-    units += [unit.name for wanted in request.wanted.values() for unit in wanted]
+    units = [unit.name for wanted in request.wanted.values() for unit in wanted]
+    if request.last is not None:
+        units.insert(0, request.last.driver.name)
     vm, hosts = execution.vm, answer
     if isinstance(answer, Migration):
         vm, hosts = answer.vm, answer.hosts
-    elif request.returns is Returns.MIGRATIONS:
-        hosts = {host for several in answer.values() for host in several}
-    elif request.returns in (Returns.TRUTH, Returns.VALUE):
-        hosts = ()
+    elif not isinstance(answer, tuple) and request.last is not None:
+        migrates = request.returns is Returns.MIGRATIONS
+        hosts = {host for several in answer.values() for host in several} if migrates else ()
     return {
         "units": Names(units),
         "hosts_in": len(execution.hosts),
@@ -110,19 +110,19 @@ def summary(decision: Decision) -> str:
     Of a driver's call also which host was chosen, or how many VMs are to be migrated.
     """
     returns, execution, answer = decision.request.returns, decision.execution, decision.answer
-    hosts = f"{len(execution.hosts)} hosts"
+    said = left = _left(len(execution.hosts), execution.filters, decision.calls)
     if returns is Returns.COSTS:
-        return f"{hosts}: {len(answer)} with a cost"
-    if isinstance(answer, Migration):
-        return f"{hosts}: {len(answer.hosts) or 'any'} to migrate to"
-    if returns is Returns.MIGRATION:
-        return f"{hosts}: nothing to migrate"
-    left = f"{hosts}: {_left(len(execution.hosts), execution.filters, decision.calls)}"
-    if decision.failure is None and returns is Returns.MIGRATIONS:
-        return f"{left}; {len(answer)} VMs to migrate"
-    if decision.failure is None and returns in (Returns.SELECTION, Returns.IDS):
-        return f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
-    return left
+        said = f"{len(answer)} with a cost"
+    elif isinstance(answer, Migration):
+        said = f"{len(answer.hosts) or 'any'} to migrate to"
+    elif returns is Returns.MIGRATION:
+        said = "nothing to migrate"
+    elif decision.request.last is not None and decision.failure is None:
+        if returns is Returns.MIGRATIONS:
+            said = f"{left}; {len(answer)} VMs to migrate"
+        elif isinstance(answer, tuple):
+            said = f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
+    return f"{len(execution.hosts)} hosts: {said}"
 
 
 def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:
@@ -161,30 +161,29 @@ def log_decision(decision: Decision) -> None:
     request, execution = decision.request, decision.execution
     request_id, left = request.caller.request_id, execution.hosts
     for result in execution.filters:
-        _log_unit(request_id, Kind.FILTER, result, left)
+        log_unit(request_id, Kind.FILTER, result, left)
         left = result.value if result.ok else left
     for result in execution.cost_functions:
-        _log_unit(request_id, Kind.COST_FUNCTION, result, left)
+        log_unit(request_id, Kind.COST_FUNCTION, result, left)
     if execution.result is not None and request.last is None:
-        _log_unit(request_id, Kind.BALANCE, execution.result, left)
+        log_unit(request_id, Kind.BALANCE, execution.result, left)
     elif execution.result is not None and request.last is not None:
         log_call(request_id, request.last.driver.words, execution.result)
 
 
-def log_shadow(
-    request_id: str, unit: PolicyUnit, result: CallResult, hosts: tuple[str, ...]
+def log_unit(
+    request_id: str, kind: Kind, result: CallResult, hosts: tuple[str, ...], shadow: bool = False
 ) -> None:
-    """Log a call of a unit in shadow on these hosts."""
-    _log_unit(request_id, unit.kind, result, hosts, InShadow(unit.kind.words))
+    """Log a call of a policy unit.
 
-
-def _log_unit(
-    request_id: str, kind: Kind, result: CallResult, hosts: tuple[str, ...], words: str = ""
-) -> None:
-    """Log a call of a policy unit; ``hosts`` are those that the filters before it left."""
+    Args:
+        hosts: which it was called on.
+        shadow: it counts for nothing.
+    """
+    words = InShadow(kind.words) if shadow else kind.words
     if result.ok and _log.isEnabledFor(logging.DEBUG):
-        _log_value(_call_fields(request_id, words or kind.words, result), kind, result, hosts)
-    log_call(request_id, words or kind.words, result)
+        _log_value(_call_fields(request_id, words, result), kind, result, hosts)
+    log_call(request_id, words, result)
 
 
 def log_call(request_id: str, kind: str, result: CallResult) -> None:

@@ -125,7 +125,7 @@ class Shadows:
                 problem = str(error)
             if result is not None:
                 request_id = decision.request.caller.request_id
-                log.log_shadow(request_id, call.unit, result, execution.hosts)
+                log.log_unit(request_id, call.unit.kind, result, execution.hosts, shadow=True)
             ended.append(ShadowCall(call, result, problem))
         return decision._replace(shadows=tuple(ended), secret=secret)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import query, ranking
 from ovirt_scheduler.history.ranking import Record
-from ovirt_scheduler.history.record import METHODS, NOT_ASKED, PASSED, REMOVED, each_text
+from ovirt_scheduler.history.record import NOT_ASKED, PASSED, REMOVED, each_text
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
 
@@ -91,9 +91,9 @@ def outcome(decision: Record) -> str:
         return _migrations(decision, answer)
     if isinstance(answer, bool):
         return "yes" if answer else "no"
-    if method == METHODS[Kind.FILTER]:
+    if method == Kind.FILTER.method:
         result = left(decision)
-    elif method == METHODS[Kind.COST_FUNCTION]:
+    elif method == Kind.COST_FUNCTION.method:
         best = ranking.best(decision)
         result = "no costs" if best is None else f"{_named(decision, [best])[0]} is best"
     elif isinstance(answer, list):
@@ -117,7 +117,7 @@ def summary(decision: Record) -> dict[str, Any]:
     text, failed = outcome(decision), failed_units(decision)
     if failed and "failed" not in text:
         text += f"; {', '.join(failed)} failed"
-    is_selection = decision["method"] != METHODS[Kind.COST_FUNCTION]
+    is_selection = decision["method"] != Kind.COST_FUNCTION.method
     no_host_left = is_selection and decision["hosts"] and decision.get("answer") == []
     failures = [
         (unit["name"], unit.get("message", unit["outcome"]))

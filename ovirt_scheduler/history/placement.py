@@ -16,7 +16,7 @@ from ovirt_scheduler.history.ranking import Record
 from ovirt_scheduler.history.record import NEVER_ASKED
 from ovirt_scheduler.model.units import Kind
 
-FILTERS, COSTS, BALANCE = "runFilters", "runCostFunctions", "runLoadBalancing"
+FILTERS, COSTS, BALANCE = (kind.method for kind in Kind)
 
 _NOTHING = "-"  # a filter that was never asked, a cost function that did not score the host
 _NOT_TOLD = "The engine does not say which host it took."

@@ -28,12 +28,6 @@ _BYTES_OF_HOST = 100  # its id, and what a unit said of it
 HIDDEN = "\u2026"
 _SECRET = re.compile("password|secret|token|key", re.IGNORECASE)
 
-METHODS = {
-    Kind.FILTER: "runFilters",
-    Kind.COST_FUNCTION: "runCostFunctions",
-    Kind.BALANCE: "runLoadBalancing",
-}
-
 
 class _Asked(NamedTuple):
     """A unit that a request named: its record, and how its call ended, if there was one."""
@@ -109,7 +103,7 @@ def of(decision: Decision) -> Record:
 def _method(request: Request) -> str:
     """As XML-RPC has it: ``selectHost``."""
     if request.last is None:
-        return METHODS[next(iter(request.wanted))]
+        return next(iter(request.wanted)).method
     if request.last.defined is None:
         return "schedule"
     first, *others = request.last.method.split("_")

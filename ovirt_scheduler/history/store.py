@@ -223,7 +223,8 @@ class History:
             tables = self._opened()
             tables.write(decisions, events)
         except sqlite3.DatabaseError as error:
-            if not _is_useless(error):
+            # Errors of the moment are of other classes below these.
+            if type(error) not in (sqlite3.DatabaseError, OtherVersion):
                 raise
             self._close()
             self._set_aside(error)
@@ -300,11 +301,3 @@ class History:
                 "and delete them"
             )
         return free
-
-
-def _is_useless(error: Exception) -> bool:
-    """Whether SQLite says of the file that it is damaged, or it is of another version.
-
-    Errors of the moment are of other classes below ``DatabaseError``.
-    """
-    return type(error) in (sqlite3.DatabaseError, OtherVersion)

@@ -14,18 +14,21 @@ LONGEST_NAME = 128  # characters of the name of a unit or a driver (contract 3.1
 MOST_UNITS = 256  # that one call may name (contract 4.2a)
 
 
-_FUNCTIONS = {  # name, parameters and what is returned (contract 5.2)
-    "filter": ("do_filter", ("hosts", "vm", "properties"), Returns.HOSTS),
-    "cost_function": ("do_score", ("hosts", "vm", "properties"), Returns.COSTS),
-    "balance": ("do_balance", ("hosts", "properties"), Returns.MIGRATION),
-}
+_OF_KIND = {
+    "filter": ("runFilters", "do_filter", ("hosts", "vm", "properties"), Returns.HOSTS),
+    "cost_function": (
+        "runCostFunctions", "do_score", ("hosts", "vm", "properties"), Returns.COSTS
+    ),
+    "balance": ("runLoadBalancing", "do_balance", ("hosts", "properties"), Returns.MIGRATION),
+}  # fmt: skip
 
 
 class Kind(enum.Enum):
     """What a policy unit does; the value is the word used in conf files, logs and faults.
 
     Attributes:
-        function: the name of the plugin's function.
+        method: of XML-RPC, which calls units of the kind (contract 2).
+        function: the name of the plugin's function (contract 5.2).
         parameters: what the function takes, in this order.
         returns: what the function returns.
         words: the kind in a sentence: ``cost function``.
@@ -36,7 +39,7 @@ class Kind(enum.Enum):
     BALANCE = "balance"
 
     def __init__(self, value: str) -> None:
-        self.function, self.parameters, self.returns = _FUNCTIONS[value]
+        self.method, self.function, self.parameters, self.returns = _OF_KIND[value]
         self.words = value.replace("_", " ")
 
 

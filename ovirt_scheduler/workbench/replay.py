@@ -47,7 +47,7 @@ from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
 
-_KINDS = {method: kind for kind, method in record.METHODS.items()}
+_KINDS = {kind.method: kind for kind in Kind}
 _SELECTS = ("select_host", "candidates", "has_any_hosts")  # calls that filters come before
 _CHUNK = 8  # decisions that one thread makes after another: many are made on the same hosts
 

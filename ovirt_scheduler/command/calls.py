@@ -12,7 +12,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 from xml.etree import ElementTree
 
 from ovirt_scheduler.command import arguments, client, control, inputs, tables
@@ -47,8 +47,6 @@ examples:
   {2} --url https://localhost:18781 --ca certificate.pem{3}
 """
 
-_Ask = Callable[[Call, argparse.Namespace], Shown]  # makes a call, as the options say
-
 
 def add(to: arguments.Add) -> None:
     """Add a command for each call."""
@@ -77,38 +75,23 @@ def add(to: arguments.Add) -> None:
          {"topic": ("TOPIC", None, "its name"), "method": ("METHOD", None, "one of the topic's"),
           "argument": ("KEY=VALUE", "*", "argument: JSON, or else text; @FILE: a file's text")}),
     ):  # fmt: skip
-        command = _add(to, name, brief, example, ask)
+        with_hosts, call = "--hosts" in example, f"{name} {example}"
+        documents = " --hosts hosts.xml" if with_hosts else ""
+        command = arguments.add_command(
+            to, name, _run, _ABOUT.format(brief, call, call.partition(" --")[0], documents),
+            output=("table", "json", "names"), settings=("config", "plugins"), in_pipe="json",
+        )  # fmt: skip
+        command.set_defaults(ask=ask)
+        arguments.add_options(command.add_mutually_exclusive_group(), {
+            "--url URL": "the daemon's (default: where the settings have it listen)",
+            "--local": "call the plugins right here instead",
+        })  # fmt: skip
+        arguments.add_options(command, arguments.CA)
+        if with_hosts:
+            inputs.add(command, with_vm=name != "balance")
         for word, (metavar, number, text) in words.items():
             # Without a default argparse calls a word required that may be left out.
             command.add_argument(word, metavar=metavar, nargs=number, default=[], help=text)
-
-
-def _add(
-    to: arguments.Add, name: str, brief: str, example: str, ask: _Ask
-) -> argparse.ArgumentParser:
-    """Add a command that makes a call.
-
-    Args:
-        example: what may follow its name; a call about hosts has ``--hosts`` there.
-    """
-    with_hosts = "--hosts" in example
-    command = arguments.add_command(
-        to, name, _run,
-        about=_ABOUT.format(
-            brief, f"{name} {example}", f"{name} {example}".partition(" --")[0],
-            " --hosts hosts.xml" if with_hosts else "",
-        ),
-        output=("table", "json", "names"), settings=("config", "plugins"), in_pipe="json",
-    )  # fmt: skip
-    command.set_defaults(ask=ask)
-    arguments.add_options(command.add_mutually_exclusive_group(), {
-        "--url URL": "the daemon's (default: where the settings have it listen)",
-        "--local": "call the plugins right here instead",
-    })  # fmt: skip
-    arguments.add_options(command, arguments.CA)
-    if with_hosts:
-        inputs.add(command, with_vm=name != "balance")
-    return command
 
 
 def _score(call: Call, asked: argparse.Namespace) -> Shown:

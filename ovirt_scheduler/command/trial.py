@@ -28,7 +28,6 @@ from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, SchedulerErr
 from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
@@ -236,7 +235,12 @@ def run(
         texts, fields, well = [], [], True
         for words, names, ask in questions:
             shown = ask()
-            after = [*_why_not_kept(running.executor), *_acted(engine)]
+            after = [
+                f"after this call the plugin's process cannot be kept: {why}; each such call "
+                f"starts a new process ({manual.page('plugins.md')}, A process of its own)"
+                for why in dict.fromkeys(running.executor.settle(_SETTLE_SECONDS))
+            ]
+            after += _acted(engine)
             # The last call is that of the scheduler, after the units that a property named.
             *_, call = shown.fields.pop("calls", [{"outcome": "not called", "notes": []}])
             took = f", {call['milliseconds']} ms" if "milliseconds" in call else ""
@@ -340,15 +344,6 @@ def _ask(call: Call, unit: PolicyUnit, asked: Inputs) -> Shown:
     if unit.kind is Kind.COST_FUNCTION:
         return calls.run_cost_functions(call, {unit.name: 1}, asked)
     return calls.run_balance(call, unit.name, asked)
-
-
-def _why_not_kept(executor: Executor) -> tuple[str, ...]:
-    """Notes on what the latest call left behind in the plugin's process, which ends the process."""
-    return tuple(
-        f"after this call the plugin's process cannot be kept: {why}; each such call starts a new "
-        f"process ({manual.page('plugins.md')}, A process of its own)"
-        for why in dict.fromkeys(executor.settle(_SETTLE_SECONDS))
-    )
 
 
 def _acted(engine: Optional[MadeEngine]) -> Iterator[str]:

@@ -44,7 +44,7 @@ class Side:
         self.made = made
         self.answer: Any = answer
         self.winner = names.get(answer[0], str(answer[0])) if ranks and answer else None
-        self.out = [*explanation.removed(record)]
+        self.out = explanation.removed(record)
         self.decisive: Sequence[str] = record.get("decisive", ())
         # Not of all of it: documents are read once for every policy.
         self.milliseconds = sum(float(unit.get("milliseconds", 0)) for unit in live)

@@ -72,7 +72,7 @@ def test_a_balancing_that_fails_is_not_well_again_by_a_look_at_statuses(driven):
         return answer(path, parameters)
 
     driven.engine.get = get
-    driven.start("dry-run", cluster(balance="0.02"))
+    driven.start("dry-run", cluster(balance="0.03"))
     driven.wait_for_log("is looked after again")
     assert len(failed) == 2
     assert driven.daemon.log.count("no statistics") == 1

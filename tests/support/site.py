@@ -80,12 +80,13 @@ class MadeSite:
         )
 
     def get(
-        self, target: str, peer: str = "127.0.0.1", headers: Mapping[str, str] = {}
+        self, target: str, peer: str = "127.0.0.1", headers: Mapping[str, str] = {},
+        local: str = "127.0.0.1",
     ) -> Page:  # fmt: skip
         sent: dict[str, Sequence[str]] = {"host": ["localhost:18781"]}
         sent.update((name, [value]) for name, value in headers.items())
         path, _, query = target.partition("?")
-        return self.site.answer(path, query, sent, peer, "127.0.0.1")
+        return self.site.answer(path, query, sent, peer, local)
 
     def text(self, target: str) -> str:
         page = self.get(target)

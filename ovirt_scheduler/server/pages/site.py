@@ -97,7 +97,8 @@ class Site:
         """
         if path != "/health" and not may_read(self._pages, peer, path != "/metrics"):
             return _text(403, "this page is not served here: see pages in scheduler.conf")
-        if not is_ours(", ".join(headers.get("host", ())), {*self._names, local}):
+        names = {*self._names, local.removeprefix("::ffff:")}  # of IPv4 on a socket of IPv6
+        if not is_ours(", ".join(headers.get("host", ())), names):
             return _text(421, "this daemon is not known by that name; see the Host header")
         accept, known = (", ".join(headers.get(name, ())) for name in ("accept", "if-none-match"))
         try:
@@ -143,8 +144,7 @@ class Site:
             "status.html", here="status", refresh=refresh, decisions=self._last(),
             status=report, facts=status.facts(report),
         )  # fmt: skip
-        headers = {**page.headers, "Refresh": str(refresh)} if refresh else page.headers
-        return page._replace(headers=headers)
+        return page._replace(headers={**page.headers, "Refresh": str(refresh)}) if refresh else page
 
     def _last(self, **wanted: Any) -> list[views.View]:
         return views.summaries(self._brief(**wanted))

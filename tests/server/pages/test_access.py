@@ -62,6 +62,15 @@ def test_the_name_that_was_asked_for(host, ours):
     assert is_ours(host, names) is ours
 
 
+@pytest.mark.parametrize("local", ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::5"])
+def test_the_address_that_the_client_reached_is_ours(tmp_path, local):
+    """One of IPv4 also on a socket of IPv6, which calls it ``::ffff:192.0.2.1``."""
+    host = "[2001:db8::5]:18781" if local.startswith("2001") else "192.0.2.1:18781"
+    site = MadeSite(tmp_path)
+    assert site.get("/status", headers={"host": host}, local=local).status == 200
+    assert site.get("/status", headers={"host": "192.0.2.2"}, local=local).status == 421
+
+
 def test_what_is_not_served_is_refused(tmp_path):
     """403 where something else is served, 421 for a name."""
     assert MadeSite(tmp_path, pages=Pages.HEALTH).get("/status").status == 403

@@ -122,11 +122,7 @@ class Inventory:
             return self._client.access(deadline)
 
     def read_pages(
-        self,
-        kind: str,
-        search: str,
-        read: Callable[[Document], Mapping[str, T]],
-        follow: str = "",
+        self, kind: str, search: str, read: Callable[[Document], Mapping[str, T]], follow: str = ""
     ) -> dict[str, T]:
         """Read what a search finds, as it is now, page by page and sorted by name.
 

@@ -237,11 +237,8 @@ class Past:
             cast("Optional[Vm]", brought.get(Role.VM, vm)),
             cast("Optional[Vm]", brought.get(Role.HOST, named.get("host"))),
         )
-        self._replies = EngineReplies(
-            tuple(replies[Role.HOSTS]),
-            next(iter(replies[Role.VM]), None),
-            tuple(replies[Role.VMS]),
-        )
+        of_vm = next(iter(replies[Role.VM]), None)
+        self._replies = EngineReplies(tuple(replies[Role.HOSTS]), of_vm, tuple(replies[Role.VMS]))
 
     def look_up(self, _sought: Sought, _deadline: float) -> EngineReplies:
         """What the engine answered when the decision was made."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import logging
 import os
 import select
@@ -18,6 +19,7 @@ import stat
 import struct
 import time
 from collections.abc import Mapping
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Optional
 
@@ -124,7 +126,7 @@ def _is_writable() -> bool:
     return bool(waiting.poll(_PATIENCE * 1000))
 
 
-class LogFile(StandardError):
+class LogFile(RotatingFileHandler):
     """Appends lines to a file, and makes a new file if others moved or removed it.
 
     Lines that the file does not take go to standard error.
@@ -141,16 +143,16 @@ class LogFile(StandardError):
         Raises:
             ConfigError: it cannot be opened.
         """
-        super().__init__()
-        self._path = str(path.absolute())
-        self._most_bytes = self._rotates_at = most_bytes
-        self._kept = kept
-        self._file = -1  # its descriptor, while it is open
+        self._most_bytes = most_bytes
         self._missed = 0  # lines
         self._reason = ""  # why they were missed
         self._ended = False
+        self._instead = StandardError()
         try:
-            self._current_size()
+            super().__init__(
+                path, maxBytes=most_bytes, backupCount=kept, encoding="utf-8",
+                errors="backslashreplace",
+            )  # fmt: skip
         except OSError as error:
             message = (
                 f"the log cannot be written: {error.strerror}; make its folder, writable for the "
@@ -158,96 +160,87 @@ class LogFile(StandardError):
             )
             raise ConfigError(message, str(path)) from None
 
-    def write(self, line: str) -> None:
-        """Write a line to the file, or to standard error if that fails."""
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record to the file, or to standard error if that fails."""
         try:
-            self._append(f"{self._missed_lines()}{line}\n")
+            line = self.format(record)
+        except Exception:  # noqa: BLE001  as in StandardError
+            self.handleError(record)
+            return
+        try:
+            stream, size = self._current()
+            if size and size + len(line) >= self.maxBytes:
+                self.doRollover()
+                stream, _ = self._current()
+            stream.write(f"{self._missed_lines()}{line}\n")
         except OSError as error:
             if not self._missed:
                 self._reason = error.strerror or str(error)
                 warning = self._warning(
                     "the log %(file)s cannot be written: %(reason)s; its lines come here",
-                    {"file": self._path, "reason": self._reason},
+                    {"file": self.baseFilename, "reason": self._reason},
                 )
-                super().write(warning)
+                self._instead.write(warning)
             self._missed += 1
-            super().write(line)
+            self._instead.write(line)
         else:
             self._missed = 0
         if self._ended:  # a line of a thread that was about to log when the log changed
-            self._close_file()
+            self._close_stream()
 
-    def close(self) -> None:
-        """Close the file. A line that comes later opens and closes it once more."""
-        self.acquire()
-        try:
-            self._ended = True
-            self._close_file()
-        finally:
-            self.release()
-        super().close()
-
-    def _append(self, lines: str) -> None:
-        """Append lines, whole or not at all.
+    def doRollover(self) -> None:  # noqa: N802  logging's own name
+        """Rename the files. If that fails, the file goes on growing.
 
         Raises:
-            OSError: they cannot be written; the file is as long as before.
+            OSError: the file cannot be opened again.
         """
-        data = lines.encode("utf-8", "backslashreplace")
-        size = self._current_size()
-        if size and size + len(data) > self._rotates_at:
-            data = self._rotate(size) + data
-            self._current_size()
-        left = memoryview(data)
         try:
-            while left:
-                left = left[os.write(self._file, left) :]
-        except OSError:
-            with contextlib.suppress(OSError):
-                whole = os.fstat(self._file).st_size - (len(data) - len(left))
-                os.truncate(self._file, whole)
-            raise
-
-    def _rotate(self, size: int) -> bytes:
-        """Rename the files. If that fails, the file goes on growing; gives the line to say so."""
-        try:
-            for number in range(self._kept, 0, -1):
-                former = f"{self._path}.{number - 1}" if number > 1 else self._path
-                with contextlib.suppress(FileNotFoundError):
-                    Path(former).replace(f"{self._path}.{number}")
+            super().doRollover()
         except OSError as error:
-            self._rotates_at = size + _RETRY_BYTES
+            self.stream = self._open()
+            self.maxBytes = self.stream.tell() + _RETRY_BYTES
             warning = self._warning(
                 "the log cannot be rotated: %(reason)s; it grows until the daemon may write to "
                 "%(folders)s",
-                {"reason": error.strerror, "folders": str(Path(self._path).parent)},
+                {"reason": error.strerror, "folders": str(Path(self.baseFilename).parent)},
             )
-            return f"{warning}\n".encode()
-        self._rotates_at = self._most_bytes
-        return b""
+            self.stream.write(f"{warning}\n")
+        else:
+            self.maxBytes = self._most_bytes
 
-    def _current_size(self) -> int:
-        """The size of the open file, which is opened anew if another one or none has its name now.
+    def close(self) -> None:
+        """Close the file. A line that comes later opens and closes it once more."""
+        self._ended = True
+        super().close()
 
-        Not everybody may read it, because it holds what plugins print. A pipe never blocks: one
-        that nobody reads is not opened, one that is full takes no line.
+    def _open(self) -> io.TextIOWrapper:
+        raw = _WholeLines(self.baseFilename, "a", opener=_open_private)
+        self._opened = os.fstat(raw.fileno())
+        return io.TextIOWrapper(raw, self.encoding, self.errors, write_through=True)
+
+    def _current(self) -> tuple[io.TextIOWrapper, int]:
+        """The open file, opened anew if another one or none has its name now; and its size.
 
         Raises:
             OSError: it cannot be opened.
         """
-        with contextlib.suppress(OSError):
-            named = os.stat(self._path)  # noqa: PTH116  no objects, under the lock
-            if os.path.samestat(named, os.fstat(self._file)):
-                return named.st_size
-        self._close_file()
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
-        self._file = os.open(self._path, flags, 0o640)
-        return os.fstat(self._file).st_size
+        if self.stream is not None:
+            with contextlib.suppress(OSError):
+                named = os.stat(self.baseFilename)  # noqa: PTH116  no objects, under the lock
+                if os.path.samestat(named, self._opened):
+                    return self.stream, named.st_size
+        self._close_stream()
+        self.stream = self._open()
+        return self.stream, self._opened.st_size
 
-    def _close_file(self) -> None:
-        descriptor, self._file = self._file, -1
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
+    def _close_stream(self) -> None:
+        """Close the file, but not the handler: that waits for whoever changes the log.
+
+        ``basicConfig`` holds logging's own lock while it waits for this handler's.
+        """
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None
 
     def _missed_lines(self) -> str:
         """The line that says how many lines the file has missed; empty if none."""
@@ -264,6 +257,34 @@ class LogFile(StandardError):
         """A line of this module's own."""
         record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, message, (fields,), None)
         return self.format(record)
+
+
+class _WholeLines(io.FileIO):
+    """A file to which a line is written whole or not at all."""
+
+    def write(self, line: bytes) -> int:  # type: ignore[override]
+        """Write a line.
+
+        Raises:
+            OSError: it cannot be written whole; the file is as long as before.
+        """
+        left = memoryview(line)
+        try:
+            while left:
+                left = left[os.write(self.fileno(), left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.truncate(os.fstat(self.fileno()).st_size - (len(line) - len(left)))
+            raise
+        return len(line)
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open a file that is not for everybody to read: it holds what plugins print.
+
+    Nobody waits for a pipe: one that nobody reads is not opened, one that is full takes no line.
+    """
+    return os.open(path, flags | os.O_NONBLOCK, 0o640)
 
 
 class JournalHandler(StandardError):

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Callable, Optional
 
-from ovirt_scheduler.model.plugins import Module, PluginCode, Source
+from ovirt_scheduler.model.plugins import PluginCode, Source
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
@@ -133,7 +133,8 @@ class FolderFinder(Loader):
 def finder_of(plugin: PluginCode) -> FolderFinder:
     """Make a finder for a plugin and its helpers, of the code that the registry holds."""
     modules = {module.name: module for module in plugin.modules}
-    _show_lines(plugin.modules)
+    for module in plugin.modules:  # tracebacks show what runs, not what the file says by now
+        linecache.cache[module.path] = (len(module.source), None, lines(module.source), module.path)
     return FolderFinder(
         {name: module.path for name, module in modules.items()},
         functools.cache(lambda name: marshal.loads(modules[name].code)),  # noqa: S302  analysis made it
@@ -157,12 +158,6 @@ def compile_source(source: Source) -> CodeType:
     """
     # dont_inherit: this module's own __future__ is not the plugin's.
     return compile(source.text, source.path, "exec", dont_inherit=True)
-
-
-def _show_lines(modules: Iterable[Module]) -> None:
-    """Have tracebacks show the source that runs, not what the file says by now."""
-    for module in modules:
-        linecache.cache[module.path] = (len(module.source), None, lines(module.source), module.path)
 
 
 def lines(source: bytes) -> list[str]:

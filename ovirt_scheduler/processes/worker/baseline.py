@@ -118,14 +118,14 @@ class Baseline:
         self._modules.take_in(new)
         self._status.keep()
         self._take_in_new()
-        self._data = self._status.number("VmData")
+        self._data = self._status.number(b"VmData")
         self._handled = [number for number in _SIGNALS if callable(_handler_of(number))]
         self._state = self._look()
         _freeze()  # what there is now, this comparison's own memory as well, is never garbage
 
     def allow(self, bounds: Limits) -> None:
         """Let the call that begins use so much beside what is used already."""
-        limits.set_soft(bounds, self._status.number("VmData"), self._status.number("VmSize"))
+        limits.set_soft(bounds, self._status.number(b"VmData"), self._status.number(b"VmSize"))
 
     def mend(self) -> None:
         """Restore what the package's own code needs, straight after the plugin's function."""
@@ -177,8 +177,8 @@ class Baseline:
         left = self.left_running()
         if left or imported:  # which may have brought native threads, and functions for the exit
             return left
-        if self._status.number("Threads") > self._threads and _stays(
-            lambda: self._status.read().number("Threads") > self._threads
+        if self._status.number(b"Threads") > self._threads and _stays(
+            lambda: self._status.read().number(b"Threads") > self._threads
         ):
             return "threads"
         return "atexit" if atexit._ncallbacks() > self._atexit else ""  # noqa: SLF001
@@ -195,7 +195,8 @@ class Baseline:
             _trim()
             self._status.read()
         grown = self._status.memory > self._memory + most
-        return "memory" if grown or self._status.number("VmData") > self._data + limits.ROOM else ""
+        reserved = self._status.number(b"VmData") > self._data + limits.ROOM
+        return "memory" if grown or reserved else ""
 
     @property
     def has_grown(self) -> bool:
@@ -207,7 +208,7 @@ class Baseline:
 
     def _take_in_new(self) -> None:
         """Take threads, functions for the exit and memory as they are after an import."""
-        self._threads, self._memory = self._status.number("Threads"), self._status.memory
+        self._threads, self._memory = self._status.number(b"Threads"), self._status.memory
         self._atexit = atexit._ncallbacks()  # noqa: SLF001
 
     def _look(self) -> dict[str, object]:
@@ -238,14 +239,10 @@ class _Status:
         self._file = _opened("/proc/self/status")
         self._lines: list[bytes] = []
         self.read()
-        self._numbers = {
-            name.decode(): number
-            for number, name in enumerate(line.partition(b":")[0] for line in self._lines)
-        }
+        names = [line.partition(b":")[0] for line in self._lines]
+        self._numbers = {name: number for number, name in enumerate(names)}
         self._compared = [
-            (self._numbers[name.decode()], words)
-            for name, words in _STATUS.items()
-            if name.decode() in self._numbers
+            (self._numbers[name], words) for name, words in _STATUS.items() if name in self._numbers
         ]
         self._before: list[bytes] = []
 
@@ -259,7 +256,7 @@ class _Status:
         self.read()
         self._before = self._lines
 
-    def number(self, name: str) -> int:
+    def number(self, name: bytes) -> int:
         """The number in a line; in bytes where the line is about memory."""
         words = self._lines[self._numbers[name]].split()
         return int(words[1]) << (10 if len(words) > 2 else 0)
@@ -267,7 +264,7 @@ class _Status:
     @property
     def memory(self) -> int:
         """Bytes of memory that this process has in use, swapped out or not, except its files."""
-        return self.number("RssAnon") + self.number("RssShmem") + self.number("VmSwap")
+        return self.number(b"RssAnon") + self.number(b"RssShmem") + self.number(b"VmSwap")
 
     def difference(self) -> str:
         """The first line that differs, after the word for it; empty if none does."""

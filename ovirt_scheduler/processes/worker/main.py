@@ -15,7 +15,6 @@ import os
 import shlex
 import socket
 from pathlib import Path
-from typing import Optional
 
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.analysis import Analysis, FileFault
@@ -57,19 +56,13 @@ def _be_plugins() -> None:
 
 
 def _analysis(candidate: Candidate) -> Analysis:
-    closed = _closed(Path(candidate.folder))
-    if closed is not None:
-        message = (
-            f"cannot be run in its folder: {closed} is closed to {os.environ.get('USER')}, whom "
-            f"plugins run as; mend it: chmod o+x {shlex.quote(str(closed))}"
-        )
-        return Analysis(fault=FileFault(candidate.source.path, None, message))
+    folder = Path(candidate.folder)
+    for place in (*reversed(folder.parents), folder):
+        if os.path.lexists(place) and not os.access(place, os.X_OK):
+            message = (
+                f"cannot be run in its folder: {place} is closed to {os.environ.get('USER')}, whom "
+                f"plugins run as; mend it: chmod o+x {shlex.quote(str(place))}"
+            )
+            return Analysis(fault=FileFault(candidate.source.path, None, message))
     enter_folder(candidate.folder)
     return analyse(candidate)
-
-
-def _closed(folder: Path) -> Optional[Path]:
-    """The first folder on the way to this one that the process's user cannot enter."""
-    way = (*reversed(folder.parents), folder)
-    shut = (place for place in way if os.path.lexists(place) and not os.access(place, os.X_OK))
-    return next(shut, None)

@@ -110,7 +110,8 @@ class PluginProcess:
         self._own = [module.name for module in setup.plugin.modules]
         self._finder = modules.finder_of(setup.plugin)
         self._outputs: list[_Output] = []
-        self._calls_left = _with_jitter(setup.limits.calls_per_process)
+        calls = setup.limits.calls_per_process  # a few less: so not all of them end together
+        self._calls_left = calls - random.randrange(calls // 10 + 1)  # noqa: S311  no secret
         self._module: Optional[ModuleType] = None  # for the next call; nothing of it has run
         self._baseline: Baseline
 
@@ -284,11 +285,6 @@ class PluginProcess:
         for output in self._outputs:
             output.holds = True
         flush(*self._streams)
-
-
-def _with_jitter(calls: int) -> int:
-    """A number of calls, a little less at random: processes forked together end one by one."""
-    return calls - random.randrange(calls // 10 + 1)  # noqa: S311  no secret
 
 
 def _refusal(task: Union[tasks.CallTask, tasks.CheckTask]) -> bytes:

@@ -164,26 +164,21 @@ def _clusters(options: argparse.Namespace) -> Shown:
     if (options.action == "take") != (options.cluster is not None):
         raise BadUsage("take needs the name of a cluster, and list has none")
     if options.action == "list":
-        answer = explanation.cleaned(ask(arguments.state(), "status"))
-        return _listed(answer["clusters"])
+        clusters = explanation.cleaned(ask(arguments.state(), "status"))["clusters"]
+        rows = [
+            (
+                each["name"], each["drive"],
+                status.shown(each["last_look"]) if "last_look" in each else "none yet",
+                status.cluster_state(each),
+            )
+            for each in clusters
+        ]  # fmt: skip
+        text = tables.table(_CLUSTERS, rows) or "no cluster is looked after (drive = off)\n"
+        return Shown(text, clusters)
     answer = ask(arguments.state(), "take", cluster=options.cluster)
     former = explanation.cleaned(answer["driven_by"])
     before = f"; {former} did before" if former else ""
     return Shown(f"this daemon drives the cluster {options.cluster} from now on{before}\n", answer)
-
-
-def _listed(clusters: Any) -> Shown:
-    rows = [
-        (
-            each["name"],
-            each["drive"],
-            status.shown(each["last_look"]) if "last_look" in each else "none yet",
-            status.cluster_state(each),
-        )
-        for each in clusters
-    ]
-    text = tables.table(_CLUSTERS, rows) if rows else "no cluster is looked after (drive = off)\n"
-    return Shown(text, clusters)
 
 
 def _plan(options: argparse.Namespace) -> Shown:

@@ -270,8 +270,11 @@ def _questions(
     called: Sequence[str],
 ) -> Iterator[_Question]:
     """What is asked of a file's units and drivers, in this order."""
-    if not loaded.enabled or not (loaded.units or loaded.drivers):
-        raise _no_unit(loaded, path)
+    if not loaded.enabled:
+        raise PluginError("its conf file says enabled = false", str(path))
+    if not (loaded.units or loaded.drivers):
+        define = "define do_filter, do_score or do_balance, not indented, or a class"
+        raise next(iter(loaded.warnings), PluginError(f"has no policy unit: {define}", str(path)))
     units = [unit for unit in loaded.units if not (kinds or called) or unit.kind in kinds]
     if kinds and not units:
         wanted = " or ".join(kind.words for kind in kinds)
@@ -327,15 +330,6 @@ def _no_plugin(path: Path) -> str:
     meant = spelling.nearest(path.name, (file.name for file in path.parent.glob("*.py")))
     hint = "" if meant is None else f"; did you mean {path.parent / meant}?"
     return f"there is no such file{hint}"
-
-
-def _no_unit(loaded: LoadedPlugin, path: Path) -> PluginError:
-    if not loaded.enabled:
-        return PluginError("its conf file says enabled = false", str(path))
-    if loaded.warnings:
-        return loaded.warnings[0]
-    define = "define do_filter, do_score or do_balance, not indented, or a class"
-    return PluginError(f"has no policy unit: {define}", str(path))
 
 
 def _ask(call: Call, unit: PolicyUnit, asked: Inputs) -> Shown:

@@ -119,7 +119,10 @@ def _replay(options: argparse.Namespace) -> Shown:
     lines += reports.replay_lines(comparison, faults)
     if options.html is not None:
         reports.write_replay(options.html, comparison, lines)
-    return _shown(comparison, stopped, lines, faults)
+    lines += _of_differences(comparison.differ)
+    text = "".join(f"{printable(each)}\n" for each in lines)
+    fields = {**comparison.fields(), "stopped": stopped, "problems": faults}
+    return Shown(text + _sums(comparison), fields, not (stopped or faults))
 
 
 def _nothing(reader: Reader) -> str:
@@ -181,31 +184,17 @@ def _made_again(
     return False
 
 
-def _shown(
-    comparison: Comparison, stopped: bool, lines: Sequence[str], faults: Sequence[str]
-) -> Shown:
-    text = "".join(f"{printable(each)}\n" for each in (*lines, *_of_differences(comparison.differ)))
-    fields = {**comparison.fields(), "stopped": stopped, "problems": list(faults)}
-    return Shown(text + _sums(comparison), fields, not (stopped or faults))
-
-
 def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
     for each in differ[:_MOST_SHOWN]:
-        yield from _of_difference(each)
+        subject = f" for VM {each.vm}" if each.vm else ""
+        when, by = explanation.when({"time": each.time}), ", ".join(each.units) or "the request"
+        yield f"  {when}  {each.id}  {each.method}{subject}: by {by}"
+        *hosts, before, now = ("", *each.why) if len(each.why) < 2 else each.why
+        yield from (f"    {line}" for line in (before, now, *hosts[:_LINES]) if line)
+        if len(hosts) > _LINES:
+            yield f"    {len(hosts) - _LINES} more hosts"
     if len(differ) > _MOST_SHOWN:
         yield f"{len(differ) - _MOST_SHOWN} more differ; -o json and --html have them all"
-
-
-def _of_difference(each: Difference) -> Iterator[str]:
-    subject = f" for VM {each.vm}" if each.vm else ""
-    by = ", ".join(each.units) or "the request"
-    yield f"  {explanation.when({'time': each.time})}  {each.id}  {each.method}{subject}: by {by}"
-    *hosts, before, now = ("", *each.why) if len(each.why) < 2 else each.why
-    for line in (before, now, *hosts[:_LINES]):
-        if line:
-            yield f"    {line}"
-    if len(hosts) > _LINES:
-        yield f"    {len(hosts) - _LINES} more hosts"
 
 
 def _sums(comparison: Comparison) -> str:

@@ -215,9 +215,8 @@ class DecisionService:
             ]  # fmt: skip
             inputs = recording.inputs(request, job.replies, selected)
             self.shadows.call(decision, inputs, looks, self._with_engine)
-        log.log_problems(request_id, execution.errors)
         log.log_decision(decision)
-        log.log_problems(request_id, of_answer)
+        log.log_problems(request_id, (*execution.errors, *of_answer))
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
             self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
         return decision

@@ -20,7 +20,6 @@ from ovirt_scheduler.model.units import Kind
 
 MOST_HOSTS = 100  # that are told of at once, the best first
 
-_TOPIC = "schedule"  # the call of a method of a topic
 _DRIVERS = ("scheduler", "driver")  # kinds of units
 _MOST_NAMED = 10  # hosts or migrations in a heading
 _ENDED = {
@@ -102,7 +101,7 @@ def outcome(decision: Record) -> str:
     elif failed := failed_units(decision):
         return f"{' and '.join(failed)} failed"
     else:
-        return "answered, which is not kept" if method == _TOPIC else "nothing to do"
+        return "answered, which is not kept" if method == "schedule" else "nothing to do"
     return f"{count}: {result}"
 
 

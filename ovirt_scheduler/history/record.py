@@ -95,8 +95,7 @@ def of(decision: Decision) -> Record:
     if decision.errors:
         record["errors"] = list(decision.errors)
     if decision.secret:
-        secret = decision.secret
-        record = each_text(record, lambda text: text.replace(secret, HIDDEN))
+        record = each_text(record, lambda text: text.replace(decision.secret, HIDDEN))
     return record
 
 

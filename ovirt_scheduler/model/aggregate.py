@@ -18,16 +18,14 @@ ALL_FILTERS_FAILED = "all filters failed"
 # The engine adds 32-bit numbers; twice this still fits (contract 3.6).
 _SUM_BOUND = 10**9
 
-Ids = tuple[str, ...]
 
-
-def among(asked: Sequence[str], answered: Sequence[str]) -> Ids:
+def among(asked: Sequence[str], answered: Sequence[str]) -> tuple[str, ...]:
     """The hosts of a plugin's answer that were asked about, in that order."""
     chosen = set(answered)
     return tuple(host for host in asked if host in chosen)
 
 
-def narrow(left: Ids, result: CallResult, on_failure: OnFailure) -> Ids:
+def narrow(left: tuple[str, ...], result: CallResult, on_failure: OnFailure) -> tuple[str, ...]:
     """The hosts that are left after one more filter (contract 4.1, 4.2)."""
     if result.ok:
         return left if result.value == left else among(left, result.value)
@@ -35,8 +33,8 @@ def narrow(left: Ids, result: CallResult, on_failure: OnFailure) -> Ids:
 
 
 def filtered(
-    hosts: Ids, results: Sequence[CallResult], calls: Sequence[UnitCall]
-) -> tuple[Ids, Ids]:
+    hosts: tuple[str, ...], results: Sequence[CallResult], calls: Sequence[UnitCall]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The answer of a chain of filters, and the errors that belong to no single one.
 
     Args:

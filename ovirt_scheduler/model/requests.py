@@ -55,7 +55,6 @@ def is_document(text: str) -> bool:
 
 
 Hosts = Union[tuple[str, ...], Document]  # ids, or a document (contract 1.4)
-Vms = Hosts
 Vm = Union[str, Document]
 
 
@@ -63,7 +62,7 @@ class Subjects(NamedTuple):
     """What a request is about: documents, or ids (contract 1.4)."""
 
     hosts: Hosts = ()
-    vms: Vms = ()
+    vms: Hosts = ()
     vm: Optional[Vm] = None
     host: Optional[Vm] = None  # whose status has changed: an id, or a document
 

@@ -9,6 +9,7 @@ changes. Any other request is answered with a fault that says so.
 from __future__ import annotations
 
 import copy
+import fnmatch
 import functools
 import re
 import secrets
@@ -267,6 +268,7 @@ class MadeCluster:
 
     def _searched(self, found: list[Element], search: str, most: str) -> list[Element]:
         """Those that a search such as ``host=lynx and status=up sortby name page 2`` looks for."""
+        search = " ".join(search.split())  # the expressions take long for many blanks in a row
         terms, key, direction, page = (each or "" for each in _ORDER.fullmatch(search).groups())  # type: ignore[union-attr]  # it takes anything
         if terms:
             either = [[*map(_term, _AND.split(part))] for part in _OR.split(terms)]
@@ -310,8 +312,10 @@ def _term(text: str) -> tuple[str, re.Pattern[str], bool]:
     if parsed is None or parsed[1] not in _KEYS:
         raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
     key, sign, wanted = parsed.groups()
-    pattern = ".*".join(map(re.escape, wanted.split("*")))  # to the engine * alone is special
-    return key, re.compile(pattern, re.IGNORECASE | re.DOTALL), sign == "="
+    alike = fnmatch.translate(
+        re.sub(r"([?\[])", r"[\1]", wanted)
+    )  # to the engine * alone is special
+    return key, re.compile(alike, re.IGNORECASE), sign == "="
 
 
 def _text(element: Element) -> str:

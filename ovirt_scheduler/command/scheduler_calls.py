@@ -67,11 +67,7 @@ def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> list[D
 
 
 def call_method(
-    call: Call,
-    driver: DriverUnit,
-    method: str,
-    words: Sequence[str] = (),
-    asked: Inputs = Inputs(()),  # noqa: B008  it is never changed
+    call: Call, driver: DriverUnit, method: str, words: Sequence[str], asked: Inputs
 ) -> Shown:
     """Call one of the methods that ``with_method`` knows.
 

@@ -104,7 +104,12 @@ def _replay(options: argparse.Namespace) -> Shown:
     reader = Reader(arguments.history(), _QUERY_SECONDS)
     numbers = reader.recorded(chosen, options.limit)
     if not numbers:
-        raise NotRecorded(_nothing(reader))
+        raise NotRecorded(
+            "no recorded decision fits; leave out --since, --until, --vm or --unit"
+            if reader.recorded(Query(), 1)
+            else "nothing is recorded: set record = true in scheduler.conf and reload the daemon; "
+            "each decision from then on can be replayed"
+        )
     with runtime.started(settings) as running:
         policies = [Policy(running.executor, settings, Changes())]
         changed = plugins is not None or changes != Changes()
@@ -123,16 +128,6 @@ def _replay(options: argparse.Namespace) -> Shown:
     text = "".join(f"{printable(each)}\n" for each in lines)
     fields = {**comparison.fields(), "stopped": stopped, "problems": faults}
     return Shown(text + _sums(comparison), fields, not (stopped or faults))
-
-
-def _nothing(reader: Reader) -> str:
-    """What to do if there is nothing to replay."""
-    if reader.recorded(Query(), 1):
-        return "no recorded decision fits; leave out --since, --until, --vm or --unit"
-    return (
-        "nothing is recorded: set record = true in scheduler.conf and reload the daemon; each "
-        "decision from then on can be replayed"
-    )
 
 
 def _changes(options: argparse.Namespace) -> Changes:

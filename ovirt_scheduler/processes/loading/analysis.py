@@ -19,7 +19,7 @@ from ovirt_scheduler.model.plugins import Candidate, Module, Source
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
-from ovirt_scheduler.processes.loading import imports, modules, python2
+from ovirt_scheduler.processes.loading import modules, python2
 from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
 
 # What class units call their parameters.
@@ -40,7 +40,7 @@ def analyse(candidate: Candidate) -> Analysis:
     if not _may_have_units(tree):
         return Analysis()
     line = python2.print_to(tree)
-    fault = imports.refusal(candidate) if line is None else _python_2_fault(source, line)
+    fault = modules.refusal(candidate) if line is None else _python_2_fault(source, line)
     return _loaded(candidate, tree) if fault is None else Analysis(fault=fault)
 
 
@@ -162,10 +162,10 @@ def _compiled(candidate: Candidate) -> Iterator[Module]:
                 continue
             raise
         yield Module(name, source.path, source.text, marshal.dumps(code))
-        for later, _ in imports.imported(source):
+        for later, _ in modules.imported(source):
             if later in sources and later not in names:
                 names.append(later)
-            elif later == imports.ANY:
+            elif later == modules.ANY:
                 guesses |= sources.keys() - set(names)
                 names += sorted(sources.keys() - set(names))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Optional
 
 from ovirt_scheduler.model.analysis import FoundDriver, PublishedMethod
@@ -15,12 +15,6 @@ from ovirt_scheduler.plugin import interfaces
 _UNWRITABLE = "has a character that XML cannot write; remove it, or write it as an escape"
 
 _SHOWN_DEFAULT = 40  # characters
-
-_NOT_BY_NAME: Mapping[inspect._ParameterKind, str] = {
-    inspect.Parameter.POSITIONAL_ONLY: "{name}, /",
-    inspect.Parameter.VAR_KEYWORD: "**{name}",
-    inspect.Parameter.VAR_POSITIONAL: "*{name}",
-}
 
 
 class Misdefined(Exception):
@@ -179,9 +173,9 @@ class _Reader:
     def _own_method(self, name: str) -> PublishedMethod:
         required, optional, shown = [], [], []
         for each in self._parameters(name):
-            form = _NOT_BY_NAME.get(each.kind)
-            if form is not None:
-                taken = form.format(name=each.name)
+            if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
+                taken = str(each.replace(annotation=each.empty, default=each.empty))
+                taken += ", /" if each.kind is each.POSITIONAL_ONLY else ""
                 message = f"{name} takes {taken}; its arguments come by name: list them"
                 raise self._wrong(message, self._line(name))
             if each.default is each.empty:

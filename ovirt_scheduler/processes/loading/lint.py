@@ -16,7 +16,7 @@ from pathlib import Path
 from pyflakes import checker, messages
 
 from ovirt_scheduler.model.plugins import Source
-from ovirt_scheduler.processes.loading import imports, python2
+from ovirt_scheduler.processes.loading import modules, python2
 from ovirt_scheduler.processes.loading.python2 import Remark
 
 _CAUGHT = re.compile(r"except\s.+,\s*(\w+)\s*:")
@@ -42,7 +42,7 @@ def remarks(text: bytes, path: str) -> list[Remark]:
         own = {file.stem for file in Path(path).parent.glob("*.py")}
         found += [
             (line, f"{name} is a module of Python 2; {python2.PORT}")
-            for name, line in imports.imported(Source(Path(path).stem, path, text))
+            for name, line in modules.imported(Source(Path(path).stem, path, text))
             if name in python2.MODULES - own
         ]
         found += python2.comparisons(tree)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.model.plugins import Candidate, Source
-from ovirt_scheduler.processes.loading.imports import ANY, imported, refusal
+from ovirt_scheduler.processes.loading.modules import ANY, imported, refusal
 
 
 @pytest.mark.parametrize(

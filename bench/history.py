@@ -101,7 +101,8 @@ def _record(chance: random.Random) -> dict[str, Any]:
     hosts = [_host(number, units, chance) for number in range(_HOSTS)]
     ranking.put_totals({"units": units, "hosts": hosts})
     return {
-        "id": f"{chance.getrandbits(64):016x}", "time": 0.0, "method": f"run{name}s",
+        "id": f"{chance.getrandbits(64):016x}", "time": 0.0,
+        "method": "runFilters" if filters else "runCostFunctions",
         "milliseconds": round(chance.uniform(2, 30), 2), "caller": "127.0.0.1:40312",
         "form": "engine", "vm": {"id": "vm", "name": "vm"},
         "properties": {"maximum_vm_count": "10", "threshold": "75"}, "units": units,

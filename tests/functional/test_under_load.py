@@ -122,8 +122,9 @@ def test_another_plugins_process_is_killed(daemon):
 
 def test_readers_are_killed(daemon):
     """Who gave no document does not notice; the others' calls are served, or fault 102."""
-    with Load(daemon, IDS, 2) as by_ids, Load(daemon, HOSTS, 2) as by_documents:
-        killed = 0
+    many = "".join(f"<host id='host-{number}'/>" for number in range(5000))
+    with Load(daemon, IDS, 2) as by_ids, Load(daemon, f"<hosts>{many}</hosts>", 2) as by_documents:
+        killed = 0  # of those that take long enough to be seen
         while killed < TIMES:
             killed += kill(called(daemon, "reader"))
         by_ids.after(1)

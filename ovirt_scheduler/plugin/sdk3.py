@@ -86,11 +86,7 @@ class API:
             )
             self._connection.test(raise_exception=True)
             return
-        if (
-            isinstance(engine, EngineAccess)
-            and not engine.made
-            and not _same_engine(url, engine.url)
-        ):
+        if isinstance(engine, EngineAccess) and not (engine.made or _same_engine(url, engine.url)):
             raise plugin.EngineUnavailable(
                 f"API(url={url!r:.100}) is another engine than that of [engine] in scheduler.conf, "
                 f"{engine.url}: write that one here, or ovirt_scheduler.plugin.engine_connection()"

@@ -26,9 +26,8 @@ def of_host(host: State) -> list[Number]:
     busy = statistics.get("cpu.current.user", 0.0) + statistics.get("cpu.current.system", 0.0)
     if "cpu.current.idle" in statistics:
         busy = 100 - statistics["cpu.current.idle"]
-    processors = (
-        _processors(host) if any(name.startswith("cpu.current.") for name in statistics) else 0
-    )
+    is_busy_known = any(name.startswith("cpu.current.") for name in statistics)
+    processors = _processors(host) if is_busy_known else 0
     if "memory.used" in statistics:
         used = int(statistics["memory.used"])
     elif "memory.free" in statistics:

@@ -175,8 +175,7 @@ def _date_state(date: datetime.datetime) -> tuple[Any, ...]:
         return ("date", date.isoformat(), None, None)
     if zone.__class__ is not TZ:
         raise TypeError(f"{zone!r:.100} is no time zone of the SDK")
-    minutes, name = _zone(zone)
-    return ("date", date.replace(tzinfo=None).isoformat(), minutes, name)
+    return ("date", date.replace(tzinfo=None).isoformat(), *_zone(zone))
 
 
 def _zone(zone: Any) -> tuple[int, str]:

@@ -185,10 +185,8 @@ def _engine_use(plugin: ModuleType, code: Iterable[Module]) -> tuple[bool, bool]
         raise Misdefined(1, f"uses_statistics is {said!r:.60}; set it to True or False")
     nodes = [node for each in code for node in ast.walk(ast.parse(each.source))]
     texts = [(each, getattr(node, each, None)) for node in nodes for each in _NAMING]
-    names = {text for _, text in texts if isinstance(text, str)}
-    connects = "engine_connection" in names or any(
-        name.partition(".")[0] == modules.VERSION_3 for name in names
-    )
+    names = {text.partition(".")[0] for _, text in texts if isinstance(text, str)}
+    connects = bool(names & {"engine_connection", modules.VERSION_3})
     if said is None:
         said = ("attr", "statistics") in texts or any(
             isinstance(node, ast.Constant) and node.value == "statistics" for node in nodes

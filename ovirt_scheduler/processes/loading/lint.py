@@ -7,6 +7,7 @@ JSON on its standard input, and prints ``[[path, line, message], …]``.
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
 import sys
@@ -53,11 +54,9 @@ def remarks(text: bytes, path: str) -> list[Remark]:
 
 
 def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return file.read(1 << 20)
-    except OSError:  # loading it has reported that
-        return b""
+    with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+        return file.read(1 << 20)
+    return b""  # loading it has reported that
 
 
 def _without_errors(text: bytes, path: str) -> tuple[list[Remark], bytes]:

@@ -123,7 +123,8 @@ class PluginProcess:
         self._finder.install(self._plugin.folder)
         self._baseline = Baseline()
         self._baseline.allow(self._limits)
-        contextvars.Context().run(self._load)
+        with contextlib.suppress(BaseException):  # the call that loads it again tells
+            contextvars.Context().run(importlib.import_module, self._plugin.name)
         self._forget_modules()
         limits.set_hard(self._limits, loaded=True)
         self._baseline.begin(compares=self._calls_left > 1)
@@ -263,10 +264,6 @@ class PluginProcess:
         except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
             return f"comparison: {type(error).__name__}"
         return "cpu_limit" if time.process_time() >= self._limits.cpu else ""
-
-    def _load(self) -> None:
-        with contextlib.suppress(BaseException):  # the call that loads it again tells
-            importlib.import_module(self._plugin.name)
 
     def _forget_modules(self) -> None:
         for name in self._own:

@@ -71,6 +71,7 @@ def test_a_plugin_that_is_broken_by_an_edit_is_seen_without_a_call(well):
     daemon = well
     (daemon.plugins / "Well.py").write_text("def do_filter(:\n")
     wait_until(lambda: status(daemon)[0] == 1)
+    assert "an older version of Well (filter) answers" in status(daemon)[1]
     told = json.loads(status(daemon, "-o", "json")[1])
     (well,) = [unit for unit in told["units"] if unit["name"] == "Well"]
     assert (well["state"], "line 1: syntax error" in well["because"]) == ("old version", True)

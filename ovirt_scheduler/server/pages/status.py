@@ -170,7 +170,8 @@ def _problems(state: DaemonState, units: list[Status], now: float) -> Iterator[S
             )  # fmt: skip
         elif unit["state"] == "old version":
             yield _problem(
-                "old version", f"an older version of {unit['name']} answers", unit["because"],
+                "old version", f"an older version of {unit['name']} ({unit['kind']}) answers",
+                unit["because"],
                 "Mend the file, or put its former text back: the daemon reads it again by itself",
                 unit["since"],
             )  # fmt: skip

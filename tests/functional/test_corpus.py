@@ -87,20 +87,20 @@ GOOD_CONF = {  # what the property set is called then
 WRONG_CONF = {
     "comment_in_a_value": "1: name: a # in a value needs quotes",
     "key_of_a_thousand_letters": f"1: `{'n' * 60}`: the name goes on for 1000 characters",
-    "key_turned_round": "1: holds the character U+202E, which cannot be seen",
-    "key_with_a_hard_space": "1: holds the character U+00A0, which cannot be seen",
-    "key_with_a_mark": "2: holds the character U+FEFF, which cannot be seen",
+    "key_turned_round": "1: holds the character U+202E, which is invisible",
+    "key_with_a_hard_space": "1: holds the character U+00A0, which is invisible",
+    "key_with_a_mark": "2: holds the character U+FEFF, which is invisible",
     "key_twice": "2: `name = b`: occurs twice",
     "kinds_empty": "not nothing",
     "line_too_long": "1: is longer than 4096 characters",
-    "nul": "1: holds the character U+0000, which cannot be seen",
+    "nul": "1: holds the character U+0000, which is invisible",
     "number_of_thirty_digits": "timeout: expected seconds",
     "quote_open": "the quotes do not match",
     "quotes_triple": "1: name: triple quotes are not read here",
     "section_nested": "2: [a] [[b]]: there is no such section",
     "section_unknown": "there is no such section",
     "utf16": "1: is not UTF-8 text here",
-    "value_turned_round": "1: holds the character U+202E, which cannot be seen",
+    "value_turned_round": "1: holds the character U+202E, which is invisible",
 }
 ELSEWHERE = Path("/etc/some.conf")
 

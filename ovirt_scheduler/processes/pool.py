@@ -42,6 +42,7 @@ _LIFE_SECONDS = 3600.0  # of a process: libraries are updated under it
 _IDLE_SECONDS = 5.0  # for which more than one process of a plugin are kept
 _GROWN_SECONDS = 5.0  # without a call, after which one that has grown is replaced
 _TICK = 0.25  # seconds between two looks of the keeping thread while something settles
+_BREATH = 0.002  # seconds before a process is made that nobody waits for
 _LONGEST_PAUSE = 60.0  # between two loads ahead, of a plugin whose process ends by itself
 _REST = 5.0  # and while nothing does
 _SETTLED_EVERY = 0.01  # seconds between two looks of who waits for processes to be compared
@@ -358,6 +359,18 @@ class Pool:
                     self._resting = settled and not self._stirred
                     self._news.wait(self._rest() if self._resting else _TICK)
                     self._resting = False
+                calm = self._is_calm
+            if calm:  # the call that ended a process is answered first
+                time.sleep(_BREATH)
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether no call is under way, and none that comes now waits for a process to be made."""
+        return (
+            not self._busy
+            and all(len(each) >= SPARE for each in self._spare.values())
+            and all(key in self._idle for key in self._wanted)
+        )
 
     def _rest(self) -> float:
         """Seconds until a load ahead that failed may be tried again, and at most ``_REST``."""

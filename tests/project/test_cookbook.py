@@ -59,11 +59,11 @@ def test_there_are_ten_rules(rules):
 
 def test_maintenance_window(rules, hosts, run_filter):
     """All day long, at no time, and for nobody unless said."""
-    window = {"window_hosts": "puma,ocelot", "window_begin": "00:00"}
-    always, never = {**window, "window_end": "24:00"}, {**window, "window_end": "00:00"}
-    assert run_filter(rules / "Window.py", hosts, properties=always) == ["lynx"]
-    assert len(run_filter(rules / "Window.py", hosts, properties=never)) == 3
-    assert len(run_filter(rules / "Window.py", hosts)) == 3
+    always = {"window_begin": "00:00", "window_end": "24:00"}
+    never, named = {**always, "window_end": "00:00"}, {"window_hosts": "puma,ocelot"}
+    assert run_filter(rules / "Window.py", hosts, properties={**always, **named}) == ["lynx"]
+    assert len(run_filter(rules / "Window.py", hosts, properties={**never, **named})) == 3
+    assert len(run_filter(rules / "Window.py", hosts, properties=always)) == 3
 
 
 def test_licence_bound_hosts(rules, hosts, make_vm, run_filter):

@@ -289,6 +289,7 @@ def _is_daemon(place: listening.Place, settings: Settings, certificate: Path) ->
                     if presented.hexdigest() == ours.lower():
                         return True  # if clients need a certificate, it answers us nothing
             connection.request("POST", "/", _REQUEST, {"Content-Type": "text/xml"})
-            return _METHOD in connection.getresponse().read(_MOST_BYTES)
+            with connection.getresponse() as response:
+                return _METHOD in response.read(_MOST_BYTES)
     except (OSError, http.client.HTTPException):
         return False

@@ -109,12 +109,12 @@ class Daemon:
             contextlib.closing(self._connect(host, port, timeout=_SECONDS)) as connection,
         ):
             connection.request("POST", path, body.encode(), {"Content-Type": "text/xml"})
-            response = connection.getresponse()
-            if response.status != HTTPStatus.OK:
-                raise ProtocolError(self._url, response.status, response.reason, {})
-            text = response.read(_MOST_BYTES)  # what is cut off is no XML
+            with connection.getresponse() as response:  # it may hold the socket beyond its end
+                if response.status != HTTPStatus.OK:
+                    raise ProtocolError(self._url, response.status, response.reason, {})
+                text = response.read(_MOST_BYTES)  # what is cut off is no XML
+                decision = response.getheader("X-Request-Id", "")  # contract 8.4
             (answer,), _ = xmlrpc.client.loads(text, use_builtin_types=True)
-            decision = response.getheader("X-Request-Id", "")  # contract 8.4
         return Reply(answer, record=lambda: self._awaited(decision))
 
     def decision(self, decision: str) -> Optional[Record]:

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,6 +19,7 @@ from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer, UnreadableDocument
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
+from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.settings import config
 from tests.support.paths import PROJECT
 
@@ -387,3 +389,27 @@ def test_a_method_of_a_topic_is_called(call):
     assert shown.fields["problems"] == [
         'Night: never returned None, which has no form in XML-RPC; return "" for nothing'
     ]
+
+
+def test_a_refused_answer_keeps_no_connection():
+    """Nor does the error that tells of it, for whoever keeps that."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as aside:
+
+        def refuse() -> bytes:
+            channel, _ = server.accept()
+            with channel:
+                channel.settimeout(20)
+                channel.recv(1 << 16)
+                channel.sendall(
+                    b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 5\r\n\r\nlater"
+                )
+                while channel.recv(1 << 16):
+                    pass
+                return b"ended"
+
+        ended = aside.submit(refuse)
+        daemon = Daemon(f"http://127.0.0.1:{server.getsockname()[1]}", None)
+        with pytest.raises(NoAnswer, match="HTTP 503 Busy") as caught:
+            daemon(AnswerForm.DESIGN, "discover")
+        assert ended.result(30) == b"ended"
+        assert caught.value

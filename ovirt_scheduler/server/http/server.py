@@ -17,11 +17,13 @@ import contextlib
 import io
 import itertools
 import logging
+import re
 import select
 import socket
 import socketserver
 import threading
 import time
+import xmlrpc.client
 import xmlrpc.server
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,6 +58,7 @@ _STOPPING = 0.5  # seconds in which threads may end when their connections are b
 _RECLAIM = 64  # connections that have ended: then free memory is given back
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
 _LINGER = 2.0  # seconds in which a client may read our last answer
+_COMPRESSED = 16384  # bytes from which an answer is worth compressing
 _BUFFER = 65536  # bytes of a connection that are read at once
 
 _PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
@@ -466,8 +469,19 @@ class ConnectionHandler:
         afterwards: list[Callable[[], None]] = []
         caller = Caller(self._request.id, self._form, self._peer, afterwards=afterwards)
         document = self._server.dispatcher.answer(caller, body)
+        headers = {"Content-Type": "text/xml"}
         try:
-            self._send(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
+            if len(document) >= _COMPRESSED and self._accepts_gzip():
+                document = xmlrpc.client.gzip_encode(document)
+                headers["Content-Encoding"] = "gzip"
+            self._send(HTTPStatus.OK, document, headers)
         finally:  # also where nobody takes the answer
             for each in afterwards:
                 each()
+
+    def _accepts_gzip(self) -> bool:
+        for element in listed(self._request.headers, "accept-encoding"):
+            coding, _, weight = element.partition(";")
+            if coding.strip() in ("gzip", "x-gzip"):
+                return re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
+        return False

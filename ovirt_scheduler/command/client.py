@@ -103,12 +103,14 @@ class Daemon:
         if unsent:
             raise BadUsage(f"{name}: cannot be sent with {unsent[0]!r}, which XML does not have")
         path = f"{self._address.path.rstrip('/')}/{form.value}"
+        _, more, _ = xmlrpc.client.Transport().get_host_info(self._address.netloc)
+        headers = {"Content-Type": "text/xml", **dict(more)}  # with a user of the URL
         host, port = self._address.hostname, self._address.port
         with (
             _explained(self._url, self._instead),
             contextlib.closing(self._connect(host, port, timeout=_SECONDS)) as connection,
         ):
-            connection.request("POST", path, body.encode(), {"Content-Type": "text/xml"})
+            connection.request("POST", path, body.encode(), headers)
             with connection.getresponse() as response:  # it may hold the socket beyond its end
                 if response.status != HTTPStatus.OK:
                     raise ProtocolError(self._url, response.status, response.reason, {})

@@ -392,24 +392,24 @@ def test_a_method_of_a_topic_is_called(call):
 
 
 def test_a_refused_answer_keeps_no_connection():
-    """Nor does the error that tells of it, for whoever keeps that."""
+    """Nor does the error that tells of it. A user in the URL goes with the request."""
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as aside:
 
         def refuse() -> bytes:
             channel, _ = server.accept()
             with channel:
                 channel.settimeout(20)
-                channel.recv(1 << 16)
+                asked = channel.recv(1 << 16)
                 channel.sendall(
                     b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 5\r\n\r\nlater"
                 )
-                while channel.recv(1 << 16):
+                while channel.recv(1 << 16):  # until the client has ended it
                     pass
-                return b"ended"
+                return asked
 
-        ended = aside.submit(refuse)
-        daemon = Daemon(f"http://127.0.0.1:{server.getsockname()[1]}", None)
+        asked = aside.submit(refuse)
+        daemon = Daemon(f"http://ada:pass@127.0.0.1:{server.getsockname()[1]}", None)
         with pytest.raises(NoAnswer, match="HTTP 503 Busy") as caught:
             daemon(AnswerForm.DESIGN, "discover")
-        assert ended.result(30) == b"ended"
+        assert b"Authorization: Basic YWRhOnBhc3M=\r\n" in asked.result(30)
         assert caught.value

@@ -21,7 +21,7 @@ from ovirt_scheduler.model import aggregate, spelling
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine
-from ovirt_scheduler.model.requests import Subjects, WantedUnit
+from ovirt_scheduler.model.requests import Subjects
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns, Role, Sought
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
@@ -165,32 +165,14 @@ class DecisionService:
             ExecutorUnavailable: no process can be started at all.
         """
         asked_at, started = time.time(), time.monotonic()
-        request_id, catalogue = request.caller.request_id, self.registry.current()
+        catalogue, last = self.registry.current(), request.last
         chosen = {
             kind: catalogue.choose(kind, named, request.properties, request.strict)
             for kind, named in request.wanted.items()
-            if named or request.last is None  # before a driver none need be named
+            if named or last is None  # before a driver none need be named
         }
-        subjects, last, method = request.subjects, request.last, None
-        calls: tuple[UnitCall, ...] = ()
-        selected: tuple[str, ...] = ()
-        wanted: dict[Kind, tuple[WantedUnit, ...]] = {}
-        left_out: dict[str, tuple[str, ...]] = {}
-        for kind, units in chosen.items():
-            wanted[kind] = units.wanted
-            calls += units.calls
-            log.log_left_out(request_id, kind.words, units.errors)
-            for name, problems in units.errors.items():
-                left_out[name] = left_out.get(name, ()) + problems
-            if units.rejected:
-                subjects = subjects._replace(hosts=())
-        request = request._replace(wanted=wanted)
-        if last is not None:
-            for gone in [name for name in [*self.selections] if name not in catalogue.drivers]:
-                self.selections.pop(gone, None)
-            selected = self.selections.get(last.driver.name, ())
-            method = _method_call(last, request.properties, selected)
-        job = Job(subjects, started + self.request_timeout, calls, method, request.strict)
+        selected = self._selected(last, catalogue.drivers)
+        request, job, left_out = _planned(request, chosen, selected, started + self.request_timeout)
         job, execution, engine_errors = self._run(job, known)
         left, answer, of_answer = _answer(request, chosen, execution)
         decision = Decision(
@@ -199,27 +181,34 @@ class DecisionService:
             answer=answer,
             errors=(*engine_errors, *execution.errors, *of_answer),
             unit_errors=_unit_errors(left_out, execution.results),
-            calls=calls,
+            calls=job.calls,
             time=asked_at,
             seconds=time.monotonic() - started,
             secret=job.engine.token,
         )
         if self.shadows is not None:
-            looks = [
-                Job(
-                    Subjects(request.subjects.hosts if call.unit.kind is Kind.FILTER else left,
-                             vm=request.subjects.vm),
-                    job.deadline, (call,), strict=False, packs=execution.packs,
-                )
-                for units in chosen.values() for call in units.shadows
-            ]  # fmt: skip
+            looks = _looks(request.subjects, job, chosen, left, execution)
             inputs = recording.inputs(request, job.replies, selected)
             self.shadows.call(decision, inputs, looks, self._with_engine)
         log.log_decision(decision)
-        log.log_problems(request_id, (*execution.errors, *of_answer))
+        log.log_problems(request.caller.request_id, (*execution.errors, *of_answer))
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
             self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
         return decision
+
+    def _selected(
+        self, last: Optional[DriverCall], drivers: Mapping[str, DriverUnit]
+    ) -> tuple[str, ...]:
+        """The hosts that the scheduler selected last; those of schedulers that went are forgotten.
+
+        Args:
+            drivers: that there are now, by name.
+        """
+        if last is None:
+            return ()
+        for gone in [name for name in [*self.selections] if name not in drivers]:
+            self.selections.pop(gone, None)
+        return self.selections.get(last.driver.name, ())
 
     def _run(
         self, job: Job, known: Optional[EngineReplies]
@@ -266,6 +255,48 @@ class DecisionService:
             message = f"the engine's REST API gives no answer: {error}"
             return job._replace(engine=NoEngine(message)), (message,)
         return job, ()
+
+
+def _planned(
+    request: Request, chosen: Mapping[Kind, Chosen], selected: Sequence[str], deadline: float
+) -> tuple[Request, Job, dict[str, tuple[str, ...]]]:
+    """The request without the units that are in shadow, its job, and what is wrong with units.
+
+    Args:
+        selected: ids of the hosts that a scheduler selected last.
+        deadline: seconds on the monotonic clock.
+    """
+    subjects, last = request.subjects, request.last
+    calls: tuple[UnitCall, ...] = ()
+    left_out: dict[str, tuple[str, ...]] = {}
+    for kind, units in chosen.items():
+        calls += units.calls
+        log.log_left_out(request.caller.request_id, kind.words, units.errors)
+        for name, problems in units.errors.items():
+            left_out[name] = left_out.get(name, ()) + problems
+        if units.rejected:
+            subjects = subjects._replace(hosts=())
+    method = None if last is None else _method_call(last, request.properties, selected)
+    job = Job(subjects, deadline, calls, method, request.strict)
+    wanted = {kind: units.wanted for kind, units in chosen.items()}
+    return request._replace(wanted=wanted), job, left_out
+
+
+def _looks(
+    subjects: Subjects,
+    job: Job,
+    chosen: Mapping[Kind, Chosen],
+    left: tuple[str, ...],
+    execution: Execution,
+) -> list[Job]:
+    """A job for each unit in shadow: filters look at all hosts, others at those that are left."""
+    return [
+        Job(
+            Subjects(subjects.hosts if call.unit.kind is Kind.FILTER else left, vm=subjects.vm),
+            job.deadline, (call,), strict=False, packs=execution.packs,
+        )
+        for units in chosen.values() for call in units.shadows
+    ]  # fmt: skip
 
 
 def _method_call(

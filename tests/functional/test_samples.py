@@ -308,7 +308,8 @@ def test_a_vm_of_another_host_is_never_chosen(cluster):
 )
 def test_properties_are_checked(cluster, name, properties):
     """By the conf file of the sample."""
-    refusal(103, cluster.have(memory_hosts(lynx=100)).moves, name, properties)
+    said = refusal(103, cluster.have(memory_hosts(lynx=100)).moves, name, properties)
+    assert all(each in said for each in properties)
 
 
 def taken(**percent):

@@ -140,34 +140,34 @@ def test_a_failing_plugin_is_a_result_that_says_what_happened(
     assert (result.outcome, result.message) == (outcome, message)
 
 
-def test_a_process_that_dies_while_values_are_checked_refuses_none(executor, unit_named, tmp_path):
+@pytest.fixture
+def loads(unit_named, tmp_path):
+    """Makes a filter with a property, and only then has its file do something when it is loaded."""
+
+    def make(code, **limits):
+        flag = tmp_path / "now"
+        (tmp_path / "loads.py").write_text(
+            f"import os, time\nif os.path.exists({str(flag)!r}): {code}\n"
+            "def do_filter(hosts, vm, properties): ...\n"
+        )
+        unit = unit_named("loads", folder=tmp_path, limits=replace(LIMITS, **limits))
+        flag.touch()
+        return replace(unit, properties=properties.parse("loads", "most=[0-9]+", ""))
+
+    return make
+
+
+def test_a_process_that_dies_while_values_are_checked_refuses_none(executor, loads):
     """A plugin's failure is no fault (contract 1.5): it is the call that fails."""
-    flag = tmp_path / "dies"
-    (tmp_path / "loads.py").write_text(
-        "import os\n"
-        f"if os.path.exists({str(flag)!r}): os.kill(os.getpid(), 9)\n"
-        "def do_filter(hosts, vm, properties): ...\n"
-    )
-    taken = properties.parse("loads", "most=[0-9]+", "")
-    unit = replace(unit_named("loads", folder=tmp_path), properties=taken)
-    flag.touch()
+    unit = loads("os.kill(os.getpid(), 9)")
     result = only(executor.run(job_of([unit], properties={"most": "5"}, strict=True)))
     assert (result.outcome, result.message) == (Outcome.KILLED, "died by SIGKILL")
 
 
-def test_a_plugin_that_hangs_while_it_is_loaded_refuses_no_value(executor, unit_named, tmp_path):
+def test_a_plugin_that_hangs_while_it_is_loaded_refuses_no_value(executor, loads, unit_named):
     """Its call has failed with that, and the plugins behind it have time left."""
-    flag = tmp_path / "hangs"
-    (tmp_path / "loads.py").write_text(
-        "import os, time\n"
-        f"if os.path.exists({str(flag)!r}): time.sleep(1000)\n"
-        "def do_filter(hosts, vm, properties): ...\n"
-    )
-    taken = properties.parse("loads", "most=[0-9]+", "")
-    limits = replace(LIMITS, timeout=1.5)
-    unit = replace(unit_named("loads", folder=tmp_path, limits=limits), properties=taken)
-    flag.touch()
-    job = job_of([unit, unit_named("keeps_all")], 3.0, properties={"most": "5"}, strict=True)
+    units = [loads("time.sleep(1000)", timeout=1.5), unit_named("keeps_all")]
+    job = job_of(units, 3.0, properties={"most": "5"}, strict=True)
     hung, kept = executor.run(job).results
     assert (hung.outcome, kept.outcome) == (Outcome.TIMED_OUT, Outcome.OK)
     assert hung.message.endswith("its timeout is 1.5 s")

@@ -15,6 +15,7 @@ from ovirt_scheduler.errors import AddressUnavailable, ConfigError
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.server.http import listening
 from tests.support.command import spawned
+from tests.support.daemon import reserved_port
 from tests.support.rest_server import PASSWORD, RestServer
 
 pytestmark = pytest.mark.long
@@ -48,18 +49,13 @@ def taken(answer):
         thread.join()
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 def test_a_free_port_is_told(tmp_path):
     """And taken by nobody afterwards."""
-    port = free_port()
-    status, told = check(tmp_path, f"listening_port = {port}\n")
+    with reserved_port() as port:
+        status, told = check(tmp_path, f"listening_port = {port}\n")
+        socket.create_server(("127.0.0.1", port)).close()
     assert status == 0, told
     assert f"port {port} of localhost: free\n" in told
-    socket.create_server(("127.0.0.1", port)).close()
 
 
 @pytest.mark.parametrize("tls", ["true", "false"])
@@ -115,7 +111,7 @@ def test_an_address_that_is_not_here_is_to_be_mended(address, kind):
 
 def test_the_engine_is_asked(tmp_path):
     """It takes the login, or it is told what came instead, without the password."""
-    conf = f"listening_port = {free_port()}\n"
+    conf = "listening_port = 0\n"
     with RestServer(tmp_path, []) as engine:
         status, told = check(tmp_path, conf + engine.conf())
         assert status == 0, told

@@ -13,7 +13,7 @@ from xmlrpc.client import ServerProxy
 import pytest
 
 from tests.support.clients import Clients
-from tests.support.daemon import Daemon, under_manager
+from tests.support.daemon import Daemon, reserved_port, under_manager
 from tests.support.waiting import wait_until
 
 CLIENTS = 16
@@ -127,13 +127,11 @@ def test_a_socket_at_another_address_is_closed_and_told(manager):
     """Who moves the daemon finds it where scheduler.conf says."""
     url = manager.start()
     manager.stop()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    manager.port = port
-    assert manager.start() == f"http://127.0.0.1:{port}"
+    with reserved_port() as manager.port:
+        assert manager.start() == f"http://127.0.0.1:{manager.port}"
     assert f"is at 127.0.0.1 port {url.rpartition(':')[2]}, which is not what" in manager.daemon.log
     assert manager.kept is not None
-    assert manager.kept.getsockname() == ("127.0.0.1", port)
+    assert manager.kept.getsockname() == ("127.0.0.1", manager.port)
     assert b"FDSTOREREMOVE=1\nFDNAME=listener" in manager.messages
 
 
@@ -147,19 +145,14 @@ def test_what_is_no_listening_socket_is_left_alone_and_nobody_stumbles(manager):
         assert proxy.runFilters(["Keeps"], ["a", "b"], "vm", {}) == ["a"]
 
 
-def test_without_a_manager_who_comes_while_the_daemon_stops_is_refused_at_once(tmp_path):
+def test_without_a_manager_who_comes_while_the_daemon_stops_is_refused_at_once(manager):
     """Nobody would answer whoever waited."""
-    playing = Manager(tmp_path)
-    try:
-        url = playing.start()
-        assert playing.daemon is not None
-        port = int(url.rpartition(":")[2])
-        playing.stop()
-        playing.kept.close()  # type: ignore[union-attr]
-        playing.kept = None
+    with reserved_port() as manager.port:
+        manager.start()
+        manager.stop()
+        manager.kept.close()
+        manager.kept = None
         began = time.monotonic()
         with pytest.raises(ConnectionRefusedError), socket.socket() as client:
-            client.connect(("127.0.0.1", port))
+            client.connect(("127.0.0.1", manager.port))
         assert time.monotonic() - began < 5
-    finally:
-        playing.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -17,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.certificates import made
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, reserved_port
 from tests.support.paths import PROJECT
 from tests.support.site import MadeSite
 from tests.support.waiting import wait_until
@@ -123,19 +122,18 @@ scrape_configs:
       key_file: {tmp_path}/caller.pem
     static_configs: [{{targets: ["{where.hostname}:{where.port}"]}}]
 """)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    with (tmp_path / "prometheus.log").open("w") as log:
+    with reserved_port() as port, (tmp_path / "prometheus.log").open("w") as log:
+        address = f"127.0.0.1:{port}"
         process = subprocess.Popen(
             ["prometheus", f"--config.file={tmp_path}/prometheus.yml",
              f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address={address}"],
             stderr=log,
         )  # fmt: skip
-    try:
-        yield Prometheus(f"http://{address}")
-    finally:
-        process.kill()
-        process.wait()
+        try:
+            yield Prometheus(f"http://{address}")
+        finally:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.long

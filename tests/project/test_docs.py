@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ import pytest
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.workbench import scenario
 from tests.support.command import of_page
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, reserved_port
 from tests.support.paths import PROJECT
 from tests.support.processes import lives, offspring
 from tests.support.waiting import LONG, wait_until
@@ -149,12 +148,11 @@ def test_ten_lines_go_from_a_new_plugin_to_a_replayed_change(reader):
     """As they stand in the README, but for the port."""
     (block,) = WITH_A_DAEMON
     assert (block.page, block.text.count("\n")) == ("README.md", 10)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    text = block.text.replace('"record = true"', f'"record = true" "listening_port = {port}"')
     # A function of the shell would leave the daemon behind when it is killed.
-    text = text.replace("ovirt-scheduler serve", f"{sys.executable} -m ovirt_scheduler serve")
-    ((status, out, err),) = of_page(text, reader, reader / "state-of-ten")
+    text = block.text.replace("ovirt-scheduler serve", f"{sys.executable} -m ovirt_scheduler serve")
+    with reserved_port() as port:
+        text = text.replace('"record = true"', f'"record = true" "listening_port = {port}"')
+        ((status, out, err),) = of_page(text, reader, reader / "state-of-ten")
     assert status == 0, out + err
     assert "as it was: 1 of 1 decisions come out the same" in out
     assert "with the change: 1 of 1 decisions differ" in out

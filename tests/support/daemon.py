@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 from xmlrpc.client import Fault, ServerProxy
@@ -40,6 +42,18 @@ def under_manager(notify: Path, kept: int = -1) -> list[str]:
         kept: the descriptor of a socket that it has kept.
     """
     return [sys.executable, "-c", _HAND_OVER, str(notify), str(kept)]
+
+
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port of 127.0.0.1 that the kernel gives to nobody, but a server that names it may have.
+
+    Nobody listens on it until then. Servers set SO_REUSEADDR, as this does.
+    """
+    with socket.socket() as holding:
+        holding.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holding.bind(("127.0.0.1", 0))
+        yield holding.getsockname()[1]
 
 
 class Daemon:

@@ -192,7 +192,8 @@ def _put_answer(record: Record, decision: Decision) -> None:
     if answer is not None and request.returns is not Returns.VALUE:
         record["answer"] = answer
     if result is not None:
-        _put_reasons(record["hosts"], result, chosen)
+        migrates = request.returns in (Returns.MIGRATION, Returns.MIGRATIONS)
+        _put_reasons(record["hosts"], result, chosen, {} if migrates else {"verdict": REMOVED})
 
 
 def _ids(hosts: Hosts) -> tuple[str, ...]:
@@ -283,15 +284,22 @@ def _put_costs(asked: _Asked, hosts: Sequence[Record]) -> None:
         host.setdefault("costs", []).append(entry)
 
 
-def _put_reasons(hosts: Sequence[Record], result: CallResult, chosen: Container[str]) -> None:
-    """Add a verdict (whether the host was named) for each reason of a balance or a driver."""
+def _put_reasons(
+    hosts: Sequence[Record], result: CallResult, chosen: Container[str], of_others: Record
+) -> None:
+    """Add the reasons that a balance or a driver gave for hosts, each with its verdict.
+
+    Args:
+        chosen: ids of the hosts that passed.
+        of_others: the verdict on hosts that are not chosen; a migration has none.
+    """
     for host in hosts:
+        reason = result.reasons.get(host["id"])
         asked = {verdict["unit"] for verdict in host.get("verdicts", ())}
-        if host["id"] in result.reasons and result.unit not in asked:
-            verdict = PASSED if host["id"] in chosen else REMOVED
-            host.setdefault("verdicts", []).append(
-                {"unit": result.unit, "verdict": verdict, "reason": result.reasons[host["id"]]}
-            )
+        if reason is not None and result.unit not in asked:
+            verdict = {"verdict": PASSED} if host["id"] in chosen else of_others
+            entry = {"unit": result.unit, **verdict, "reason": reason}
+            host.setdefault("verdicts", []).append(entry)
 
 
 def each_text(value: Any, change: Callable[[str], str]) -> Any:

@@ -218,13 +218,15 @@ def _packed_calls(units: Sequence[Record], hosts: Sequence[Record]) -> list[Reco
     ``held``, which few hosts have, are by the host's place. So less is repeated than by host.
     """
     calls = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
-    by_name = {(_part(unit), unit["name"]): call for unit, call in zip(units, calls)}
+    by_name: dict[tuple[str, str], Record] = {}
+    for unit, call in zip(units, calls):
+        by_name.setdefault((_part(unit), unit["name"]), call)  # a filter's before a scheduler's
     for place, host in enumerate(hosts):
         for part in ("verdicts", "costs"):
             for entry in host.get(part, ()):
                 call = by_name[part, entry["unit"]]
                 said = call.setdefault("said", [None] * len(hosts))
-                said[place] = entry["cost"] if part == "costs" else _LETTERS[entry["verdict"]]
+                said[place] = _LETTERS.get(entry.get("verdict"), entry.get("cost"))
                 for name in _OF_FEW:
                     if name in entry:
                         call.setdefault(name, {})[str(place)] = entry[name]
@@ -237,12 +239,12 @@ def _packed_calls(units: Sequence[Record], hosts: Sequence[Record]) -> list[Reco
 def _unpack_said(hosts: Sequence[Record], unit: Record, call: Record) -> None:
     part, held, reasons = _part(unit), call.get("held", {}), call.get("reason", {})
     for place, (host, said) in enumerate(zip(hosts, call["said"])):
-        if said in (None, " "):
-            continue
         key, entry = str(place), {"unit": unit["name"]}
-        if part == "verdicts":
+        if said in (None, " ") and key not in reasons:
+            continue
+        if said in _WORDS:
             entry["verdict"] = _WORDS[said]
-        else:
+        elif part == "costs":
             factor = unit["factor"]
             entry.update(cost=said, factor=factor, weighted=factor * held.get(key, said))
         if key in held:
@@ -262,5 +264,5 @@ def _following(record: Record) -> list[str]:
     return ranking.ranked(record) or [
         host["id"]
         for host in record["hosts"]
-        if all(verdict["verdict"] != REMOVED for verdict in host.get("verdicts", ()))
+        if all(verdict.get("verdict") != REMOVED for verdict in host.get("verdicts", ()))
     ]

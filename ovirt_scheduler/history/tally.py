@@ -126,7 +126,7 @@ class Tally:
             verdict["unit"]
             for host in record["hosts"]
             for verdict in host.get("verdicts", ())
-            if verdict["verdict"] == REMOVED
+            if verdict.get("verdict") == REMOVED
         )
         hosts_out = explanation.removed(record)
         decisive = set(record.get("decisive", ()))

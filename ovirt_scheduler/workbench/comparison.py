@@ -230,7 +230,7 @@ def _said(
     for host in hosts:
         for part, word in (("verdicts", "verdict"), ("costs", "weighted")):
             for entry in host.get(part, ()):
-                if entry["unit"] in said and entry[word] != NEVER_ASKED:
+                if entry["unit"] in said and entry.get(word, NEVER_ASKED) != NEVER_ASKED:
                     said[entry["unit"]][part, host["id"]] = entry[word]
     return said
 

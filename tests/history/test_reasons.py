@@ -48,6 +48,26 @@ def do_score(hosts, vm, properties):
     reason(hosts[0], "uses 84 % of its memory")
     return {host.id: 3 for host in hosts}
 """,
+    "Relieves": """
+def do_balance(hosts, properties):
+    reason(hosts[0], "uses 84 % of its memory")
+    reason(hosts[1], "uses 12 %")
+    return "99999999-1111-2222-3333-999999999999", [hosts[1]]
+""",
+    "Both": """
+def do_filter(hosts, vm, properties):
+    return hosts
+""",
+    "Scheduler": """
+from ovirt_scheduler.plugin import HostSelector
+
+class Both(HostSelector):
+    name = "Both"
+
+    def candidates(self, hosts, vm, properties):
+        reason(hosts[0], "is the first")
+        return [hosts[0]]
+""",
 }
 
 
@@ -100,6 +120,30 @@ def test_a_cost_has_its_reason(daemon: Daemon):
     assert record["hosts"][0]["costs"][0]["reason"] == "uses 84 % of its memory"
 
 
+def test_a_balance_removes_no_host(daemon: Daemon):
+    """Its reason stands alone for a host that it does not name."""
+    with daemon.proxy() as proxy:
+        proxy.runLoadBalancing("Relieves", HOSTS, {})
+    reader = Reader(daemon.state / "history.sqlite", LONG)
+    record = wait_until(lambda: reader.decisions(Query(unit="Relieves")))[0]
+    assert [host.get("verdicts") for host in record["hosts"]] == [
+        [{"unit": "Relieves", "reason": "uses 84 % of its memory"}],
+        [{"unit": "Relieves", "verdict": "passed", "reason": "uses 12 %"}],
+        None,
+    ]
+    assert explanation.outcome(record).startswith("migrate VM 99999999")
+
+
+def test_verdicts_stand_in_the_order_of_their_filters(daemon: Daemon):
+    """Also beside a scheduler that has the name of one."""
+    with daemon.proxy() as proxy:
+        proxy.selectHost("Both", HOSTS, "vm", {"filters": "Both;Ids"})
+    reader = Reader(daemon.state / "history.sqlite", LONG)
+    record = wait_until(lambda: reader.decisions(Query(unit="Both")))[0]
+    units = [verdict["unit"] for verdict in record["hosts"][0]["verdicts"]]
+    assert units == ["Both", "Ids"]
+
+
 def test_bad_reasons_are_cut_cleaned_or_noted(daemon: Daemon):
     """A million, too long ones, ones on strangers, no texts, and escape sequences: no call fails."""
     record = asked(daemon, "SaysTooMuch")
@@ -123,7 +167,7 @@ def test_the_default_scheduler_says_why(daemon: Daemon):
         chosen = proxy.selectHost("default", f"<hosts>{hosts}</hosts>", f"<vm>{pinned}</vm>", {})
     assert chosen == PUMA
     reader = Reader(daemon.state / "history.sqlite", LONG)
-    (record,) = wait_until(lambda: reader.decisions(Query(method="selectHost")))
+    (record,) = wait_until(lambda: reader.decisions(Query(unit="default")))
     assert record["hosts"][0]["verdicts"] == [
         {"unit": "default", "verdict": "removed", "reason": "pinned to h2"}
     ]

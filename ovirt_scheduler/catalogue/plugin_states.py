@@ -117,6 +117,8 @@ class _Making:
         """A driver; if its name or topic is taken, only this driver is left out (contract 7.2)."""
         if driver.shipped and driver.name in self.catalogue.drivers:
             return
+        if driver.shipped and driver.topic in self.catalogue.topics:
+            driver = driver._replace(topic=None)
         wanted = _driver_claims(driver)
         taken = self._taken(wanted)
         if taken:
@@ -126,7 +128,7 @@ class _Making:
         self._owners.update(dict.fromkeys(wanted, f"{driver.class_name} in {path}"))
         self.catalogue.drivers[driver.name] = driver
         if driver.topic is not None:
-            self.catalogue.topics.setdefault(driver.topic, driver)
+            self.catalogue.topics[driver.topic] = driver
 
     def _taken(self, wanted: Iterable[Claim]) -> str:
         """Which file has one of these already, and what to do; empty if none has."""

@@ -69,6 +69,16 @@ def test_a_plugin_named_as_a_shipped_scheduler_is_takes_its_place(place):
     assert (catalogue.faults, versions(catalogue)) == ([], {})
 
 
+def test_a_shipped_scheduler_whose_topic_a_plugin_has_is_shown_without_it(place):
+    """Its name still works."""
+    place.write("mine", IMPORT + driver("Mine", "compute", "mine"))
+    loader = Loader(place.settings, place.analyse, SHIPPED)
+    catalogue = Registry(loader, LastGood(None)).refresh()
+    assert catalogue.topics["compute"].name == "mine"
+    assert catalogue.drivers["default"].topic is None
+    assert (catalogue.faults, versions(catalogue)) == ([], {})
+
+
 def test_the_driver_that_the_daemon_itself_calls_keeps_its_name(place):
     """Another one of that name would be called for the migrations of clusters."""
     path = place.write("a", IMPORT + driver("Mine", "values", "migration"))

@@ -202,7 +202,9 @@ def _lines(
     ]
     yield tables.table(("DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION"), drivers)
     if catalogue.empty:
-        folders = ", ".join(map(str, settings.plugins_path)) or "no folder: set plugins_path"
+        paths = settings.plugins_path
+        looked = (f"{path}{'' if path.exists() else ' (not there)'}" for path in paths)
+        folders = ", ".join(looked) or "no folder: set plugins_path"
         yield f"no plugins but our own; looked in {folders}\n"
     for warning in catalogue.warnings:
         yield f"warning: {warning}\n"

@@ -121,6 +121,7 @@ class Policy:
         self._executor = executor
         self._seconds = settings.request_timeout
         self._changes = changes
+        self._folders = settings.plugins_path
         loader = (_Beside if beside else Loader)(settings, executor.analyse, SHIPPED)
         registry = Registry(loader, LastGood(None))
         self.catalogue = _with_live(registry.refresh(), changes.added)
@@ -141,8 +142,9 @@ class Policy:
         for option, units in options:
             for name, factor in units.items():
                 if name not in there:
+                    folders = ", ".join(map(str, self._folders))
                     hint = spelling.hint(name, there)
-                    raise BadUsage(f"{option} {name}: there is no such unit{hint}")
+                    raise BadUsage(f"{option} {name}: no plugin in {folders} has this unit{hint}")
                 if factor is not None and Kind.COST_FUNCTION not in self.catalogue.kinds_of(name):
                     problem = "it is no cost function, and has no factor"
                     raise BadUsage(f"{option} {name}={factor}: {problem}")

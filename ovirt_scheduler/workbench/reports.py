@@ -55,9 +55,10 @@ def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[st
     share = 100 * comparison.same / max(1, done)
     yield f"as it was: {comparison.same} of {done} decisions come out the same ({share:.1f} %)"
     for unit, number in comparison.unsteady.most_common():
-        yield f"  {unit} answers otherwise, {number} of them: it uses time, chance or the engine"
+        uses = "it uses time, chance or the engine"
+        yield f"  {unit} answers otherwise: {uses} (decisions: {number})"
     for unit, number in comparison.edited.most_common():
-        yield f"  {unit} is gone, or has other code than then: {number} of them"
+        yield f"  {unit} is gone, or was edited since (decisions: {number})"
     if comparison.uncertain:
         yield (
             f"  {len(comparison.uncertain)} decisions are left out below: they do not even come "
@@ -69,8 +70,8 @@ def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[st
     alone = sum(each.no_host for each in differ)
     winners = sum(each.winners is not None for each in differ)
     yield (
-        f"{word}: {len(differ)} of {done} decisions differ: hosts newly refused {refused} times, "
-        f"no host left for {alone}, another winner in {winners}"
+        f"{word}: {len(differ)} of {done} decisions differ; hosts newly refused: {refused}, "
+        f"no host left: {alone}, another winner: {winners}"
     )
 
 

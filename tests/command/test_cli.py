@@ -142,11 +142,15 @@ def test_check_says_that_root_reads_more_than_the_daemon(tmp_path):
     assert ["sudo -u nobody ovirt-scheduler check" in each for each in said] == [False, True]
 
 
-def test_check_says_where_it_looked(tmp_path):
-    """Nothing found is not a fault, but it is told."""
+def test_check_says_where_it_looked(tmp_path, monkeypatch):
+    """Nothing found is not a fault, but it is told; the default folder need not be there."""
     status, out, _ = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert status == 0
     assert f"\nno plugins but our own; looked in {tmp_path}\n" in out
+    (tmp_path / "scheduler.conf").write_text("")
+    monkeypatch.setenv("PYTHONPATH", "/none")
+    _, out, _ = run(tmp_path, "check", "--config", str(tmp_path / "scheduler.conf"))
+    assert "looked in /none/ovirt_scheduler/plugins (not there)\n" in out
 
 
 def test_a_mistake_in_the_settings_is_exit_status_78(tmp_path):

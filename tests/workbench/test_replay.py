@@ -327,7 +327,9 @@ def test_what_uses_chance_or_the_engine_is_told(replay, recording):
     assert not {"by chance \x9b", "of the engine"} & {each["vm"] for each in told["differ"]}
     shown = replay("--unit", "Chance")
     assert "as it was: 0 of 1 decisions come out the same (0.0 %)\n" in shown
-    assert "  Chance answers otherwise, 1 of them: it uses time, chance or the engine\n" in shown
+    assert (
+        "  Chance answers otherwise: it uses time, chance or the engine (decisions: 1)\n" in shown
+    )
     assert "today: 1 of 1 decisions differ" in shown
     assert "runFilters for VM by chance " in shown
     assert "\x9b" not in shown
@@ -406,11 +408,20 @@ def test_a_unit_that_is_added_is_asked_where_its_kind_was(replay):
 def test_a_factor_or_unit_that_is_none_is_refused(recording, monkeypatch, capsys):
     """With what is there."""
     monkeypatch.setenv("STATE_DIRECTORY", str(recording.state))
-    given = ["replay", "--config", str(settings(recording))]
+    given, folder = ["replay", "--config", str(settings(recording))], recording.today
     for options, words in (
-        (["--with", "Larg=2"], "--with Larg: there is no such unit; did you mean Large?"),
-        (["--without", "Larg"], "--without Larg: there is no such unit; did you mean Large?"),
-        (["--set", "Larg=2"], "--set Larg: there is no such unit; did you mean Large?"),
+        (
+            ["--with", "Larg=2"],
+            f"--with Larg: no plugin in {folder} has this unit; did you mean Large?",
+        ),
+        (
+            ["--without", "Larg"],
+            f"--without Larg: no plugin in {folder} has this unit; did you mean Large?",
+        ),
+        (
+            ["--set", "Larg=2"],
+            f"--set Larg: no plugin in {folder} has this unit; did you mean Large?",
+        ),
         (["--set", "Chance=2"], "--set Chance=2: it is no cost function, and has no factor"),
         (["--with", "Away"], "--with Away: only a filter or a cost function can be added"),
         (["--set", "Free"], "--set Free: write the factor, too: --set Free=2"),

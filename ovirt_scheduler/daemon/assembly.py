@@ -7,6 +7,7 @@ two scheduler.conf.
 from __future__ import annotations
 
 import fcntl
+import importlib
 import logging
 import os
 import socket
@@ -14,9 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Optional, Union
-
-from OpenSSL import SSL
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -24,31 +23,32 @@ from ovirt_scheduler.clusters.actions import ClusterServices
 from ovirt_scheduler.clusters.drive import ClusterThreads
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
-from ovirt_scheduler.daemon.certificate_report import CertificateWatch
 from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control
 from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.daemon.watchdog import Notifier, Watchdog
 from ovirt_scheduler.errors import ConfigError, SchedulerError
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.log.handlers import say
 from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.security import certificates, trust
+from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.addresses import is_loopback
-from ovirt_scheduler.security.certificates import Description
-from ovirt_scheduler.security.clients import Clients
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
-from ovirt_scheduler.server.http.stream import tls_context
 from ovirt_scheduler.server.pages import status
 from ovirt_scheduler.server.pages.site import Site
 from ovirt_scheduler.server.pages.status import Status
 from ovirt_scheduler.settings.config import Settings
 from ovirt_scheduler.settings.values import Drive
 
+if TYPE_CHECKING:
+    from ovirt_scheduler.daemon.tls import CertificateWatch
+    from ovirt_scheduler.security.certificates import Description
+
 _log = logging.getLogger(__name__)
+
+_TLS = "ovirt_scheduler.daemon.tls"
 
 # A change of these takes a restart: the socket is bound, and the executor made, at the start.
 _FIXED = (
@@ -84,6 +84,8 @@ class Assembly:
         self._lock = _lock(state)
         self.runtime = Runtime(settings, state)
         services = self.runtime.services
+        # Plain HTTP does without that module, and so without 10 MB.
+        self._tls: Any = importlib.import_module(_TLS) if settings.ssl else None
         self._drive_memory = DriveMemory(state / "clusters.json")
         self._plans = Plans(self.runtime.keep_event)
         self._drive = self._make_drive(services)
@@ -91,7 +93,9 @@ class Assembly:
         self.server = SchedulerServer(server_settings, services.methods(), listener)
         self.server.kept = notifier.keep(self.server.socket)
         self._watchdog = Watchdog(notifier, self.runtime.executor, lambda: self.status()["line"])
-        self._certificate_watch = CertificateWatch(state, lambda: self.settings)
+        self._certificate_watch: Optional[CertificateWatch] = None
+        if self._tls is not None:
+            self._certificate_watch = self._tls.CertificateWatch(state, lambda: self.settings)
 
     @property
     def settings(self) -> Settings:
@@ -120,7 +124,8 @@ class Assembly:
         self._plans.keep_clusters(kept, "the settings were read again")
         self.server.renew(server_settings, services.methods())
         self._start_drive()
-        self._certificate_watch.check_now()
+        if self._certificate_watch is not None:
+            self._certificate_watch.check_now()
 
     def listen(self) -> None:
         """Answer calls and questions from now on."""
@@ -130,7 +135,8 @@ class Assembly:
     def watch(self) -> None:
         """Look after calls, certificates and clusters from now on."""
         self._watchdog.start()
-        self._certificate_watch.start()
+        if self._certificate_watch is not None:
+            self._certificate_watch.start()
         self._start_drive()
 
     def _start_control(self) -> None:
@@ -173,7 +179,8 @@ class Assembly:
             grace: seconds for the calls.
         """
         self._watchdog.stop()
-        self._certificate_watch.stop()
+        if self._certificate_watch is not None:
+            self._certificate_watch.stop()
         self.runtime.registry.stop()
         self._stop_drive()
         self.server.stop(grace, self.runtime.executor.close, self.settings.drain_time)
@@ -200,7 +207,9 @@ class Assembly:
         """The settings of the server, and its certificate if it has one."""
         settings = services.settings
         _warn(services)
-        tls, certificate = self._tls(settings) if settings.ssl else (None, None)
+        tls, certificate = None, None
+        if self._tls is not None:
+            tls, certificate = self._tls.context(settings, self._state)
         server_settings = ServerSettings(
             address=settings.listening_address,
             port=settings.listening_port,
@@ -254,26 +263,6 @@ class Assembly:
         history = self.runtime.history
         tally = Tally() if history is None else history.tally
         return status.status(self.observed(), tally, time.time())
-
-    def _tls(self, settings: Settings) -> tuple[SSL.Context, Description]:
-        """The TLS context, and its certificate: that of the settings, or one that is made here."""
-        certificate, key = settings.ssl_certificate, settings.ssl_key
-        if certificate is None or key is None:
-            certificate, key = certificates.ensure(
-                self._state / "certificate", settings.listening_address
-            )
-            for file, problem_of in ((certificate, trust.tampering), (key, trust.exposure)):
-                problem = problem_of(file.absolute())
-                if problem:
-                    raise ConfigError(problem, str(file))
-        described = certificates.describe(certificate)
-        if certificate != settings.ssl_certificate:
-            found = described.fingerprint
-            say(f"the certificate is self-signed: {certificate}, SHA-256 {found}")
-        admitted = None
-        if settings.ssl_client_ca is not None:
-            admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)
-        return tls_context(certificate, key, admitted), described
 
 
 def _warn(services: Services) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.daemon.certificate_report import CertificateWatch
+from ovirt_scheduler.daemon.tls import CertificateWatch
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings import config

@@ -142,6 +142,12 @@ def test_the_daemons_process_loads_neither_the_sdk_nor_lxml(code):
     assert [name for name in shown if name.startswith(NOT_THE_DAEMONS)] == []
 
 
+def test_the_daemon_loads_what_tls_needs_only_where_it_speaks_tls():
+    """pyOpenSSL and cryptography take 10 MB."""
+    shown = loaded_by("import ovirt_scheduler.daemon.daemon")
+    assert {name.partition(".")[0] for name in shown} & {"OpenSSL", "cryptography"} == set()
+
+
 def test_a_command_does_not_load_what_other_commands_need():
     """The command line with ``status`` has no daemon, and with ``serve`` no workbench."""
     rooms = ("command.trial", "daemon.daemon", "workbench", "clusters", "processes")

@@ -21,7 +21,7 @@ from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
-from ovirt_scheduler.server.http.stream import tls_context
+from ovirt_scheduler.server.http.tls import tls_context
 
 SETTINGS = ServerSettings(port=0)
 HASTY = replace(SETTINGS, connection_timeout=0.2, idle_timeout=0.2)

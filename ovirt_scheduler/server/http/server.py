@@ -28,9 +28,7 @@ import xmlrpc.server
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Callable, Optional, Union
-
-from OpenSSL import SSL
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
@@ -48,6 +46,9 @@ from ovirt_scheduler.server.http.request import (
 )
 from ovirt_scheduler.server.http.stream import Stream, TlsError
 from ovirt_scheduler.server.pages.site import Page, Site, is_page
+
+if TYPE_CHECKING:
+    from OpenSSL import SSL
 
 logger = logging.getLogger(__name__)
 

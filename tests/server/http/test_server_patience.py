@@ -18,7 +18,7 @@ import pytest
 from OpenSSL import SSL
 
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
-from ovirt_scheduler.server.http.stream import tls_context
+from ovirt_scheduler.server.http.tls import tls_context
 from tests.support.served import (
     HASTY,
     SETTINGS,

@@ -18,7 +18,8 @@ from OpenSSL import SSL
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
-from ovirt_scheduler.server.http.stream import Stream, TlsError, tls_context
+from ovirt_scheduler.server.http.stream import Stream, TlsError
+from ovirt_scheduler.server.http.tls import tls_context
 
 SHORT = 0.1
 

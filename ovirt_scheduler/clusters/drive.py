@@ -386,28 +386,40 @@ class ClusterThreads:
         """Pass the ids of the engine's events to the clusters, each event once."""
         last: Optional[int] = None
         pause = _WATCH_EVERY
-        was_away = False
+        was_away = is_told = False
         while not self._stopping.is_set():
             asked_at = time.monotonic()
-            deadline = asked_at + _WATCH_SECONDS
             try:
-                if was_away and last is not None:
-                    # One that was restored goes on from the number of its backup.
-                    last = min(last, self._inventory.events(None, deadline).latest or 0)
-                was_away = False
-                events = self._inventory.events(last, deadline)
-                last = events.latest
-                for cluster in self._clusters.values():
-                    cluster.ownership.heard(events.correlation_ids)
-                    if events.named != frozenset():
-                        cluster.news.put(events.named)
+                last = self._pass_on(last, was_away, asked_at + _WATCH_SECONDS)
+                if is_told:
+                    _log.info("the engine's events can be read again")
+                was_away = is_told = False
                 # One that takes long to answer is not to be asked all the time.
                 pause = max(_WATCH_EVERY, time.monotonic() - asked_at)
             except EngineUnavailable as error:
-                # The clusters tell, too.
-                _log.debug("events cannot be watched: %(reason)s", {"reason": str(error)})
-                pause = min(_LONGEST_SILENCE, 2 * pause)
                 was_away = True
+                pause = min(_LONGEST_SILENCE, 2 * pause)
+                # Of an engine that is away the clusters tell, within this time.
+                alone = pause == _LONGEST_SILENCE and not self._inventory.state().problem
+                if alone and not is_told:
+                    is_told = True
+                    _log.warning(
+                        "the engine's events cannot be read: %(reason)s; clusters are looked at "
+                        "each minute",
+                        {"reason": str(error)},
+                    )
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("watching for the engine's events failed; it is tried again")
             self._stopping.wait(pause)
+
+    def _pass_on(self, last: Optional[int], was_away: bool, deadline: float) -> Optional[int]:
+        """Pass on the events after one; return the number of the latest."""
+        if was_away and last is not None:
+            # One that was restored goes on from the number of its backup.
+            last = min(last, self._inventory.events(None, deadline).latest or 0)
+        events = self._inventory.events(last, deadline)
+        for cluster in self._clusters.values():
+            cluster.ownership.heard(events.correlation_ids)
+            if events.named != frozenset():
+                cluster.news.put(events.named)
+        return events.latest

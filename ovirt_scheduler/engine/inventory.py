@@ -20,7 +20,7 @@ from typing import Callable, Optional, TypeVar, cast
 from urllib.parse import urlencode
 
 from ovirt_scheduler.engine import events
-from ovirt_scheduler.engine.client import MOST_BYTES, VM_PATH, EngineClient, without_query
+from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
 from ovirt_scheduler.engine.events import Events
 from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.daemon_state import EngineState
@@ -48,7 +48,8 @@ class Inventory:
 
     One thread at a time sends a query; others with the same query wait for its reply. After a
     failure no query is sent for ``cache_seconds`` (at least 1): each fails at once for the same
-    reason.
+    reason. Queries for events alone have no such effect: an engine that cannot list its events
+    may answer everything else.
 
     Args:
         keeps_documents: whether documents are of use when they were read: where decisions are
@@ -69,10 +70,10 @@ class Inventory:
         self._kept_for = settings.cache_seconds
         self._lock = threading.Lock()
         self._answers: dict[str, tuple[float, Future[Optional[EngineReply]]]] = {}  # by path
-        self._failure: Optional[str] = None  # how the latest query ended
+        self._failure = ""  # of the latest query; empty if it was answered
         self._failing_since: Optional[float] = None  # seconds since 1970
         self._answers_by: Counter[str] = Counter()  # ok and failed
-        self._retry_at = 0.0
+        self._retry_at = 0.0  # until then queries fail as the latest did
 
     def check_password(self) -> None:
         """Read the password before the engine is asked: the state tells that it cannot be read.
@@ -184,16 +185,21 @@ class Inventory:
 
     def _events(self, after: Optional[int], deadline: float) -> bytes:
         query = {"max": 1} if after is None else {"from": after, "max": events.MOST}
-        return self._now(f"/events?{urlencode(query)}", deadline, events.MOST_BYTES).data
+        with self._lock:
+            if time.monotonic() < self._retry_at:
+                raise EngineUnavailable(self._failure)
+        with self._counted():
+            path = f"/events?{urlencode(query)}"
+            return cast("Document", self._client.get(path, deadline, events.MOST_BYTES)).data
 
-    def _now(self, path: str, deadline: float, most: int = MOST_BYTES) -> Document:
-        """What the engine answers there, in so many bytes at most. It is not kept.
+    def _now(self, path: str, deadline: float) -> Document:
+        """What the engine answers there. It is not kept.
 
         One that refuses to answer is there, so that other queries are sent nevertheless.
         """
         with self._failing_fast(deadline, by_refusals=False):
             # Only a VM may be missing.
-            return cast("Document", self._client.get(path, deadline, most))
+            return cast("Document", self._client.get(path, deadline))
 
     def state(self) -> EngineState:
         """How the latest query ended, and how many ended how since the start."""
@@ -261,24 +267,34 @@ class Inventory:
         pause = max(_SHORTEST_PAUSE, self._kept_for)
         with self._lock:
             now = time.monotonic()
-            if self._failure is not None:
-                if now < self._retry_at:
-                    raise EngineUnavailable(self._failure)
+            if now < self._retry_at:
+                raise EngineUnavailable(self._failure)
+            if self._failure:
                 self._retry_at = now + pause  # this one tries; the others need not wait for it
         try:
-            yield
+            with self._counted():
+                yield
         except EngineUnavailable as error:
             with self._lock:
-                self._answers_by["failed"] += 1
                 if by_refusals or not isinstance(error, EngineRefusal):
                     self._failure = str(error)
                     self._failing_since = self._failing_since or time.time()
                     self._retry_at = time.monotonic() + pause
             raise
         with self._lock:
-            self._failure = self._failing_since = None
+            self._failure, self._failing_since, self._retry_at = "", None, 0.0
             self._unread_password = ""
-            self._answers_by["ok"] += 1
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Around a query: count how it ends."""
+        outcome = "failed"
+        try:
+            yield
+            outcome = "ok"
+        finally:
+            with self._lock:
+                self._answers_by[outcome] += 1
 
 
 def _share(deadline: float) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from ovirt_scheduler.clusters import drive
 from ovirt_scheduler.clusters.actions import ClusterServices
-from ovirt_scheduler.clusters.drive import ClusterDrive
+from ovirt_scheduler.clusters.drive import ClusterDrive, ClusterThreads
 from ovirt_scheduler.clusters.ownership import Mark
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
@@ -20,16 +20,22 @@ from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 from tests.support.driven import cluster
 from tests.support.rest_server import Reply, RestServer
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def services(tmp_path):
+def engine(tmp_path):
+    with RestServer(tmp_path, tls=False) as server:
+        yield server
+
+
+@pytest.fixture
+def services(tmp_path, engine):
     """Those of a daemon that has no schedulers, which cannot be: each look is a bug."""
-    with RestServer(tmp_path, tls=False) as engine:
-        inventory = Inventory(engine.settings())
-        plans, memory = Plans(lambda _: None), DriveMemory(tmp_path / "clusters.json")
-        yield ClusterServices(plans, memory, inventory, None, None, threading.Event())
-        inventory.close()
+    inventory = Inventory(engine.settings())
+    plans, memory = Plans(lambda _: None), DriveMemory(tmp_path / "clusters.json")
+    yield ClusterServices(plans, memory, inventory, None, None, threading.Event())
+    inventory.close()
 
 
 def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog, monkeypatch):
@@ -59,6 +65,23 @@ def test_who_drives_is_settled_though_the_look_fails(services):
     cluster.run_due(frozenset())
     assert cluster.state().problem
     assert cluster.state().driven_by == "far-0000"
+
+
+def test_events_alone_that_cannot_be_read_are_told(services, engine, caplog, monkeypatch):
+    """Once, when other queries have had the time to fail, too; and when they can be read again."""
+    monkeypatch.setattr(drive, "_WATCH_EVERY", 0.01)
+    monkeypatch.setattr(drive, "_LONGEST_SILENCE", 0.05)
+    caplog.set_level("INFO")
+    engine.broken = Reply(200, "text/html", "<html>")
+    threads = ClusterThreads((), services)
+    threads.start()
+    wait_until(lambda: "events cannot be read: http" in caplog.text)
+    asked = len(engine.asked("events"))
+    wait_until(lambda: len(engine.asked("events")) > asked + 2)
+    engine.broken = None
+    wait_until(lambda: "the engine's events can be read again" in caplog.text)
+    threads.stop(5.0)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 def test_a_balancing_that_fails_is_not_well_again_by_a_look_at_statuses(driven):

@@ -1,20 +1,26 @@
-"""How long migrations took, found in the engine's events."""
+"""The engine's events: how long migrations took, and queries for events that fail."""
 
 from __future__ import annotations
+
+import time
+from functools import partial
 
 import pytest
 
 from ovirt_scheduler.engine.events import migration_seconds
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable
+from tests.support.rest_server import Host, Reply, RestServer
 
 WEB, MAIL = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
 
-def event(number, code, time, vm=WEB):
+def event(number, code, moment, vm=WEB):
     """As the engine writes it, with what is of no interest here."""
     return (
         f"<event href='/ovirt-engine/api/events/{number}' id='{number}'>"
         f"<description>Migration started (VM: code&gt;63).</description><code>{code}</code>"
-        f"<severity>normal</severity><time>{time}</time>"
+        f"<severity>normal</severity><time>{moment}</time>"
         f"<host href='/ovirt-engine/api/hosts/{MAIL}' id='{MAIL}'/>"
         f"<vm href='/ovirt-engine/api/vms/{vm}' id='{vm}'/></event>"
     )
@@ -64,3 +70,24 @@ def test_a_migration_that_began_before_is_another():
 def test_what_is_no_end_of_it_is_passed_over(other):
     """Other events and other VMs, and what is not of the engine's form."""
     assert seconds(START, other) == {}
+
+
+def test_events_that_cannot_be_read_stop_no_other_query(tmp_path):
+    """And an engine that is away is not asked for events either."""
+    with RestServer(tmp_path, [Host("lynx")], tls=False) as engine:
+        asking = Inventory(engine.settings())
+        page = partial(asking.read_pages, "hosts", "name=lynx", lambda _: {})
+        engine.broken = Reply(200, "text/html", "<html>")
+        with pytest.raises(EngineUnavailable, match="/events: answered HTTP 200 OK with text/html"):
+            asking.events(None, time.monotonic() + 20)
+        engine.broken = None
+        assert page() == {}
+        assert asking.state().problem == ""
+        assert asking.state().answers == {"failed": 1, "ok": 1}
+        engine.broken = Reply(503, "text/html", "<html>")
+        with pytest.raises(EngineUnavailable, match="/hosts: answered HTTP 503"):
+            page()
+        with pytest.raises(EngineUnavailable, match="/hosts: answered HTTP 503"):
+            asking.events(None, time.monotonic() + 20)
+        assert len(engine.asked("events")) == 1
+        asking.close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import resource
 import time
 from pathlib import Path
@@ -96,7 +97,9 @@ def _set(which: int, soft: int, hard: int = _NONE) -> None:
 def _memory() -> tuple[int, int]:
     """What each limit of ``_MEMORY`` counts of this process; that of address space has a reserve.
 
-    ``data`` and ``size`` of /proc/self/statm.
+    ``data`` and ``size`` of /proc/self/statm, without the objects that open() makes.
     """
-    pages = Path("/proc/self/statm").read_bytes().split()
+    statm = os.open("/proc/self/statm", os.O_RDONLY)
+    pages = os.read(statm, 256).split()
+    os.close(statm)
     return int(pages[5]) * _PAGE, int(pages[0]) * _PAGE + _RESERVE

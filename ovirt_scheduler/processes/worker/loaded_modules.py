@@ -24,6 +24,8 @@ _NEEDED = (
 # What is put back by another way.
 _ELSEWHERE = {"os.environ", "time.tzname", "time.timezone", "time.altzone", "time.daylight"}
 _PACKAGE = __name__.partition(".")[0]
+_definition_of = ctypes.pythonapi.PyModule_GetDef  # null for a module that no C code made
+_definition_of.argtypes, _definition_of.restype = [ctypes.py_object], ctypes.c_void_p
 _zip, _view, _len = zip, memoryview, len  # bound before a plugin could put others in their place
 # Modules whose classes are looked at, too: entities and connections are made of them.
 _SDK = ("ovirtsdk4", "ovirtsdk4.service", "ovirtsdk4.services", "ovirtsdk4.types")
@@ -80,10 +82,14 @@ class LoadedModules:
     def put_there(self, new: Mapping[str, object]) -> str:
         """The first of these modules that was not imported but put there; empty if none was.
 
-        Another name of a module that there was (``__mp_main__``) is none.
+        Another name of a module that there was (``__mp_main__``) is none, but another name of the
+        plugin's own is: it has been forgotten. Libraries put compiled modules there, and others
+        below their own packages.
         """
         for name, module in new.items():
-            if getattr(module, "__spec__", None) is None and module not in self._order:
+            spec = getattr(module, "__spec__", None)
+            made = module not in self._order if spec is None else spec.name not in sys.modules
+            if made and name.rpartition(".")[0] not in new and not _is_compiled(module):
                 return name
         return ""
 
@@ -183,9 +189,9 @@ def _changed(words: str, before: Mapping[str, object], now: Mapping[str, object]
 
 def _may_add(words: str, name: str, before: Mapping[str, object], value: object) -> bool:
     """Whether a library may have a further name: a private one, a module of its package, or one
-    that it makes when it is asked for it (PEP 562).
+    that it makes when it is asked for it (PEP 562). In builtins everybody would see it.
     """
-    if name.startswith("_") or "__getattr__" in before:
+    if words != "builtins" and (name.startswith("_") or "__getattr__" in before):
         return True
     return sys.modules.get(f"{words}.{name}") is value
 
@@ -193,6 +199,10 @@ def _may_add(words: str, name: str, before: Mapping[str, object], value: object)
 def _may_change(name: str, before: object) -> bool:
     """Whether a library may change a global by itself: from None, or one of its private ones."""
     return before is None or (name.startswith("_") and not callable(before))
+
+
+def _is_compiled(module: object) -> bool:
+    return isinstance(module, ModuleType) and _definition_of(module) is not None
 
 
 _known: Optional[LoadedModules] = None

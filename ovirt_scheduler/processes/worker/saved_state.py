@@ -101,6 +101,9 @@ class SavedState:
             if each.restore(new):
                 sys.path_importer_cache.clear()
         _notice_filters()  # also: what was warned of once is warned of again
+        asyncio = sys.modules.get("asyncio.events")
+        if asyncio is not None:  # it may be loaded at any time; its policy holds an event loop
+            vars(asyncio)["_event_loop_policy"] = None
         for names, saved in self._levels:
             if names != saved:
                 names.clear()

@@ -121,6 +121,7 @@ gc | gc.isenabled() | gc.disable()
 gc threshold | gc.get_threshold() | gc.set_threshold(10)
 asyncgen hooks | sys.get_asyncgen_hooks() | sys.set_asyncgen_hooks(print)
 random | random.getstate() == random.Random(1).getstate() | random.seed(1)
+event loop | __import__('asyncio').get_event_loop().is_closed() | __import__('asyncio').get_event_loop().close()
 decimal context | decimal.getcontext().prec | decimal.getcontext().prec = 5
 context variable | VARIABLE.get() | VARIABLE.set(1)
 stdout | type(sys.stdout).__name__ | sys.stdout = io.StringIO()
@@ -172,9 +173,11 @@ modules | threads' excepthook | threading.excepthook | threading.excepthook = pr
 modules | builtin | len(hosts) | builtins.len = lambda _: 0
 modules | isinstance | isinstance(hosts, list) | builtins.isinstance = None
 modules | further builtin | hasattr(builtins, 'trace') | builtins.trace = 1
+modules | private builtin | hasattr(builtins, '_') | builtins._ = str
 modules | other module | sys.modules['json'] is json | sys.modules['json'] = types.ModuleType('json')
 modules | lost module | 'json' in sys.modules | del sys.modules['json']
 modules | made module | 'trace' in sys.modules | sys.modules['trace'] = types.ModuleType('trace')
+modules | another name of its own | 'trace' in sys.modules | sys.modules['trace'] = sys.modules[__name__]
 modules | os.write | os.write | os.write = None
 modules | os.listdir | os.listdir | os.listdir = None
 modules | json | json.encoder.c_make_encoder | json.encoder.c_make_encoder = 1
@@ -272,7 +275,7 @@ def test_with_one_call_for_each_process_nothing_is_seen_either(calls_of, change)
             "logging.getLogger('Changes').warning('hello')",
             "import logging\nlogging.getLogger('Changes').addHandler(logging.FileHandler('log'))",
         ),
-        ordinary("import colorsys, xml.dom.minidom, sqlite3"),
+        ordinary("import colorsys, xml.dom.minidom, sqlite3, cryptography.x509"),
         ordinary("import concurrent.futures\nconcurrent.futures.ThreadPoolExecutor"),
         ordinary("import asyncio\nasyncio.run(asyncio.sleep(0))"),
         ordinary(

@@ -179,7 +179,7 @@ class Registry:
                 continue
             if path.parent in scan.unreadable:
                 states[path] = state  # it may well be there still
-            elif waiting := _waiting(state, [path], scan):
+            elif waiting := _waiting(state, [path, path.parent], scan):
                 states[path] = waiting
             else:
                 alone = self._loader.conf_path(path.stem) in scan.orphaned

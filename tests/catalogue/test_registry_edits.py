@@ -56,6 +56,15 @@ def test_a_file_moved_away_is_not_yet_the_end_of_its_units(place, look):
     assert "the last version that loaded stays in use" in place.faults()[0]
 
 
+def test_a_folder_moved_away_is_not_yet_the_end_of_its_units(place, look):
+    """Some installers move a new one into its place; without any its plugins go in a while."""
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    place.first.rename(place.first.with_name("former"))
+    assert versions(look()) == {"a": "1"}
+    assert place.versions() == {}
+
+
 def test_a_file_written_half_keeps_the_version_before_it(place, look):
     """Cut anywhere, what was good stays until the whole is there."""
     place.write("a", plugin(1))

@@ -366,11 +366,7 @@ class Pool:
     @property
     def _is_calm(self) -> bool:
         """Whether no call is under way, and none that comes now waits for a process to be made."""
-        return (
-            not self._busy
-            and all(len(each) >= SPARE for each in self._spare.values())
-            and all(key in self._idle for key in self._wanted)
-        )
+        return not self._busy and all(len(each) >= SPARE for each in self._spare.values())
 
     def _rest(self) -> float:
         """Seconds until a load ahead that failed may be tried again, and at most ``_REST``."""

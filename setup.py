@@ -52,7 +52,14 @@ setup(
         for page, section in (("ovirt-scheduler", 1), ("ovirt-scheduler.conf", 5))
     ]
     + [
-        (folder, sorted(str(page.relative_to(HERE)) for page in (HERE / within).glob("*.md")))
+        (
+            folder,
+            sorted(
+                str(file.relative_to(HERE))
+                for ending in ("md", "png", "svg", "xsd")
+                for file in (HERE / within).glob(f"*.{ending}")
+            ),
+        )
         for folder, within in (
             ("share/doc/ovirt-scheduler", "."),
             ("share/doc/ovirt-scheduler/docs", "docs"),

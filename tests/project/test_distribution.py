@@ -61,7 +61,7 @@ def test_a_source_distribution_is_the_whole_project(tmp_path):
 
 
 def test_the_manual_is_installed_and_messages_name_it_there(tmp_path):
-    """Every page, below the prefix; a page that is not there is named alone."""
+    """Every page with what it shows, below the prefix; one that is not there is named alone."""
     source, prefix = tmp_path / "source", tmp_path / "prefix"
     for folder in ("ovirt_scheduler", "docs", "completion"):
         leftovers = shutil.ignore_patterns("__pycache__")
@@ -70,8 +70,9 @@ def test_the_manual_is_installed_and_messages_name_it_there(tmp_path):
         shutil.copy(file, source)
     run_in(source, "setup.py", "-q", "install_data", "--install-dir", str(prefix))
     shutil.rmtree(source / "docs")
-    for page in PROJECT.glob("docs/*.md"):
-        assert (prefix / "share/doc/ovirt-scheduler/docs" / page.name).exists()
+    for file in PROJECT.glob("docs/*.*"):
+        there = (prefix / "share/doc/ovirt-scheduler/docs" / file.name).exists()
+        assert there is (file.suffix != ".py"), file
     assert (prefix / "share/doc/ovirt-scheduler/README.md").exists()
     assert (prefix / "share/man/man5/ovirt-scheduler.conf.5").exists()
     asked = "import sys; sys.prefix = sys.argv[1]; from ovirt_scheduler.manual import page; "

@@ -183,7 +183,7 @@ class Plans:
         }
         if plan.state == WAITING:
             _log.info(
-                "cluster %(cluster)s: plan %(plan)s waits for approval, %(count)d migrations: "
+                "cluster %(cluster)s: plan %(plan)s waits for approval (migrations: %(count)d): "
                 "%(reason)s",
                 fields,
             )

@@ -19,6 +19,7 @@ from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.log.format import printable
+from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings, Settings
 from ovirt_scheduler.workbench import replay, reports, scenario, snapshot
@@ -187,7 +188,7 @@ def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
         *hosts, before, now = ("", *each.why) if len(each.why) < 2 else each.why
         yield from (f"    {line}" for line in (before, now, *hosts[:_LINES]) if line)
         if len(hosts) > _LINES:
-            yield f"    {len(hosts) - _LINES} more hosts"
+            yield f"    and {count_of(len(hosts) - _LINES, 'host')} more"
     if len(differ) > _MOST_SHOWN:
         yield f"{len(differ) - _MOST_SHOWN} more differ; -o json and --html have them all"
 
@@ -231,8 +232,8 @@ def _snapshot(options: argparse.Namespace) -> Shown:
     tell_progress("")
     taken.write(options.file)
     return Shown(
-        f"{options.file}: {len(taken.hosts)} hosts and {len(taken.vms)} VMs of {taken.cluster}, "
-        f"{taken.taken}\n"
+        f"{options.file}: {count_of(len(taken.hosts), 'host')} and "
+        f"{count_of(len(taken.vms), 'VM')} of {taken.cluster}, {taken.taken}\n"
     )
 
 

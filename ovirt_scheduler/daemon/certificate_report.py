@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.certificates import CertificateFiles, Description
 from ovirt_scheduler.settings.config import Settings
@@ -64,7 +65,7 @@ class CertificateReport(NamedTuple):
             if self.problem:
                 return f"certificate {self.problem} ({self.setting})\n"
             return f"certificate {self.path}: made on first start\n"
-        days = f"{self.described.days_left} days left"
+        days = f"{count_of(self.described.days_left, 'day')} left"
         return f"certificate {self.path}: {self.problem or days}\n"
 
 
@@ -126,5 +127,5 @@ def _problem(found: Description, days: int, made_for: Optional[str]) -> str:
     if made_for is not None and not found.is_for(made_for):
         return f"not for {made_for}, where it is called; clients refuse it there: {mend}"
     if found.days_left < days:
-        return f"{found.days_left} days left; {mend} before {found.ends:%Y-%m-%d}"
+        return f"{count_of(found.days_left, 'day')} left; {mend} before {found.ends:%Y-%m-%d}"
     return ""

@@ -17,6 +17,7 @@ from ovirt_scheduler.log.fields import Block, Costs, InShadow, Name, Names
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
 _log = logging.getLogger(__name__)
@@ -119,10 +120,10 @@ def summary(decision: Decision) -> str:
         said = "nothing to migrate"
     elif decision.request.last is not None and decision.failure is None:
         if returns is Returns.MIGRATIONS:
-            said = f"{left}; {len(answer)} VMs to migrate"
+            said = f"{left}; {count_of(len(answer), 'VM')} to migrate"
         elif isinstance(answer, tuple):
             said = f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
-    return f"{len(execution.hosts)} hosts: {said}"
+    return f"{count_of(len(execution.hosts), 'host')}: {said}"
 
 
 def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:
@@ -251,8 +252,8 @@ def _log_value(
         kept = frozenset(result.value)
         removed = Names([host for host in left if host not in kept])
         _log.debug(
-            "%(request)s %(kind)s %(unit)s removed %(removed)s of %(hosts_in)d hosts in "
-            "%(milliseconds).1f ms",
+            "%(request)s %(kind)s %(unit)s removed %(removed)s in %(milliseconds).1f ms; "
+            "hosts before: %(hosts_in)d",
             {**call, "hosts_in": len(left), "removed": removed},
         )
     elif kind is Kind.COST_FUNCTION:

@@ -78,7 +78,7 @@ class DecisionService:
         """All policy units, after a fresh look at the folders."""
         catalogue = self.registry.refresh()
         _log.info(
-            "discover: %(count)d policy units, %(faults)d problems with files",
+            "discover: policy units: %(count)d, problems with files: %(faults)d",
             {"count": len(catalogue.units), "faults": len(catalogue.faults)},
         )
         return tuple(catalogue.units.values())

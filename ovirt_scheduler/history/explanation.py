@@ -16,6 +16,7 @@ from ovirt_scheduler.history import query, ranking
 from ovirt_scheduler.history.ranking import Record
 from ovirt_scheduler.history.record import NOT_ASKED, PASSED, REMOVED, each_text
 from ovirt_scheduler.log.format import printable
+from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import Kind
 
 MOST_HOSTS = 100  # that are told of at once, the best first
@@ -84,8 +85,8 @@ def heading(decision: Record) -> str:
 def outcome(decision: Record) -> str:
     """The outcome: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
     answer, method = decision.get("answer"), decision.get("method")
-    number = len(decision.get("hosts", ()))
-    count = f"{number or 'no'} host{'' if number == 1 else 's'}"
+    hosts = decision.get("hosts", ())
+    count = count_of(len(hosts), "host") if hosts else "no hosts"
     if isinstance(answer, Mapping) and answer:
         return _migrations(decision, answer)
     if isinstance(answer, bool):

@@ -232,7 +232,7 @@ class History:
             tables.write(decisions, events)
         if self._problem:
             self._problem = ""
-            _log.info("the history is written again; %(count)d records are missing in all",
+            _log.info("the history is written again; records that are missing in all: %(count)d",
                       {"count": self.dropped})  # fmt: skip
         now = time.monotonic()
         if now >= self._old_at:

@@ -54,7 +54,7 @@ def parse(name: str, custom_properties: str, default_values: str) -> PropertySet
         if properties.setdefault(made.name, made) is not made:
             raise PluginError(f"property {made.name}: occurs twice")
     if any(defaults[len(pieces) :]):
-        raise PluginError(f"there are {len(defaults)} default values for {len(pieces)} properties")
+        raise PluginError(f"more default values than properties: {len(defaults)} and {len(pieces)}")
     return PropertySet(name, tuple(properties.values()))
 
 

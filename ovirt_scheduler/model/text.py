@@ -1,4 +1,4 @@
-"""Texts with only the characters of XML 1.0 (its section 2.2)."""
+"""Texts for messages, with only the characters of XML 1.0 (its section 2.2)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ def writable(text: str) -> str:
     if text.isascii():
         return text.translate(_CONTROLS)  # the same, in less than half of the time
     return NOT_IN_XML.sub("\ufffd", text)
+
+
+def count_of(number: int, what: str) -> str:
+    """``1 host``, ``12 hosts``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:

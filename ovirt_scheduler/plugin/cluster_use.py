@@ -14,6 +14,8 @@ from typing import Optional, Union
 
 from ovirtsdk4 import types
 
+from ovirt_scheduler.model.text import count_of
+
 _MOVABLE = (None, types.VmAffinity.MIGRATABLE)
 
 
@@ -69,7 +71,7 @@ class HostUse:
             pinned = [named.name or names.get(named.id, named.id) for named in policy.hosts]
             return f"pinned to {', '.join(pinned)}"
         if self.processors and vcpus(vm) > self.processors:
-            return f"has {self.processors} processors, {vcpus(vm)} are needed"
+            return f"has {count_of(self.processors, 'processor')}, {vcpus(vm)} are needed"
         needed = vm.memory or 0
         room = self.memory - self.used_memory if self.memory else needed
         if self._room is not None:

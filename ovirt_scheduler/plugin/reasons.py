@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from ovirt_scheduler.model.text import count_of
+
 LONGEST = 200  # characters for each host
 _SHOWN = 60  # characters of a host that is not known
 
@@ -60,8 +62,8 @@ class Reasons:
             notes.append(f"gave reasons that are no text ({self._no_texts} dropped)")
         if self._cut:
             notes.append(
-                f"gave reasons of more than {LONGEST} characters for {len(self._cut)} hosts; the "
-                "rest is dropped"
+                f"gave reasons of more than {LONGEST} characters for "
+                f"{count_of(len(self._cut), 'host')}; the rest is dropped"
             )
         return tuple(notes)
 

@@ -44,7 +44,7 @@ class Places:
             if not self._free and len(self._queue) >= self._max_waiting:
                 self.refused += 1
                 raise Overloaded(
-                    f"{len(self._queue)} requests wait already, as many as max_waiting allows; "
+                    f"as many requests wait already as max_waiting allows, {len(self._queue)}; "
                     "try again later"
                 )
             self._queue.append(turn)

@@ -13,6 +13,7 @@ from typing import Callable
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
+from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.server.pages import views
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.simulation import Outcome, View
@@ -61,8 +62,8 @@ def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[st
         yield f"  {unit} is gone, or was edited since (decisions: {number})"
     if comparison.uncertain:
         yield (
-            f"  {len(comparison.uncertain)} decisions are left out below: they do not even come "
-            "out the same unchanged"
+            f"  left out below: {count_of(len(comparison.uncertain), 'decision')} that would not "
+            "even come out the same unchanged"
         )
     yield from (f"problem: {problem}" for problem in problems)
     word = "with the change" if comparison.changed else "today"

@@ -35,6 +35,7 @@ from ovirt_scheduler.model.drivers import POLICY
 from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import Caller, Subjects
 from ovirt_scheduler.model.tasks import EngineReplies
+from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
@@ -324,7 +325,7 @@ class Simulation:
                 outcome.views.append(self._view())
             self._balance()
             outcome.course.append((self._hour, self._view().imbalance["used"]))
-            self.tell(f"hour {self._hour:.1f}: {len(outcome.moves)} moves")
+            self.tell(f"hour {self._hour:.1f}: {count_of(len(outcome.moves), 'move')}")
             number += 1
             if number * step > self.scenario.hours:
                 left -= 1
@@ -453,5 +454,5 @@ class Simulation:
             if host.status != UP:
                 closed[name] = f"is {host.status}"
             elif self._policy.asked and not self._policy.accepted[host.id]:
-                closed[name] = f"takes none of the {len(self._policy.asked)} VMs that asked"
+                closed[name] = f"takes none of {count_of(len(self._policy.asked), 'VM')} that asked"
         return closed

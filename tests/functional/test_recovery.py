@@ -484,6 +484,6 @@ def test_when_as_many_wait_as_may_the_next_is_refused_at_once(start_daemon, plug
         answers = [one.result(LONG) for one in calls]
     (refused,) = [answer for answer in answers if isinstance(answer, Fault)]
     assert refused.faultCode == 104
-    assert "2 requests wait already, as many as max_waiting allows" in refused.faultString
+    assert "as many requests wait already as max_waiting allows, 2;" in refused.faultString
     assert answers.count(1) == 3
     assert_well(daemon)

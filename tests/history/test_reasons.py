@@ -155,7 +155,7 @@ def test_bad_reasons_are_cut_cleaned_or_noted(daemon: Daemon):
     assert record["units"][0]["notes"] == [
         "gave reasons for hosts that it was not given (100001 dropped, the first for 'stranger 0')",
         "gave reasons that are no text (1 dropped)",
-        "gave reasons of more than 200 characters for 1 hosts; the rest is dropped",
+        "gave reasons of more than 200 characters for 1 host; the rest is dropped",
     ]
 
 

@@ -49,8 +49,8 @@ def test_defaults_go_by_position(custom, given, expected):
         ("a=[;]", "", "unterminated character set"),
         ("a=", "", "a: '': the regex is empty"),
         ("a=b;a=c", "", "property a: occurs twice"),
-        ("a=b", "b;b", "2 default values for 1 properties"),
-        ("", "b", "1 default values for 0 properties"),
+        ("a=b", "b;b", "more default values than properties: 2 and 1"),
+        ("", "b", "more default values than properties: 1 and 0"),
         (
             "a=[0-9]*",
             "x",

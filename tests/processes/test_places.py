@@ -96,7 +96,7 @@ def test_no_more_wait_than_may():
     slots = Places(1, 1)
     with slots.taken(1, soon()):
         thread = start(slots, lambda: None)
-        refused = pytest.raises(Overloaded, match="1 requests wait already, as many as max_wait")
+        refused = pytest.raises(Overloaded, match="as many requests wait already as max_waiting")
         with refused, slots.taken(1, soon()):
             raise AssertionError
     thread.join(LONG)

@@ -16,7 +16,7 @@ from typing import Optional, Union
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.plugins import Candidate, Module, Source
-from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.model.text import count_of, one_line
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
 from ovirt_scheduler.processes.loading import modules, python2
@@ -140,7 +140,7 @@ def _check_signature(function: object, kind: Kind, arguments: Sequence[str], lin
         taken = str(inspect.signature(function))
         raise Misdefined(
             line,
-            f"{kind.function}{taken} cannot be called with {len(arguments)} arguments; "
+            f"{kind.function}{taken} cannot be called with {count_of(len(arguments), 'argument')}; "
             f"define {wanted}",
         ) from None
     except ValueError:  # a built-in that does not tell its signature

@@ -9,7 +9,7 @@ from typing import Optional
 
 from ovirt_scheduler.model.analysis import FoundDriver, PublishedMethod
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
-from ovirt_scheduler.model.text import NOT_IN_XML, writable
+from ovirt_scheduler.model.text import NOT_IN_XML, count_of, writable
 from ovirt_scheduler.plugin import interfaces
 
 _UNWRITABLE = "has a character that XML cannot write; remove it, or write it as an escape"
@@ -162,7 +162,8 @@ class _Reader:
         try:
             inspect.Signature(self._parameters(name)).bind(*parameters)
         except TypeError:
-            message = f"{name} cannot be called with {len(parameters)} arguments; {wanted}"
+            count = count_of(len(parameters), "argument")
+            message = f"{name} cannot be called with {count}; {wanted}"
             raise self._wrong(message, self._line(name)) from None
         required = tuple(each for each in parameters if each != "properties")
         optional = tuple(each for each in parameters if each == "properties")

@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import Optional
 
 from ovirt_scheduler.model.requests import new_id
+from ovirt_scheduler.model.text import count_of
 
 _MAX_LINE = 65536  # bytes of a line of the head, without its end
 _MAX_HEADERS = 100
@@ -225,7 +226,8 @@ class BodyReader:
         while left:
             piece = self._stream.read(min(left, _PIECE))
             if not piece:
-                raise bad(f"the connection ended {left} bytes before the end of the body")
+                missing = count_of(left, "byte")
+                raise bad(f"the connection ended {missing} before the end of the body")
             left -= len(piece)
             yield piece
 

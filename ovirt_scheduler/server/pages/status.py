@@ -11,6 +11,7 @@ from typing import Any, Optional
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.tally import Tally, UnitTally
 from ovirt_scheduler.model.daemon_state import ClusterLook, DaemonState, UnitState
+from ovirt_scheduler.model.text import count_of
 
 Status = dict[str, Any]
 
@@ -130,7 +131,7 @@ def _milliseconds(seconds: Optional[float]) -> Optional[float]:
 
 def _line(units: list[Status], problems: list[Status]) -> str:
     """The whole in one line: ``8 units, 1 failing: Night, since 02:14``."""
-    line = f"{len(units)} unit{'' if len(units) == 1 else 's'}"
+    line = count_of(len(units), "unit")
     failing = [unit for unit in units if unit["state"] == "failing"]
     if failing:
         first = min(failing, key=lambda unit: str(unit["since"]))
@@ -189,7 +190,7 @@ def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
     if state.certificate_ends is not None:
         days = int((state.certificate_ends - now) // _DAY)
         if days < _CERTIFICATE_DAYS:
-            what = f"ends in {days} days" if days >= 0 else "has ended"
+            what = f"ends in {count_of(days, 'day')}" if days >= 0 else "has ended"
             yield _problem("certificate", f"the certificate {what}", "",
                            "ovirt-scheduler cert check says how to renew it")  # fmt: skip
     if state.engine is not None and state.engine.problem:
@@ -223,14 +224,15 @@ def facts(report: Status) -> list[tuple[str, str]]:
         *((f"Replaced: {reason}", str(count)) for reason, count in processes["replaced"].items()),
     ]  # fmt: skip
     if "certificate" in report:
-        days = report["certificate"]["days_left"]
-        found.append(("Certificate ends in", f"{days} days, {report['certificate']['ends'][:10]}"))
+        certificate = report["certificate"]
+        days = count_of(certificate["days_left"], "day")
+        found.append(("Certificate ends in", f"{days}, {certificate['ends'][:10]}"))
     if "engine" in report:
         well = "answers" if report["engine"]["reachable"] else "cannot be asked"
         found.append(("Engine", f"{report['engine']['url']} {well}"))
     if "history" in report:
         history = report["history"]
         lost = f", {history['dropped']} lost" if history["dropped"] else ""
-        held = f"{history['decisions']} decisions, {history['bytes'] / (1 << 20):.1f} MiB"
-        found.append(("History", held + lost))
+        held = count_of(history["decisions"], "decision")
+        found.append(("History", f"{held}, {history['bytes'] / (1 << 20):.1f} MiB{lost}"))
     return found

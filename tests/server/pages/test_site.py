@@ -95,7 +95,7 @@ def test_the_page_of_a_huge_decision_has_the_best_of_its_hosts(tmp_path):
     found = cells(page)
     assert len(found) == 100
     assert "h0" not in found  # it was removed, and is the last
-    assert "1100 more hosts are in the JSON" in page
+    assert "More hosts in the JSON below: 1100." in page
     assert "1200 hosts: 1199 left, 1 removed by MaxVms" in page
     assert len(json.loads(site.text(f"/decisions/{DECISION}.json"))["hosts"]) == 1200
 
@@ -276,7 +276,7 @@ def test_a_chart_has_a_bar_for_the_calls_of_a_minute_and_one_for_the_failures(tm
     site = MadeSite(tmp_path, made, units=(unit_state("Idle"), unit_state("Night")))
     idle, night = lxml.html.fromstring(site.text("/status")).xpath("//svg")
     assert idle.get("aria-label") == idle.findtext("title") == "no calls"
-    assert night.get("aria-label") == "4 calls in the last hour, 1 of them failed"
+    assert night.get("aria-label") == "calls in the last hour: 4, 1 of them failed"
     bars = [(bar.get("class"), bar.get("y"), bar.get("height")) for bar in night.xpath(".//rect")]
     assert bars == [("calls", "0.00", "24.00"), ("failed", "18.00", "6.00")]
     assert "chart large" in site.text("/units/Night")

@@ -107,10 +107,11 @@ def _schedule(call: Call, asked: argparse.Namespace) -> Shown:
 def _run(options: argparse.Namespace) -> Shown:
     """Call the daemon, or plugins right here."""
     with contextlib.ExitStack() as stack, inputs.naming_files(options):
+        call: Call
         if options.local:
             call = stack.enter_context(client.local(arguments.settings(options)))
         else:
-            call = client.of_options(options)
+            call = stack.enter_context(client.of_options(options))
         shown: Shown = options.ask(call, options)
     if not options.local and options.url is None:
         asked = getattr(options, "unit", getattr(options, "scheduler", None))
@@ -188,7 +189,7 @@ def schedulers(call: Call) -> Shown:
     ]
     headings = ("SCHEDULER", "TOPIC", "INTERFACES", "PROPERTIES", "DESCRIPTION")
     text = tables.table(headings, rows)
-    return Shown(text or "no schedulers\n", found, names=[each["name"] for each in found])
+    return Shown(text or "no schedulers\n", found, names=[str(each["name"]) for each in found])
 
 
 def topics(call: Call) -> Shown:
@@ -200,7 +201,7 @@ def topics(call: Call) -> Shown:
         for method in each["methods"]
     ]
     text = tables.table(("TOPIC", "DRIVER", "METHOD", "DESCRIPTION"), rows)
-    return Shown(text or "no topics\n", found, names=[each["topic"] for each in found])
+    return Shown(text or "no topics\n", found, names=[str(each["topic"]) for each in found])
 
 
 def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:

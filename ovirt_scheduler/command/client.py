@@ -7,6 +7,7 @@ import contextlib
 import functools
 import http.client
 import os
+import reprlib
 import ssl
 import time
 import xmlrpc.client
@@ -15,6 +16,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable, Optional, Union, cast
 from urllib.parse import SplitResult, urlsplit
+from xml.etree.ElementTree import ParseError
 from xml.parsers.expat import ExpatError
 from xmlrpc.client import Fault, ProtocolError
 
@@ -42,11 +44,17 @@ from ovirt_scheduler.server.dispatch import Reply
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings.config import Settings
 
+_NAME_IT = "name the daemon's certificate with --ca"
 _AS_ROOT = "sudo reads the state folder, for which none needs to run"
 _SECONDS = 125.0  # for an answer; the daemon gives every one within 119
 _MOST_BYTES = 1 << 30  # of an answer
 _RECORD_SECONDS, _PAUSE = 1.0, 0.05  # for which a record is waited for, and between two looks
-_OTHER_NAME = (62, 64)  # a host name, an address: X509_verify_cert_error_string(3)
+# X509_verify_cert_error_string(3)
+_EXPIRED = 10
+_OTHER_NAME = (62, 64)  # a host name, an address
+# What reading an answer raises that has another form.
+_MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError,
+              ParseError)  # fmt: skip
 
 # Calls a method: answer form, name, parameters. The reply has the results of the plugins' calls if
 # they ran in this process; XML-RPC has nothing of what they printed. It has the record of what was
@@ -56,6 +64,10 @@ Call = Callable[..., Reply]
 
 class Daemon:
     """A running daemon: calls its methods, and looks up what it has recorded.
+
+    Attributes:
+        url: for messages: it has no password.
+        answered: the latest call, and the answer to it; None if there is none.
 
     Raises (when called):
         BadUsage: a parameter that XML-RPC cannot carry.
@@ -71,6 +83,7 @@ class Daemon:
         file: Optional[Reader] = None,
         named: bool = False,
         instead: str = "",
+        untrusted: str = _NAME_IT,
     ) -> None:
         """Prepare calls; nothing is asked yet.
 
@@ -81,13 +94,18 @@ class Daemon:
                 unreadable. None: records are not looked up.
             named: the daemon may be another than the one whose history this is.
             instead: what works without a daemon, for the message if none answers.
+            untrusted: what to do if the daemon has another certificate.
 
         Raises:
             BadUsage: the URL cannot be a daemon's.
             BadInput: the certificate cannot be read.
         """
-        self._url, self._address, self._instead = url, _address(url), instead
+        self._address = _address(url)
+        host = self._address.netloc.rpartition("@")[2]
+        self.url = self._address._replace(netloc=host).geturl()
+        self._instead, self._untrusted = instead, untrusted
         self._file, self._named = file, named
+        self.answered: Optional[tuple[str, object]] = None
         self._connect: Callable[..., http.client.HTTPConnection] = http.client.HTTPConnection
         if self._address.scheme == "https":
             context = _trust(certificate)
@@ -107,16 +125,17 @@ class Daemon:
         headers = {"Content-Type": "text/xml", **dict(more)}  # with a user of the URL
         host, port = self._address.hostname, self._address.port
         with (
-            _explained(self._url, self._instead),
+            _explained(self.url, self._instead, self._untrusted),
             contextlib.closing(self._connect(host, port, timeout=_SECONDS)) as connection,
         ):
             connection.request("POST", path, body.encode(), headers)
             with connection.getresponse() as response:  # it may hold the socket beyond its end
                 if response.status != HTTPStatus.OK:
-                    raise ProtocolError(self._url, response.status, response.reason, {})
+                    raise ProtocolError(self.url, response.status, response.reason, {})
                 text = response.read(_MOST_BYTES)  # what is cut off is no XML
                 decision = response.getheader("X-Request-Id", "")  # contract 8.4
             (answer,), _ = xmlrpc.client.loads(text, use_builtin_types=True)
+        self.answered = (name, answer)
         return Reply(answer, record=lambda: self._awaited(decision))
 
     def decision(self, decision: str) -> Optional[Record]:
@@ -130,7 +149,10 @@ class Daemon:
             (asked["outcome"],) = asked.pop("outcomes")
         for name in {"since", "until"} & asked.keys():
             asked[name] = schema.written(asked[name])
-        return cast("list[Record]", self(AnswerForm.DESIGN, "decisions", asked).answer)
+        found: Any = self(AnswerForm.DESIGN, "decisions", asked).answer
+        if not isinstance(found, list) or not all(isinstance(each["id"], str) for each in found):
+            raise TypeError("no list of decisions")
+        return found
 
     def _awaited(self, decision: str) -> Optional[Record]:
         """The record of a decision that was just made, which the daemon writes within a second.
@@ -156,24 +178,53 @@ class Daemon:
 Recorded = Union[Reader, Daemon]  # where decisions are looked up
 
 
-def of_options(options: argparse.Namespace) -> Daemon:
-    """The daemon of ``--url``, ``--ca`` and the settings."""
+@contextlib.contextmanager
+def of_options(options: argparse.Namespace) -> Iterator[Daemon]:
+    """Call the daemon of ``--url``, ``--ca`` and the settings.
+
+    Raises:
+        NoAnswer: at the end: an answer had another form than a daemon's.
+    """
     settings = arguments.settings(options)
     scheme = "https" if settings.ssl else "http"
     host = listening.known_as(url_host(settings.listening_address))
-    url = options.url or f"{scheme}://{host}:{settings.listening_port}"
+    url = f"{scheme}://{host}:{settings.listening_port}" if options.url is None else options.url
     made = certificate_report.server_files(settings, arguments.state()).certificate
     file = Reader(arguments.state() / store.FILE) if settings.history else None
     instead = "--local needs none" if hasattr(options, "local") else _AS_ROOT
-    return Daemon(url, options.ca or made, file, options.url is not None, instead)
+    untrusted = _NAME_IT
+    if options.url is None and options.ca is None:
+        untrusted = (
+            f"if {made} was renewed: systemctl reload ovirt-scheduler has the daemon use it; "
+            f"else {_NAME_IT}"
+        )
+    named = options.url is not None
+    daemon = Daemon(url, options.ca or made, file, named, instead, untrusted)
+    try:
+        yield daemon
+    except _MISSHAPEN as error:
+        if daemon.answered is None:
+            raise
+        name, answer = daemon.answered
+        raise NoAnswer(
+            f"{daemon.url}: answers {name} with {reprlib.repr(answer):.60}, as no ovirt-scheduler "
+            "of this version does; mend --url"
+        ) from error
 
 
-def history(options: argparse.Namespace) -> Recorded:
-    """The history: of the state folder if that can be read, unless a daemon is named."""
+@contextlib.contextmanager
+def history(options: argparse.Namespace) -> Iterator[Recorded]:
+    """Read the history: in the state folder if that can be read, unless a daemon is named.
+
+    Raises:
+        NoAnswer: as for ``of_options``.
+    """
     file = arguments.state() / store.FILE
     if options.url is None and os.access(file, os.R_OK):
-        return Reader(file)
-    return of_options(options)
+        yield Reader(file)
+    else:
+        with of_options(options) as daemon:
+            yield daemon
 
 
 @contextlib.contextmanager
@@ -201,7 +252,7 @@ def here(services: Services) -> Call:
 
 
 @contextlib.contextmanager
-def _explained(url: str, instead: str) -> Iterator[None]:
+def _explained(url: str, instead: str, untrusted: str) -> Iterator[None]:
     """Turn each failure of a call into a message that says what to do."""
     try:
         yield
@@ -210,9 +261,11 @@ def _explained(url: str, instead: str) -> Iterator[None]:
             raise UnreadableDocument(fault.faultString) from None
         raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
     except ssl.SSLCertVerificationError as error:
-        mend = "name the daemon's certificate with --ca"
+        mend = untrusted
         if error.verify_code in _OTHER_NAME:
             mend = "name one of its names in --url"
+        elif error.verify_code == _EXPIRED:
+            mend = "ovirt-scheduler cert renew on its machine makes the next one"
         raise NoAnswer(
             f"{url}: its certificate is not trusted: {error.verify_message}; {mend} "
             "(ovirt-scheduler cert show shows its place and its names)"
@@ -247,6 +300,8 @@ def _address(url: str) -> SplitResult:
         problem = "begin it with https:// (or http:// where ssl = false), then the host"
     except ValueError as error:  # UnicodeError is one, too
         problem = str(error)
+    if "@" in url:  # a password may be in both
+        url, problem = "URL", "write it like https://USER:PASSWORD@HOST:PORT, with %40 for @"
     raise BadUsage(f"--url {url}: {problem}")
 
 

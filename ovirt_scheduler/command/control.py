@@ -74,10 +74,11 @@ def ask(state: Path, command: str, **further: object) -> Any:
         reply = json.loads(line)
     except ValueError:
         raise NoAnswer("the daemon ended before it had answered; ask it again") from None
-    if reply.get("version") != __version__:
+    version = reply.get("version", "unknown") if isinstance(reply, dict) else "unknown"
+    if version != __version__:
         raise NoAnswer(
-            f"the running daemon is of version {reply.get('version', 'unknown')}, and this "
-            f"command of {__version__}; restart the daemon: systemctl restart ovirt-scheduler"
+            f"the running daemon is of version {version}, and this command of {__version__}; "
+            "restart the daemon: systemctl restart ovirt-scheduler"
         )
     if "error" in reply:
         raise CallRefused(reply["error"])

@@ -99,17 +99,18 @@ def _run(options: argparse.Namespace) -> Shown:
         return _events(Reader(arguments.history()), options, wanted)
     if options.follow:
         options.in_pipe = "jsonl"
-    output, kept = arguments.output_of(options), client.history(options)
+    output = arguments.output_of(options)
     wanted = replace(wanted, brief=output in ("table", "names"))
-    if options.follow:
-        return follow(kept, wanted, output)
-    found = kept.decisions(wanted)
-    if not wanted.brief:
-        return Shown(fields=found)
-    text = tables.table(_HEADINGS, [_row(each) for each in found])
-    if not found:
-        text = f"no such decisions{_vm_hint(kept, options.vm) if options.vm else ''}\n"
-    return Shown(text, names=[each["id"] for each in found])
+    with client.history(options) as kept:
+        if options.follow:
+            return follow(kept, wanted, output)
+        found = kept.decisions(wanted)
+        if not wanted.brief:
+            return Shown(fields=found)
+        text = tables.table(_HEADINGS, [_row(each) for each in found])
+        if not found:
+            text = f"no such decisions{_vm_hint(kept, options.vm) if options.vm else ''}\n"
+        return Shown(text, names=[each["id"] for each in found])
 
 
 def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Query:
@@ -246,40 +247,58 @@ def _why(options: argparse.Namespace) -> Shown:
     """
     if bool(options.vm) == bool(options.decision):
         raise BadUsage("name a VM, by its name or id, or a decision with --decision")
-    kept = client.history(options)
-    decisions: Sequence[Mapping[str, Any]]
+    if options.host == "":
+        raise BadUsage("--host: is empty; leave it out to have every one")
+    with client.history(options) as kept:
+        decisions = _asked_for(kept, options)
+        return Shown("".join(_story(decisions, options)), decisions)
+
+
+def _asked_for(kept: Recorded, options: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
+    """The decision of ``--decision``, or the calls of the VM's last placement.
+
+    Raises:
+        NotRecorded: there is none.
+        BadUsage: several VMs have that name.
+    """
     if options.decision:
         found = kept.decision(options.decision)
-        decisions = [] if found is None else [found]
+        if found is not None:
+            return [found]
         sought, hint = f"{options.decision!r}", ""
     else:
         decisions = _last_placement(kept, options.vm)
-        sought, hint = f"on a VM {options.vm!r}", "" if decisions else _vm_hint(kept, options.vm)
-    if not decisions:
-        raise NotRecorded(
-            f"no decision {sought} is recorded{hint}; ovirt-scheduler decisions lists those that "
-            "there are"
-        )
+        if decisions:
+            return decisions
+        sought, hint = f"on a VM {options.vm!r}", _vm_hint(kept, options.vm)
+    raise NotRecorded(
+        f"no decision {sought} is recorded{hint}; ovirt-scheduler decisions lists those that "
+        "there are"
+    )
+
+
+def _story(decisions: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> Iterator[str]:
+    """What is told of the decisions, of all hosts or of that of ``--host``."""
     cleaned = explanation.cleaned(decisions)
     hosts = explanation.host_names(cleaned)
     host = next((each for each, name in hosts.items() if options.host in (each, name)), None)
     if options.host is not None and host is None:
-        lines = _not_asked_about(cleaned[-1], options.host, hosts.values())
+        yield from _painted(_not_asked_about(cleaned[-1], options.host, hosts.values()))
     elif options.decision:
-        lines = explanation.lines(cleaned[0], host)
+        yield from _painted(explanation.lines(cleaned[0], host))
     else:
-        lines = placement.lines(cleaned, host)
-    text = "".join(_painted(lines))
+        yield from _painted(placement.lines(cleaned, host))
+    if options.host is not None:
+        return
     headings, rows = placement.grid(cleaned)
-    if options.host is None and rows and len(headings) > 1:
-        text += f"\n{tables.table(headings, rows)}"
+    if rows and len(headings) > 1:
+        yield f"\n{tables.table(headings, rows)}"
     behind = len(hosts) - explanation.MOST_HOSTS
-    if options.host is None and behind > 0:
-        text += (
+    if behind > 0:
+        yield (
             f"\n{behind:,} more hosts rank behind these, or are out: --host HOST shows one, "
             "-o json shows all\n"
         )
-    return Shown(text, decisions)
 
 
 def _last_placement(kept: Recorded, vm: str) -> Sequence[Mapping[str, Any]]:

@@ -6,10 +6,12 @@ import contextlib
 import json
 import re
 import socket
+import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
+from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 import pytest
 
@@ -21,6 +23,8 @@ from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.settings import config
+from tests.support.certificates import write_pair
+from tests.support.command import run
 from tests.support.paths import PROJECT
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
@@ -71,6 +75,22 @@ def do_filter(hosts, vm, properties):
 
 do_score = do_filter
 """
+
+
+class AnyPath(SimpleXMLRPCRequestHandler):
+    """Answers at every path."""
+
+    rpc_paths = ()
+
+
+class Always:
+    """Gives the same answer to every call."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def _dispatch(self, _method, _parameters):
+        return self.answer
 
 
 @pytest.fixture(scope="module")
@@ -227,6 +247,39 @@ def test_a_certificate_that_is_not_trusted_is_told(daemon):
         calls.discover(Daemon(daemon.url, None))
 
 
+def test_a_certificate_that_was_renewed_is_told(tmp_path, daemon):
+    """The daemon has the former one until its next reload; the settings name the new one."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(f"listening_port = {daemon.url.rpartition(':')[2]}\n")
+    assert run(tmp_path, "cert", "make", "--config", str(conf))[0] == 0
+    renewed = tmp_path / "state" / "certificate" / "certificate.pem"
+    status, out, err = run(tmp_path, "discover", "--config", str(conf))
+    assert (status, out) == (69, "")
+    assert f"; if {renewed} was renewed: systemctl reload ovirt-scheduler has the daemon" in err
+    assert run(tmp_path, "discover", "--config", str(conf), "--ca", str(daemon.certificate))[0] == 0
+
+
+def test_a_certificate_that_has_expired_is_told(tmp_path):
+    """No --ca helps then."""
+    files = write_pair(tmp_path / "tls", -1, ["localhost"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+
+    def shake_hands():
+        accepted, _ = listening.accept()
+        with contextlib.suppress(OSError), context.wrap_socket(accepted, server_side=True):
+            pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=shake_hands)
+        thread.start()
+        url = f"https://localhost:{listening.getsockname()[1]}"
+        with pytest.raises(NoAnswer, match="has expired; ovirt-scheduler cert renew") as caught:
+            calls.discover(Daemon(url, files.certificate))
+        thread.join()
+    assert "--ca" not in str(caught.value)
+
+
 def test_nobody_there_is_told():
     """With what to do."""
     with socket.socket() as silent:
@@ -272,6 +325,49 @@ def test_a_server_that_is_no_daemon_is_told(answer):
         with pytest.raises(NoAnswer, match="is no ovirt-sched"):
             calls.discover(Daemon(url, None))
         thread.join()
+
+
+OF_DAEMON = (
+    "discover", "filter A --hosts demo/hosts.xml", "score A=2 --hosts demo/hosts.xml",
+    "balance A --hosts demo/hosts.xml", "schedulers", "select A --hosts demo/hosts.xml", "topics",
+    "schedule A b", "why web", "why --decision 1f", "decisions", "decisions -o names",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "text",
+        1,
+        [[1]],
+        [{"id": 5}],
+        {"result": {"a": 1}, "plugin_errors": [1]},
+        "<a><b><c/></b></a>",
+    ],
+)
+def test_an_answer_that_is_none_of_a_daemon_is_told(tmp_path, answer):
+    """Where it came from, to which call it came, and what it is."""
+    with SimpleXMLRPCServer(("127.0.0.1", 0), AnyPath, logRequests=False) as server:
+        server.register_instance(Always(answer))
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        ended = [run(tmp_path, *words.split(), "--url", url) for words in OF_DAEMON]
+        server.shutdown()
+        thread.join()
+    told = re.compile(rf"ovirt-scheduler: {url}: answers \w+ with .+, as no ovirt-.*; mend --url\n")
+    for words, (status, out, err) in zip(OF_DAEMON, ended):
+        assert (words, status, out) == (words, 69, "")
+        assert told.fullmatch(err), err
+
+
+def test_a_password_in_the_url_is_not_repeated(tmp_path):
+    """It goes to the daemon alone."""
+    for url in ("http://ada:se/cret@127.0.0.1:1", "http://ada:secret@127.0.0.1:1", "ada:secret@a"):
+        status, out, err = run(tmp_path, "discover", "--url", url)
+        assert status in (2, 69)
+        assert "ovirt-scheduler: " in err
+        assert "se" + "cret" not in (out + err).replace("/", "")
 
 
 def test_nothing_is_sent_as_nil(plain):

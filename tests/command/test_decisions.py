@@ -176,6 +176,7 @@ def test_none_that_fits_is_said(kept):
     [
         (("why",), 2, "name a VM, by its name or id, or a decision with --decision"),
         (("why", "web", "--decision", "0" * 16), 2, "name a VM"),
+        (("why", "web", "--host", ""), 2, "--host: is empty; leave it out to have every one"),
         (("why", "wbe"), 1, "no decision on a VM 'wbe' is recorded; did you mean web?; "),
         (("why", "\udcff"), 1, "no decision on a VM '\\udcff' is recorded; "),
         (("why", "--decision", "\udcff"), 1, "no decision '\\udcff' is recorded; "),

@@ -129,7 +129,7 @@ def test_no_daemon(tmp_path):
 
 ENDED = "the daemon ended before it had answered; ask it again"
 OTHER = (
-    f"the running daemon is of version 0.9, and this command of {__version__}; restart the daemon"
+    f"the running daemon is of version {{}}, and this command of {__version__}; restart the daemon"
     ": systemctl restart ovirt-scheduler"
 )
 
@@ -139,7 +139,8 @@ OTHER = (
     [
         (b"", ENDED),
         (b'{"answer": ', ENDED),
-        (b'{"answer": {"fine": true}, "version": "0.9"}', OTHER),
+        (b'{"answer": {"fine": true}, "version": "0.9"}', OTHER.format("0.9")),
+        (b'["1.0"]', OTHER.format("unknown")),
     ],
 )
 def test_an_answer_that_is_none(tmp_path, answer, told):

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import functools
 import itertools
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
@@ -269,8 +270,7 @@ class _Answer:
         self.result = fields["result"]
         self._calls = reply.results
         self.problems = [
-            # What says that there is none of that name says the name, too.
-            message if f"named {unit!r}" in message else f"{unit}: {message}"
+            message if _names(message, unit) else f"{unit}: {message}"
             for unit, messages in fields.get("plugin_errors", {}).items()
             for message in messages
         ]
@@ -337,6 +337,11 @@ class _Answer:
             lines += itertools.chain.from_iterable(map(_printed, self._calls))
         named = [self.hosts.get(each) or each for each in found]
         return Shown("".join(lines), fields, not self.problems, named, self.problems)
+
+
+def _names(message: str, unit: str) -> bool:
+    """Whether a message begins with the name: ``scheduler A: ...``, ``no filter named 'A'``."""
+    return re.match(rf"[a-z ]+ '?{re.escape(unit)}\b", message) is not None
 
 
 def _printed(result: CallResult) -> Iterator[str]:

@@ -315,13 +315,31 @@ def test_ordinary_plugins_keep_their_process(calls_of, caplog, source):
     assert len({result.stdout for result in found}) == 1
 
 
-def test_numpy_and_its_threads_keep_their_process(calls_of, caplog):
-    """Native threads of a library that was imported late are no difference."""
-    pytest.importorskip("numpy")
+# As numpy does: its threads of C wait for work for as long as the process lives.
+NATIVE = """
+import ctypes
+LIBC = ctypes.CDLL(None)
+for _ in range(2):
+    assert LIBC.pthread_create(ctypes.byref(ctypes.c_ulong()), None, LIBC.pause, None) == 0
+"""
+
+
+def test_native_threads_of_a_library_keep_their_process(calls_of, tmp_path_factory, caplog):
+    """They are no difference in the call that imports it; in a later call they are."""
+    library = tmp_path_factory.mktemp("library")
+    (library / "native.py").write_text(NATIVE)
     caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.pool")
-    calls = calls_of(ordinary("import numpy\nnumpy.ones((300, 300)) @ numpy.ones((300, 300))"))
-    assert len({calls.call().stdout for _ in range(20)}) == 1
-    assert calls.replaced == {}
+    imports = f"import sys\nsys.path.insert(0, {str(library)!r})"
+    calls = calls_of(ordinary("import native", imports))
+    found = [calls.call() for _ in range(5)]
+    assert [result.value for result in found] == [HOSTS] * 5, found[0]
+    assert len({result.stdout for result in found}) == 1
+    assert calls.replaced == {}, caplog.text
+    calls = calls_of(ordinary(f"import native\nexec({NATIVE!r})", imports))
+    calls.call()
+    assert calls.replaced == {}, caplog.text
+    calls.call()
+    assert calls.replaced == {"threads": 1}
 
 
 def test_a_thread_that_a_call_tells_to_end_may_take_a_moment(calls_of):

@@ -136,7 +136,7 @@ class ClusterDrive:
         """When there is something to do again."""
         due = min(self._look_at, self._balance_at, self._timer_at)
         if self._reader.has_news:
-            due = min(due, self._begun + self._services.inventory.look_distance)
+            due = min(due, self._begun + self._services.inventory.settings.look_distance)
         return max(due, self._rest_until)
 
     def _run_due_alone(self) -> None:

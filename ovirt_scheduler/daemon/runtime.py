@@ -7,6 +7,8 @@ has its own.
 from __future__ import annotations
 
 import contextlib
+import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -23,7 +25,9 @@ from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.methods import DecisionMethods, history_methods
-from ovirt_scheduler.settings.config import EngineSettings, Settings
+from ovirt_scheduler.settings.config import Settings
+
+_LONGEST_CALL = 120.0  # seconds
 
 
 class Services(NamedTuple):
@@ -68,9 +72,11 @@ class Runtime:
         self.history = None if state is None else History(state / FILE, self.executor.split)
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections: dict[str, tuple[str, ...]] = {}
-        # Calls under way may use a former one.
-        self._inventories: dict[tuple[EngineSettings, bool], Inventory] = {}
+        self._inventory: Optional[Inventory] = None  # in force
+        # Calls under way may use a former one; each with the time when it was replaced.
+        self._former: deque[tuple[float, Inventory]] = deque()
         self.services = self.prepare(settings)
+        self._inventory = self.services.inventory
         self._bound_history(settings)
 
     def start(self) -> None:
@@ -100,7 +106,7 @@ class Runtime:
             registry: where units and drivers come from, unless it is the runtime's own.
             engine: the engine for plugins, instead of that of the settings.
         """
-        inventory = self._inventory(settings)
+        inventory = self._inventory_for(settings)
         asked = engine or inventory
         registry = registry or self.registry
         seconds = settings.request_timeout
@@ -115,6 +121,12 @@ class Runtime:
 
     def use(self, services: Services) -> None:
         """Put services in force that ``prepare`` made; plugins are loaded anew at the next look."""
+        former, self._inventory = self._inventory, services.inventory
+        now = time.monotonic()
+        if former is not None and former is not services.inventory:
+            self._former.append((now, former))
+        while self._former and self._former[0][0] <= now - _LONGEST_CALL:
+            self._former.popleft()[1].close()
         self.services = services
         self.executor.keep(services.settings.kept_processes)
         self._bound_history(services.settings)
@@ -125,8 +137,9 @@ class Runtime:
         self.executor.close()
         if self._shadows is not None:
             self._shadows.close()
-        for inventory in self._inventories.values():
-            inventory.close()
+        for inventory in (self._inventory, *(former for _, former in self._former)):
+            if inventory is not None:
+                inventory.close()
         if self.history is not None:
             self.history.close()
 
@@ -135,13 +148,14 @@ class Runtime:
             days, size = settings.history_days, settings.history_size
             self.history.bound(days, size, settings.history, settings.record)
 
-    def _inventory(self, settings: Settings) -> Optional[Inventory]:
-        if settings.engine is None:
+    def _inventory_for(self, settings: Settings) -> Optional[Inventory]:
+        """The inventory in force, if the settings ask the same of the same engine; or a new one."""
+        engine, used = settings.engine, self._inventory
+        if engine is None:
             return None
-        key = settings.engine, settings.record
-        if key not in self._inventories:
-            self._inventories[key] = Inventory(settings.engine, keeps_documents=settings.record)
-        return self._inventories[key]
+        if used is not None and (used.settings, used.keeps_documents) == (engine, settings.record):
+            return used
+        return Inventory(engine, keeps_documents=settings.record)
 
 
 @contextlib.contextmanager

@@ -138,8 +138,9 @@ class EngineClient:
         """Log out, and close the connections."""
         for token in (self._token, self._former_token):
             self._log_out(token)
-        while self._idle:
-            self._idle.pop().close()
+        with contextlib.suppress(IndexError):  # until none is left; a call may take one meanwhile
+            while True:
+                self._idle.pop().close()
 
     def _current_token(self, deadline: float, refused: Optional[str] = None) -> str:
         """The token of the latest login; of a new login if it is old, or the refused one."""

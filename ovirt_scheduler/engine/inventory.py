@@ -56,16 +56,15 @@ class Inventory:
             recorded with what they were made on.
 
     Attributes:
-        look_distance: seconds between the beginnings of two looks after events, at least.
+        settings: which engine is asked, and how.
         latest_event: the number of the latest of the engine's events that was asked for.
     """
 
     def __init__(self, settings: EngineSettings, keeps_documents: bool = False) -> None:
-        self.look_distance = settings.look_distance
+        self.settings = settings
         self.keeps_documents = keeps_documents
         self.latest_event: Optional[int] = None
         self._client = EngineClient(settings)
-        self._password = settings.password
         self._unread_password = ""  # why there is none to log in with
         self._kept_for = settings.cache_seconds
         self._lock = threading.Lock()
@@ -83,7 +82,7 @@ class Inventory:
         """
         self._unread_password = ""
         try:
-            self._password()
+            self.settings.password()
         except ConfigError as error:
             self._unread_password = f"password_file {error}"
             raise

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ovirtsdk4 import AuthError, types
 
+from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.plugin import Driver, EngineUnavailable, engine_connection
 
 _CURL = re.compile(r"\[\(<[^>]*>, \d+, '(.*)'\)\]")  # the SDK tells of libcurl's error as a list
@@ -46,7 +47,7 @@ class Migration(Driver):
                 target = types.Host(id=host) if host else None
                 vms.vm_service(vm).migrate(host=target, query={"correlation_id": mark})
             except Exception as error:  # noqa: BLE001  the SDK tells of torn answers in many ways
-                said = _CURL.sub(r"\1", " ".join(str(error).split()))
+                said = _CURL.sub(r"\1", one_line(str(error)))
                 known = isinstance(error, AuthError) or getattr(error, "fault", None) is not None
                 (refused if known else unanswered)[vm] = said or type(error).__name__
         return {"refused": refused, "unanswered": unanswered}

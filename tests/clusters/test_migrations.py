@@ -394,3 +394,23 @@ def test_a_migration_that_takes_longer_than_an_hour_blocks_nothing(driven):
     )
     driven.wait(lambda: driven.engine.migrations)
     assert driven.engine.migrations == [("mail", "lynx")]
+
+
+def test_what_the_engine_names_and_says_is_bounded_in_the_log(driven):
+    """Names and reasons of a megabyte, with what would begin a line or turn it round."""
+    odd, target = "x\n\u2028\u202e" * 250_000, "puma" + "\u202e" * 500_000
+    driven.engine.hosts[1].name = driven.vm("mail").host = target
+    driven.vm("web").name = f"web{odd}"
+    driven.want({f"web{odd}": target})
+    fault = f"<fault><reason>Operation Failed</reason><detail>{odd}</detail></fault>"
+    driven.engine.broken_action = Reply(409, "application/xml", fault)
+    driven.start("on", cluster())
+    driven.wait_for_log("Operation Failed")
+    driven.engine.finish_migrations(well=False)
+    driven.wait_for_log("cluster Default: migrating web")
+    driven.engine.finish_migrations()
+    driven.wait_for_log(" is done ")
+    lines = driven.daemon.log.splitlines()
+    assert max(map(len, lines)) < 10_000
+    assert not any(line.startswith("x") for line in lines)
+    assert len((driven.folder / "state" / "clusters.json").read_text()) < 10_000

@@ -35,7 +35,7 @@ _READING_FACTOR = 24
 _LESS_URGENT = 10  # niceness, of what no call waits for
 _WARM = 30  # runs; the interpreter looks at its code after a few
 
-_LONGEST_NAME = 255  # characters of a host's or a VM's
+_LONGEST_NAME = 255  # characters of a host's or a VM's; of its status, and of ids that it names
 
 _KINDS = {Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST}
 
@@ -198,10 +198,11 @@ def _seen(found: Sequence[State]) -> dict[str, list[object]]:
     seen: dict[str, list[object]] = {}
     for state in found:
         status = state["_status"][2] if "_status" in state else ""
-        cluster = state.get("_cluster", {}).get("_id")
-        seen[state["_id"]] = known = [state.get("_name") or state["_id"], status, cluster]
+        texts = [state.get("_name") or state["_id"], status, state.get("_cluster", {}).get("_id")]
         if state[""] == "Vm":
-            known.append(state.get("_host", {}).get("_id"))
+            texts.append(state.get("_host", {}).get("_id"))
+        known: list[object] = [text and text[:_LONGEST_NAME] for text in texts]
+        seen[state["_id"]] = known
         if "_memory" in state:  # else there is nothing to count with, and few bytes to answer for
             known += resource_use.of_vm(state) if state[""] == "Vm" else resource_use.of_host(state)
     return seen

@@ -63,14 +63,18 @@ class EngineSettings(NamedTuple):
         try:
             reason = trust.exposure(self.password_file)
             if reason is None:
-                with self.password_file.open(encoding="utf-8") as file:
-                    password = file.readline(_LONGEST_PASSWORD).rstrip("\n")
+                with self.password_file.open(encoding="utf-8-sig") as file:
+                    password = file.readline(_LONGEST_PASSWORD + 1).rstrip("\n")
+                if not password:
+                    reason = "has an empty first line"
+                elif len(password) > _LONGEST_PASSWORD:
+                    reason = f"has a first line of more than {_LONGEST_PASSWORD} characters"
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
         except ValueError:
             reason = "is not UTF-8"
-        if not password:
-            raise ConfigError(reason or "has an empty first line", str(self.password_file))
+        if reason is not None:
+            raise ConfigError(reason, str(self.password_file))
         return password
 
 

@@ -64,6 +64,7 @@ def test_a_folder_that_is_closed_to_this_user_is_told(told, tmp_path):
     [
         (None, "cannot be read: No such file or directory"),
         (b"\nsecret\n", "has an empty first line"),
+        (b"s" * 4097, "has a first line of more than 4096 characters"),
         (b"\xff\n", "is not UTF-8"),
     ],
 )

@@ -308,10 +308,12 @@ def test_a_login_that_fails_repeats_codes_alone(engine, asking, answer, words):
         assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("line_end", [b"", b"\n", b"\r\n", b"\nanother line\n"])
-def test_the_password_is_the_first_line_of_its_file(engine, line_end):
-    """Without the end of the line, whichever it is."""
-    engine.password_file.write_bytes(PASSWORD.encode() + line_end)
+@pytest.mark.parametrize(
+    "written", [b"%s", b"%s\n", b"%s\r\n", b"%s\nanother line\n", b"\xef\xbb\xbf%s\n"]
+)
+def test_the_password_is_the_first_line_of_its_file(engine, written):
+    """Without the end of the line, and the mark of UTF-8 that some editors write."""
+    engine.password_file.write_bytes(written % PASSWORD.encode())
     assert Inventory(engine.settings()).look_up(Sought(vm=id_of("web")), soon()).vm is not None
 
 

@@ -21,13 +21,13 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      |
      +-- FileMistake             a mistake in a file, with its line
      |    +-- ConfigError          the administrator's: the daemon does not start, exit status 78
-     |    |    +-- AddressUnavailable   where it is to listen, just now: exit status 75
+     |    |    +-- AddressUnavailable   the port or address, just now: exit status 75
      |    +-- PluginError          a plugin's, or its conf file: that plugin is not loaded
      |    +-- ScenarioError        the file of a simulation's scenario: exit status 66
      +-- ExecutorUnavailable     no zygote could be started: exit status 70
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
      |    +-- EngineRefusal        it answers with a fault
-     +-- UnreadableState         what one process packed for another is no entities
+     +-- UnreadableState         what one process packed for another cannot be unpacked
      +-- CommandError            a command cannot be done; its exit status
           +-- BadUsage             2
           +-- BadInput            66
@@ -175,7 +175,7 @@ class EngineRefusal(EngineUnavailable):
 
 
 class UnreadableState(SchedulerError):
-    """What one process packed for another is no entities."""
+    """What one process packed for another cannot be unpacked."""
 
 
 class CommandError(SchedulerError):

@@ -107,8 +107,8 @@ class Loader:
     Args:
         settings: where plugins and conf files are, and the limits of calls.
         analyse: analyses one file in a process of its own.
-        shipped: the folder of the package's own plugins, after all others, which take precedence.
-            None: no such folder.
+        shipped: the folder of the package's own plugins; all others take precedence. None: no such
+            folder.
     """
 
     def __init__(

@@ -107,7 +107,7 @@ class Registry:
         return self.catalogue
 
     def current(self) -> Catalogue:
-        """The catalogue, at most a second old; a slow import makes it older, not the call slow."""
+        """The catalogue, at most a second old; a slow import makes it older, and delays no call."""
         with self._lock:
             if time.monotonic() < self._refresh_at:
                 return self.catalogue

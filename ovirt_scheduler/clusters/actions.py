@@ -252,17 +252,17 @@ class ClusterActions:
         self.imbalance: Optional[float] = None
 
     def begin_look(self) -> bool:
-        """Note which plans are approved: of a later one only a later look tells whether it fits.
+        """Note which plans are approved now: one that is approved later waits for the next look.
 
         Returns:
-            Whether one of a balancing is among them, so that the cluster is to be balanced.
+            Whether the plan of a balancing is among them, so that the cluster is to be balanced.
         """
         plans = self._services.plans.of_cluster(self._cluster)
         self._approved = {plan.id: plan.method for plan in plans if plan.state == APPROVED}
         return BALANCE in self._approved.values()
 
     def destinations(self, method: str, view: View) -> ClusterDestinations:
-        """Where VMs may go that a call of a method names."""
+        """The destinations of the VMs that a method's answer will name; none is known yet."""
         staying = [*self._migrations.under_way, *self._migrations.exhausted()]
         former: Mapping[str, frozenset[str]] = {}
         if method == BALANCE:
@@ -277,8 +277,8 @@ class ClusterActions:
         """Act on an answer.
 
         Args:
-            destinations: which know the VMs of the answer, and the cluster; of a balancing with
-                what is used.
+            destinations: know the VMs of the answer, and the cluster; for a balancing, also how
+                much its hosts and VMs use.
         """
         state = destinations.view.state
         chosen, unfit = destinations.choose(answer)
@@ -304,7 +304,8 @@ class ClusterActions:
     def settle_plans(self, state: ClusterState) -> None:
         """End the plans that the cluster has left behind, and make those that were approved.
 
-        Whether one of a balancing is still worth it, only the next balancing shows.
+        An approved plan of a balancing is left to the next balancing, which shows whether it is
+        still worth it.
         """
         for plan in self._services.plans.of_cluster(self._cluster):
             if plan.state not in (WAITING, APPROVED):

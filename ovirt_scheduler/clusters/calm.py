@@ -88,11 +88,11 @@ class Calm:
         return tuple(judged)
 
     def why_over(self, planned: Sequence[Step], latest: Iterable[Step], state: ClusterState) -> str:
-        """Why migrations that were worth it are not any more; empty if they are.
+        """Why planned migrations are no longer worth it; empty if they still are.
 
         Args:
             planned: of VMs that are on their sources.
-            latest: what ``judge`` gave of the scheduler's answer just now.
+            latest: what ``judge`` returned for the scheduler's latest answer.
         """
         named = {end for move in latest for end in _ends(move)}
         if not any(end in named for move in planned for end in _ends(move)):
@@ -150,7 +150,7 @@ def exhausted(migrated: dict[str, list[float]], most: int, now: float) -> tuple[
     """The VMs that were migrated within the hour as often as they may be.
 
     Args:
-        migrated: a VM's id to the times of its migrations; what is older is taken out.
+        migrated: a VM's id to the times of its migrations; those older than an hour are removed.
         most: migrations of a VM.
     """
     for vm, times in tuple(migrated.items()):

@@ -29,7 +29,7 @@ _MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
 
 
 class StatusChange(NamedTuple):
-    """What one call of a hook is about."""
+    """The change of status that one call of a hook is about."""
 
     subject: str  # the id of the host or VM, as the hook is one for hosts or for VMs
     old_status: str

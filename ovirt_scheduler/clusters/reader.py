@@ -39,7 +39,7 @@ class View(NamedTuple):
     Attributes:
         state: of its hosts and VMs.
         replies: its hosts and VMs as schedulers get them; None if not all were read.
-        with_statistics: whether they are with their statistics.
+        with_statistics: whether the replies have statistics.
     """
 
     state: ClusterState
@@ -55,7 +55,7 @@ class ClusterReader:
         stopping: set when no other page may be asked for.
 
     Attributes:
-        look_at: when to look though no event has come, on the monotonic clock.
+        look_at: when to look even if no event has come, on the monotonic clock.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def add(to: arguments.Add) -> None:
 
 
 def add_query(command: argparse.ArgumentParser, *names: str) -> None:
-    """Add options that choose decisions; of those that are not named none is given."""
+    """Add some of the options that choose decisions; the others are None, as if not given."""
     command.set_defaults(**dict.fromkeys(_CHOOSING), outcome=None, follow=False)
     for name in names:
         metavar, text = _CHOOSING[name]

@@ -145,7 +145,7 @@ def factors(option: str, items: Iterable[str]) -> Iterator[tuple[str, Optional[i
     """Read items of the form ``NAME`` or ``NAME=FACTOR``.
 
     Args:
-        option: or command to which they were given, for the message.
+        option: the option or command that has them, for the message.
 
     Raises:
         BadUsage: a factor is no integer.

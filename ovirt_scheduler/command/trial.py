@@ -206,9 +206,9 @@ def run(
         path: of the plugin.
         kinds: none: every unit, and the schedulers. These are asked for a host and, where there
             are VMs, for migrations.
-        asked: what is given to them.
-        called: instead of all that one method of a scheduler or driver, and its arguments.
-        engine: instead of that of the settings; what it was asked for is told.
+        asked: the hosts, VMs and properties for them.
+        called: one method of a scheduler or driver, with its arguments, instead of all that.
+        engine: replaces that of the settings; the result tells what it was asked for.
 
     Raises:
         BadInput: there is no such file.

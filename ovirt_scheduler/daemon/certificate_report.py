@@ -105,8 +105,8 @@ def inspect(
         setting: the key of scheduler.conf that names it.
         key: its private key; None if that is not the daemon's.
         days: fewer days left than this are a problem.
-        made_for: where the daemon listens, which made it and can make the next one; None:
-            somebody else made it.
+        made_for: the address that the daemon listens on, if the daemon made it; None: somebody
+            else made it.
     """
     try:
         if key is not None:

@@ -73,7 +73,7 @@ class Notifier:
         )
 
     def tell(self, status: str) -> None:
-        """What ``systemctl status`` shows from now on, in one line."""
+        """Have ``systemctl status`` show this line from now on."""
         self._send(f"STATUS={status}")
 
     def alive(self) -> None:

@@ -178,7 +178,7 @@ def log_unit(
     """Log a call of a policy unit.
 
     Args:
-        hosts: which it was called on.
+        hosts: that it was called on.
         shadow: it counts for nothing.
     """
     words = InShadow(kind.words) if shadow else kind.words

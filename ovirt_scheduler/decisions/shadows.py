@@ -32,7 +32,7 @@ AddEngine = Callable[[Job], tuple[Job, tuple[str, ...]]]
 
 
 class Shadows:
-    """Safe to use from many threads.
+    """Calls units in shadow, and keeps decisions. Safe to use from many threads.
 
     Args:
         executor: runs the units.
@@ -57,7 +57,7 @@ class Shadows:
 
         Args:
             inputs: what the decision was made on, if that is known.
-            looks: of one call each. Without any the decision is kept at once.
+            looks: the units' calls, each as a job. Without any the decision is kept at once.
             add_engine: adds the engine's replies to a job.
         """
         put = partial(self._put, decision, inputs, looks, add_engine)

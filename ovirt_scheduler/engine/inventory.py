@@ -52,8 +52,8 @@ class Inventory:
     may answer everything else.
 
     Args:
-        keeps_documents: whether documents are of use when they were read: where decisions are
-            recorded with what they were made on.
+        keeps_documents: whether to keep a document after it was read, because decisions are
+            recorded with their documents.
 
     Attributes:
         settings: which engine is asked, and how.
@@ -75,7 +75,7 @@ class Inventory:
         self._retry_at = 0.0  # until then queries fail as the latest did
 
     def check_password(self) -> None:
-        """Read the password before the engine is asked: the state tells that it cannot be read.
+        """Read the password before the engine is asked; ``state`` tells if it cannot be read.
 
         Raises:
             ConfigError: it cannot be read.
@@ -112,7 +112,7 @@ class Inventory:
         return EngineReplies(of_hosts, machine, of_vms)
 
     def access(self, deadline: float) -> EngineAccess:
-        """What plugins may reach the engine with: a token that it took a moment ago.
+        """The access of plugins to the engine: a token that it accepted a moment ago.
 
         Raises:
             EngineUnavailable: one line that names the URL, and never the password.
@@ -129,7 +129,7 @@ class Inventory:
         Args:
             kind: ``hosts``, ``vms`` or ``clusters``.
             search: in the engine's words.
-            read: what is on a page, by id.
+            read: reads a page, and gives what is on it, by id.
             follow: links whose documents each one is to have in it.
 
         Raises:
@@ -172,7 +172,7 @@ class Inventory:
             after: the ids of the VMs, each with the ``latest_event`` before its migration.
 
         Returns:
-            By VM; one is not there of which the engine has no event.
+            Seconds by VM. A VM is left out if the engine has no event of it.
 
         Raises:
             EngineUnavailable: as for ``look_up``.

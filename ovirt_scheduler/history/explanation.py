@@ -58,7 +58,7 @@ def lines(decision: Record, host: Optional[str] = None) -> Iterator[Line]:
 
     Args:
         decision: ``cleaned``.
-        host: the id of one of its hosts, of which alone it is told; None: of ``MOST_HOSTS``.
+        host: the id of the only host to tell of; None: of ``MOST_HOSTS``.
     """
     yield Line(f"{when(decision)}  {heading(decision)}", Tone.HEADING)
     yield Line(f"  {_circumstances(decision)}")

@@ -109,7 +109,7 @@ class Totals:
         self.times: list[float] = []
 
     def add(self, side: Side) -> None:
-        """Count one decision in."""
+        """Count one decision."""
         if side.winner is not None:
             self.wins[side.winner] += 1
         self.decisive.update(side.decisive)

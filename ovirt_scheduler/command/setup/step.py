@@ -49,7 +49,7 @@ def checksum(data: bytes) -> str:
 
 
 def without(values: Mapping[str, _Value], name: str) -> dict[str, _Value]:
-    """One of the record's mappings without a name."""
+    """A copy of one of the record's mappings, without one name."""
     return {each: value for each, value in values.items() if each != name}
 
 

@@ -208,7 +208,7 @@ def links(machine: Machine, record: Record) -> Iterator[Link]:
 
 @dataclass
 class Certificate(Step):
-    """Makes the certificate, which the daemon's first start would make else."""
+    """Makes the certificate that the daemon would otherwise make at its first start."""
 
     conf: SchedulerConf
     name: ClassVar[str] = f"{STATE_FOLDER}/certificate"

@@ -11,7 +11,7 @@
                     {attribute: text, number, truth or member of an enumeration}
                     {attribute: its line, counted from 0, or -n for the n-th of the third line}
                     [href of a list with nothing in it, ...]
-                    one of each other attribute
+                    the state of each other attribute
 
 Nothing in the bytes is trusted: JSON names nothing outside of it, takes at most some 30 times its
 length in memory, and its length is bounded. Bytes of another form are an ``UnreadableState``, at
@@ -85,7 +85,7 @@ def _record(state: State) -> bytes:
 
 
 class Record:
-    """A packed state of which a line is read when it is asked for.
+    """A packed state; each line is read only when it is asked for.
 
     Nothing in it is trusted: each method may raise a ValueError or a RecursionError.
     """
@@ -108,11 +108,11 @@ class Record:
         return plain
 
     def names(self) -> Iterable[str]:
-        """Read which attributes there are beside these."""
+        """Read the names of all other attributes."""
         return _places(self._split()[1]).keys()
 
     def find(self, name: str) -> Any:
-        """Read the state of one of the others; None if there is no such attribute."""
+        """Read the state of one of those other attributes; None if there is no such attribute."""
         # Of threads that are here at once, each may do all of it.
         lines = self._lines or self._split()
         place = _places(lines[1]).get(name)

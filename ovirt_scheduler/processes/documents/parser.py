@@ -106,8 +106,7 @@ class Table:
     Attributes:
         entity: the name of the class in ``ovirtsdk4.types``; empty where only the SDK knows what
             is read.
-        identifier: what makes of the attribute ``id`` what is read; None if it is not. ``href``
-            always is.
+        identifier: converts the attribute ``id``; None: it is not read. ``href`` is always read.
         fields: what becomes of an element, by its name.
         links: which attribute takes the ``href`` of a link, by its ``rel``.
     """

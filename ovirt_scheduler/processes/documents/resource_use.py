@@ -19,7 +19,7 @@ _MOST = 1 << 62  # of anything; what a document says beyond counts as that
 def of_host(host: State) -> list[Number]:
     """Its processors and how many are busy, its memory and how much is used, in bytes.
 
-    What it has of something is 0 where it is not known how much is used.
+    If the use of one is not known, its total is 0.
     """
     statistics = _statistics(host)
     memory = _amount(host, "_memory")

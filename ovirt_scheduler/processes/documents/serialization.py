@@ -11,11 +11,14 @@ date                     ``("date", "2026-07-21T10:11:12", 120, "+02:00")``, or 
 list of plain values     ``["values", value, ...]``
 ======================== ======================================================
 
-Importing this adds to the SDK's classes: each attribute is ``None`` at the class, so that an
-entity need not set what it lacks; a host or VM made by ``unpack`` finds there what makes an
-attribute of its state; ``copy``, ``deepcopy`` and ``pickle`` make all of them first;
-``__latest_statistics__`` (for ``plugin.cluster_use``) reads the state alone; and a date with a zone
-can be copied and pickled.
+Importing this adds to the SDK's classes:
+
+- each attribute as ``None``, so that an entity need not set what it lacks;
+- for a host or VM made by ``unpack``, what makes an attribute of its state;
+- ``copy``, ``deepcopy`` and ``pickle``, which make all attributes first;
+- ``__latest_statistics__`` (for ``plugin.cluster_use``), which reads the state alone.
+
+A date with a zone can then be copied and pickled, too.
 """
 
 from __future__ import annotations

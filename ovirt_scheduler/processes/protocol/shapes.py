@@ -1,12 +1,12 @@
 """The shapes of plugins' answers on their way from a plugin's process to the daemon.
 
 Hosts and VMs of the call travel as their places in the call, so the size of an answer is bounded.
-Of others it has only how many there were, and the first of them (contract 3.6). ``SHAPES`` has a
+Of other hosts and VMs it has only the number, and the first (contract 3.6). ``SHAPES`` has a
 row for each kind of answer: ``pack`` is for the plugin's process, ``unpack`` for the daemon, which
 checks everything.
 
-Bytes and dates, which JSON has not, are objects of one member, ``base64`` or ``dateTime``; a
-struct is one too, ``struct``.
+JSON has no bytes and no dates: they are objects of one member, ``base64`` or ``dateTime``. So a
+struct is such an object too, of the member ``struct``.
 """
 
 from __future__ import annotations

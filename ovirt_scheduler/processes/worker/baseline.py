@@ -10,8 +10,8 @@ plugin's file may well change each time that it is loaded is put back. Anything 
 is told, and the process is ended in favour of a new one. This finds accidents, not intent.
 
 A library may fill in what it left empty, and change its own private values, without a difference:
-those are its caches. So may modules that a call imported be there for the next one, with threads
-that are not Python's.
+those are its caches. Modules that a call imported stay for the next one, with those of their
+threads that are not Python's.
 """
 
 from __future__ import annotations

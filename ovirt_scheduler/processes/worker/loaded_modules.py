@@ -82,9 +82,9 @@ class LoadedModules:
     def put_there(self, new: Mapping[str, object]) -> str:
         """The first of these modules that was not imported but put there; empty if none was.
 
-        Another name of a module that there was (``__mp_main__``) is none, but another name of the
-        plugin's own is: it has been forgotten. Libraries put compiled modules there, and others
-        below their own packages.
+        A second name of a module that was there before (``__mp_main__``) does not count. A second
+        name of the plugin's own module counts, because that module has been forgotten. Compiled
+        modules, and modules below a new package, do not count: libraries put them there.
         """
         for name, module in new.items():
             spec = getattr(module, "__spec__", None)

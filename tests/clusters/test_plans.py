@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -25,9 +24,8 @@ from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan, Step
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
-from tests.support.command import run
+from tests.support.command import executed, run
 from tests.support.driven import OFTEN, cluster
-from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, Host, Vm
 
 STATE = ClusterState(
@@ -147,7 +145,7 @@ def test_the_command_knows_who_logged_in():
     code = "from ovirt_scheduler.command import control; print(control.login())"
     words = 'echo 1 > /proc/self/loginuid || exit 99; exec "$@"'
     asked = ["sh", "-c", words, "sh", sys.executable, "-c", code]
-    ended = subprocess.run(asked, cwd=PROJECT, capture_output=True, text=True, check=False)
+    ended = executed(*asked)
     if ended.returncode == 99:
         pytest.skip("this kernel keeps no logins")
     assert (ended.stdout, ended.stderr) == ("1\n", "")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import program, run, script, spawned
+from tests.support.command import executed, program, run, script, spawned
 from tests.support.paths import PROJECT
 from tests.support.processes import as_stranger
 
@@ -41,26 +41,21 @@ def test_an_output_that_cannot_be_written_is_told(tmp_path):
 
 def closed(tmp_path, words):
     """How a command ends that a shell runs with an output closed: exit status, what is said."""
-    ended = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m ovirt_scheduler {words}"],
-        cwd=PROJECT,
-        env={**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    command = f"{sys.executable} -m ovirt_scheduler {words}"
+    environment = {**os.environ, "STATE_DIRECTORY": str(tmp_path / "state")}
+    ended = executed("sh", "-c", command, env=environment)
     return ended.returncode, ended.stdout + ended.stderr
 
 
 def test_a_command_whose_output_is_closed_does_its_work(tmp_path):
     """The exit status tells how it went."""
-    assert closed(tmp_path, "cert make >&-") == (0, b"")
+    assert closed(tmp_path, "cert make >&-") == (0, "")
     assert (tmp_path / "state" / "certificate").is_dir()
 
 
 def test_a_command_whose_error_output_is_closed_writes_no_error_elsewhere(tmp_path):
     """What comes on standard output is the result, or nothing."""
-    assert closed(tmp_path, "cert export 2>&-") == (66, b"")
+    assert closed(tmp_path, "cert export 2>&-") == (66, "")
 
 
 def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path):
@@ -190,10 +185,7 @@ def test_a_folder_that_is_closed_to_the_user_is_told():
     with tempfile.TemporaryDirectory() as name:  # which is root's
         words = [["try", f"{name}/x.py"], ["new", "X", "--filter", "--folder", name]]
         words += [["replay", "--html", f"{name}/x.html"]]
-        ended = subprocess.run(
-            [*as_stranger(), sys.executable, "-c", AS_STRANGER, json.dumps(words)],
-            cwd=PROJECT, text=True, capture_output=True, check=False,
-        )  # fmt: skip
+        ended = script(AS_STRANGER, json.dumps(words), before=as_stranger())
     assert ended.stdout == "66\n66\n66\n"
     assert ended.stderr.count(f"ovirt-scheduler: {name}/") == 3
     assert ended.stderr.count(": Permission denied; run this as a user who may read it\n") == 3

@@ -19,6 +19,7 @@ from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer
 from ovirt_scheduler.model.requests import AnswerForm
 from tests.support.certificates import write_pair
 from tests.support.command import run
+from tests.support.waiting import LONG
 
 
 class AnyPath(SimpleXMLRPCRequestHandler):
@@ -174,7 +175,7 @@ def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch):
         sender.start()
         with pytest.raises(NoAnswer, match="what answers there is no ovirt-scheduler"):
             calls.discover(Daemon(f"http://127.0.0.1:{listening.getsockname()[1]}", None))
-        sender.join(10)
+        sender.join(LONG)
 
 
 def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
@@ -195,7 +196,7 @@ def test_a_refused_answer_keeps_no_connection():
         def refuse() -> bytes:
             channel, _ = server.accept()
             with channel:
-                channel.settimeout(20)
+                channel.settimeout(LONG)
                 asked = channel.recv(1 << 16)
                 channel.sendall(
                     b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 5\r\n\r\nlater"
@@ -208,5 +209,5 @@ def test_a_refused_answer_keeps_no_connection():
         daemon = Daemon(f"http://ada:pass@127.0.0.1:{server.getsockname()[1]}", None)
         with pytest.raises(NoAnswer, match="HTTP 503 Busy") as caught:
             daemon(AnswerForm.DESIGN, "discover")
-        assert b"Authorization: Basic YWRhOnBhc3M=\r\n" in asked.result(30)
+        assert b"Authorization: Basic YWRhOnBhc3M=\r\n" in asked.result(LONG)
         assert caught.value

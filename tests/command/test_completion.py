@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.command import executed
 from tests.support.paths import PROJECT
 
 pytest.importorskip("argcomplete", reason="there is no argcomplete here")
@@ -43,13 +43,7 @@ def test_bash_completes(tmp_path, line, words):
     program.chmod(0o755)
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     file = PROJECT / "completion" / "bash" / "ovirt-scheduler"
-    ended = subprocess.run(
-        ["bash", "-c", ASK, "bash", str(file), f"ovirt-scheduler {line}"],
-        cwd=PROJECT,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    ended = executed(
+        "bash", "-c", ASK, "bash", file, f"ovirt-scheduler {line}", env={**os.environ, "PATH": path}
     )
     assert set(ended.stdout.split()) == words, ended.stderr

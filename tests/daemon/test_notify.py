@@ -11,13 +11,14 @@ import uuid
 import pytest
 
 from ovirt_scheduler.daemon.watchdog import Notifier
+from tests.support.waiting import LONG
 
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request, tmp_path):
     """A socket as systemd binds it, and its address as systemd writes it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound:
-        bound.settimeout(10)
+        bound.settimeout(LONG)
         if request.param == "path":
             address = str(tmp_path / "notify")
             bound.bind(address)

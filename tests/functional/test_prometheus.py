@@ -16,6 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.certificates import made
+from tests.support.command import executed
 from tests.support.daemon import Daemon, reserved_port
 from tests.support.paths import PROJECT
 from tests.support.site import MadeSite
@@ -67,10 +68,7 @@ def test_the_manual_names_each_metric_and_no_other(full_site: MadeSite):
 @needs_prometheus
 def test_promtool_takes_the_rules():
     """And finds nothing to mend."""
-    checked = subprocess.run(
-        ["promtool", "check", "rules", "--lint-fatal", str(RULES)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    checked = executed("promtool", "check", "rules", "--lint-fatal", RULES)
     assert (checked.returncode, checked.stderr) == (0, "")
 
 

@@ -16,6 +16,7 @@ from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.log import handlers
 from ovirt_scheduler.log.handlers import LogFile, StandardError
 from tests.support.processes import open_files
+from tests.support.waiting import LONG
 
 MISSED = "lines that could not be written here: "
 F_SETPIPE_SZ = 1031  # module fcntl has it from Python 3.10 on
@@ -156,7 +157,7 @@ def test_a_file_moved_while_the_log_changes_holds_up_nobody(handler, path, monke
         def close(self) -> None:
             """Called while logging changes its handlers, and holds its own lock."""
             written.start()
-            written.join(10)
+            written.join(LONG)
             finished.append(not written.is_alive())
 
     monkeypatch.setattr(logging, "root", logging.RootLogger(logging.INFO))

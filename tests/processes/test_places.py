@@ -11,14 +11,12 @@ import pytest
 
 from ovirt_scheduler.errors import Overloaded
 from ovirt_scheduler.processes.places import Places
-from tests.support.waiting import wait_until
-
-LONG = 10.0  # more than enough for a turn to come
+from tests.support.waiting import LONG, wait_until
 
 
 def soon() -> float:
     """A deadline that no test reaches: nobody is served just because time went by."""
-    return time.monotonic() + 10 * LONG
+    return time.monotonic() + LONG
 
 
 def start(slots: Places, then: Callable[[], object]) -> threading.Thread:

@@ -10,7 +10,6 @@ import pwd
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -24,7 +23,7 @@ from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.settings import config
-from tests.support.command import spawned
+from tests.support.command import executed, spawned
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
 from tests.support.processes import (
@@ -181,7 +180,7 @@ def as_root() -> None:
         pytest.skip("plugin_user takes root")
     command = for_all_users("setpriv", "--reuid", NOBODY.pw_name, "--clear-groups", "--")
     command += [sys.executable, "-c", "import ovirt_scheduler.command.cli"]
-    able = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    able = executed(*command)
     if able.returncode:
         pytest.skip(f"no other user can be had: {shlex.join(command)}: {able.stderr}")
 

@@ -18,9 +18,8 @@ from typing import Any, Callable, Optional
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from tests.support.command import script
+from tests.support.command import executed, script
 from tests.support.daemon import Daemon
-from tests.support.paths import PROJECT
 from tests.support.processes import STRANGER, as_stranger, offspring, title
 from tests.support.waiting import LONG, wait_until
 
@@ -153,7 +152,7 @@ def looked() -> Iterator[Looked]:
     able: Optional[subprocess.CompletedProcess] = None
     if before:
         command = [*before, sys.executable, "-c", "import ovirt_scheduler.command.cli"]
-        able = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+        able = executed(*command)
         if able.returncode:
             pytest.skip(f"no other user can be had: {shlex.join(command)}: {able.stderr}")
     folder = Path(tempfile.mkdtemp(prefix="ovirt-scheduler-"))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import executed
 from tests.support.paths import PROJECT
 
 pytest.importorskip("setuptools", reason="there is no setuptools here")
@@ -46,7 +47,7 @@ def test_a_source_distribution_is_the_whole_project(tmp_path):
     """Whoever has it can run the tests, make the manual and build the RPM."""
     listed = ["git", "ls-files", "-z"]
     try:
-        ended = subprocess.run(listed, cwd=PROJECT, capture_output=True, text=True, check=True)
+        ended = executed(*listed, check=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("this is no checkout")
     files = {name for name in ended.stdout.split("\0") if (PROJECT / name).is_file()}
@@ -111,14 +112,11 @@ def test_the_readme_names_what_pip_compiles_with():
 
 
 def run_in(folder: Path, *arguments: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, *arguments],
+    ended = executed(
+        sys.executable,
+        *arguments,
         cwd=folder,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout

@@ -18,7 +18,7 @@ import pytest
 
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.workbench import scenario
-from tests.support.command import of_page
+from tests.support.command import executed, of_page
 from tests.support.daemon import Daemon, reserved_port
 from tests.support.paths import PROJECT
 from tests.support.processes import lives, offspring
@@ -231,9 +231,7 @@ def test_the_readmes_program_calls_the_readmes_plugin(daemon, reader):
         block for block in BLOCKS if block.language == "python" and block.file == "call.py"
     ]
     text = program.text.replace("18781", daemon.url.rpartition(":")[2])
-    ended = subprocess.run(
-        [sys.executable, "-"], input=text, cwd=reader, capture_output=True, text=True, timeout=60, check=False
-    )  # fmt: skip
+    ended = executed(sys.executable, "-", input=text, cwd=reader)
     assert ended.returncode == 0, ended.stderr
     assert "<PolicyUnits>" in ended.stdout
     kept, costs = (ast.literal_eval(line) for line in ended.stdout.splitlines()[-2:])
@@ -336,14 +334,7 @@ def test_a_python_that_is_too_old_is_told_before_anything_is_made(tmp_path):
     old = tmp_path / "python3"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && exec echo "Python 3.6.8"\nexit 1\n')
     old.chmod(0o755)
-    ended = subprocess.run(
-        [PROJECT / ".ci" / "prerequisites", old],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = executed(PROJECT / ".ci" / "prerequisites", old, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "is Python 3.6.8, and 3.9 or later is needed" in ended.stderr
     assert "make run PYTHON=python3.11" in ended.stderr

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import script
+from tests.support.command import executed, script
 from tests.support.paths import PROJECT
 
 TESTS = PROJECT / "tests"
@@ -51,13 +50,8 @@ def test_each_contract_of_imports_can_be_broken(tmp_path, contract, module, line
     shutil.copy(PROJECT / "pyproject.toml", tmp_path)
     with (tmp_path / PACKAGE.name / module).open("a", encoding="utf-8") as changed:
         changed.write(f"{line}\n")
-    done = subprocess.run(
-        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo"],
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
+    done = executed(
+        Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo", cwd=tmp_path
     )
     assert done.returncode == 1
     assert contract in re.findall(r"^(.*) BROKEN$", done.stdout, re.MULTILINE)

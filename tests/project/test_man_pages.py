@@ -6,12 +6,12 @@ import importlib
 import os
 import re
 import shutil
-import subprocess
 
 import pytest
 
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
+from tests.support.command import executed
 from tests.support.paths import PROJECT
 
 PAGES = sorted((PROJECT / "docs" / "man").iterdir())
@@ -29,9 +29,7 @@ def run(*command: str) -> str:
     """What a tool shows; a warning of it is an error."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not here")
-    ended = subprocess.run(
-        command, env=SHOWN, capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = executed(*command, env=SHOWN)
     assert (ended.returncode, ended.stderr) == (0, "")
     return re.sub(r".\x08", "", ended.stdout)
 

@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+from tests.support.command import executed
 from tests.support.paths import PROJECT
 
 PAGES = ("security", "operations", "reliability")
@@ -24,9 +25,7 @@ analyze = pytest.mark.skipif(
 
 
 def run(*command):
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
-    )
+    return executed(*command, stdin=subprocess.DEVNULL)
 
 
 @pytest.fixture

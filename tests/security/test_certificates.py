@@ -9,7 +9,6 @@ import shutil
 import socket
 import ssl
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any, Optional
 
@@ -21,6 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security.certificates import CertificateFiles, check, describe, ensure
+from tests.support.command import executed
 
 PEM = serialization.Encoding.PEM
 NOW = datetime.datetime.now(datetime.timezone.utc)
@@ -222,11 +222,8 @@ def test_an_odd_host_name_does_no_harm(
 def test_openssl_trusts_the_certificate(made: CertificateFiles) -> None:
     """openssl verify takes it for a server's, strictly read."""
     purposes = ["-x509_strict", "-purpose", "sslserver", "-verify_hostname", "localhost"]
-    verified = subprocess.run(
-        ["openssl", "verify", "-CAfile", made.certificate, *purposes, made.certificate],
-        check=False,
-        capture_output=True,
-        text=True,
+    verified = executed(
+        "openssl", "verify", "-CAfile", made.certificate, *purposes, made.certificate
     )
     assert (verified.returncode, verified.stdout) == (0, f"{made.certificate}: OK\n")
 

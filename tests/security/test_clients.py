@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 from typing import Optional
 from xmlrpc.client import SafeTransport, ServerProxy
@@ -14,6 +13,7 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.support.certificates import PEM, made
+from tests.support.command import executed
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
 from tests.support.waiting import wait_until
@@ -219,8 +219,6 @@ def test_the_manual_is_right(start_daemon, tmp_path):
 
 
 def run(command: str, folder: Path) -> str:
-    ended = subprocess.run(
-        ["bash", "-euc", command], cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )  # fmt: skip
+    ended = executed("bash", "-euc", command, cwd=folder)
     assert ended.returncode == 0, command + ended.stdout + ended.stderr
     return ended.stdout + ended.stderr

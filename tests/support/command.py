@@ -122,13 +122,19 @@ def spawned(tmp_path: Path, *words: Union[str, Path], **how: Any) -> tuple[int, 
     return process.returncode, out, err
 
 
+def executed(
+    *command: Union[str, Path], check: bool = False, **how: Any
+) -> subprocess.CompletedProcess:
+    """A command of the machine that has ended; ``how`` is what else ``subprocess.run`` takes."""
+    how = {"cwd": PROJECT, "capture_output": True, "text": True, "timeout": LONG, **how}
+    return subprocess.run([*map(str, command)], check=check, **how)
+
+
 def script(
     code: str, *words: Union[str, Path], before: Sequence[str] = (), **how: Any
 ) -> subprocess.CompletedProcess:
-    """A script, run by an interpreter of its own; ``how`` is what else ``subprocess.run`` takes."""
-    command = [*before, sys.executable, "-c", code, *map(str, words)]
-    how = {"cwd": PROJECT, "capture_output": True, "text": True, "timeout": 2 * LONG, **how}
-    return subprocess.run(command, check=False, **how)
+    """A script, executed by an interpreter of its own."""
+    return executed(*before, sys.executable, "-c", code, *words, **how)
 
 
 def of_page(text: str, folder: Path, state: Path) -> Iterator[tuple[int, str, str]]:
@@ -162,7 +168,7 @@ def of_page(text: str, folder: Path, state: Path) -> Iterator[tuple[int, str, st
         start_new_session=True,
     ) as shell:
         try:
-            out, err = shell.communicate(timeout=60)
+            out, err = shell.communicate(timeout=LONG)
         except BaseException:
             os.killpg(shell.pid, signal.SIGKILL)
             raise

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-from tests.support.paths import PROJECT
+from tests.support.command import script
 
 PREAMBLE = """
 import os, resource, select, signal, subprocess, sys, time
@@ -41,15 +38,8 @@ def all_end():
 """
 
 
-def run(script: str) -> list[str]:
+def run(code: str) -> list[str]:
     """What a script prints, by lines; it has to end well, and soon."""
-    done = subprocess.run(
-        [sys.executable, "-c", PREAMBLE + script],
-        cwd=PROJECT,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = script(PREAMBLE + code)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Sequence
 
 import pytest
 
+from tests.support.command import executed
 from tests.support.paths import JAVA
 
 _PROGRAM = JAVA / "Match.java"
@@ -31,14 +31,8 @@ needs_java = pytest.mark.skipif(
 
 def java_matches(patterns: Sequence[str], values: Sequence[str] = ()) -> list[str]:
     """A text for each pattern: ``refused``, or 0 and 1 for each value that it does not match or does."""
-    ran = subprocess.run(
-        ["java", str(_PROGRAM), *values],
-        input="\n".join(patterns) + "\n",
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=120,
-        check=True,
+    ran = executed(
+        "java", _PROGRAM, *values, input="\n".join(patterns) + "\n", encoding="utf-8", check=True
     )
     answers = ran.stdout.splitlines()
     assert len(answers) == len(patterns)

@@ -8,6 +8,8 @@ import re
 import socket
 from pathlib import Path
 
+from tests.support.waiting import LONG
+
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 _MOST = 1 << 20
 
@@ -22,7 +24,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.settimeout(20)
+        self._socket.settimeout(LONG)
         self._socket.bind(str(path))
         self.passed = 0  # entries that came as a file
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable, Optional
 
+from tests.support.command import executed
 from tests.support.paths import PROJECT
 
 _SCRIPT = Path(__file__).with_name("machine.sh")
@@ -66,10 +67,9 @@ def missing() -> Optional[str]:
     for tool in (*map(shutil.which, _TOOLS), _SYSTEMD.exists()):
         if not tool:
             return f"needs systemd, {', '.join(_TOOLS)}"
-    tried = subprocess.run(
-        ["unshare", "--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "--cgroup", "true"],
-        capture_output=True, text=True, timeout=_LONG, check=False,
-    )  # fmt: skip
+    tried = executed(
+        "unshare", "--mount", "--pid", "--fork", "--ipc", "--uts", "--net", "--cgroup", "true"
+    )
     if tried.returncode != 0:
         return f"no namespaces are to be had: {tried.stderr.strip()}"
     return None

@@ -8,7 +8,7 @@ from typing import Callable, TypeVar
 
 Found = TypeVar("Found")
 
-LONG = 60.0  # seconds, which nothing takes that happens at all
+LONG = 120.0  # seconds, which nothing takes that happens at all, however busy the machine is
 
 
 def wait_until(

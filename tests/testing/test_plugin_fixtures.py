@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 from ovirtsdk4 import types
 
+from tests.support.command import executed
 from tests.support.paths import PROJECT
 
 GIB = 2**30
@@ -286,13 +286,7 @@ def pytest_of(folder, *arguments):
         "-p",
         "no:cacheprovider",
     ]
-    ended = subprocess.run(
-        [*command, *arguments],
-        cwd=folder,
-        env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    ended = executed(
+        *command, *arguments, cwd=folder, env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"}
     )
     return ended.stdout + ended.stderr

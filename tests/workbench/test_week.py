@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from bench import week
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.settings import config
-from tests.support.paths import PROJECT
+from tests.support.command import executed
 
 
 @pytest.mark.long
@@ -33,10 +32,9 @@ def test_few_migrations_of_a_week_are_undone_and_the_hosts_are_less_unequal(tmp_
 @pytest.mark.long
 def test_the_benchmark_of_simulations_tells_what_one_takes():
     """On a few hosts."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "bench.simulate", "--hosts=6", "--vms=30", "--placements=4"],
-        cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    ended = executed(
+        sys.executable, "-m", "bench.simulate", "--hosts=6", "--vms=30", "--placements=4"
+    )
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"^VMs placed +4$", ended.stdout, re.MULTILINE)
     assert re.search(r"^simulated: [0-9.]+ s; processor time", ended.stdout, re.MULTILINE)

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from ovirt_scheduler.command.setup import run as installation
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.security import certificates
-from tests.support.command import spawned
+from tests.support.command import executed, spawned
 from tests.support.paths import OLD_PLUGINS
 
 CONF = "etc/ovirt/scheduler/scheduler.conf"
@@ -200,9 +199,7 @@ def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
 
     def keytool(*arguments):
         command = ["keytool", *arguments, "-storepass", "changeit", "-keystore", str(store)]
-        return subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=60
-        ).stdout
+        return executed(*command, check=True).stdout
 
     keytool("-importcert", "-noprompt", "-alias", "other", "-file", str(other))
     machine = Machine(root, live=True)

@@ -20,6 +20,7 @@ from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.http.stream import Stream, TlsError
 from ovirt_scheduler.server.http.tls import tls_context
+from tests.support.command import executed
 
 SHORT = 0.1
 
@@ -338,9 +339,7 @@ def test_a_certificate_too_weak_for_openssl_is_told(tmp_path: Path) -> None:
     subject = ["-subj", "/CN=localhost", "-days", "9"]
     outputs = ["-keyout", tmp_path / "key", "-out", tmp_path / "certificate"]
     weak = ["-newkey", "rsa:512", "-nodes"]
-    made = subprocess.run(
-        ["openssl", "req", "-x509", *weak, *subject, *outputs], check=False, capture_output=True
-    )
+    made = executed("openssl", "req", "-x509", *weak, *subject, *outputs, text=False)
     if made.returncode:
         pytest.skip("this openssl makes no weak certificate")
     with pytest.raises(ConfigError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 
 import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.command import executed
 from tests.support.site import DECISION
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
@@ -93,7 +93,5 @@ def test_no_label_holds_what_a_caller_may_multiply(site):
 def test_promtool_has_nothing_to_say(site):
     """Names, types, units and texts are as Prometheus wants them."""
     text = site.text("/metrics")
-    checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
-    )
+    checked = executed("promtool", "check", "metrics", input=text)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

@@ -17,7 +17,7 @@ from ovirt_scheduler.log.fields import Block, Costs, InShadow, Name, Names
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.text import count_of
+from ovirt_scheduler.model.text import count_of, shortened
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
 _log = logging.getLogger(__name__)
@@ -209,7 +209,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
         _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**call, "reason": note})
     for stream, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
         if printed.strip():
-            output = {"stream": stream, "output": _output(printed.strip())}
+            output = {"stream": stream, "output": Block(shortened(printed.strip(), _SHOWN_OUTPUT))}
             _log.info("%(request)s %(kind)s %(unit)s printed to %(stream)s:", {**call, **output})
 
 
@@ -299,7 +299,3 @@ def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failin
 
 def _written(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(moment))
-
-
-def _output(text: str) -> Block:
-    return Block(text if len(text) <= _SHOWN_OUTPUT else f"{text[:_SHOWN_OUTPUT]}\u2026")

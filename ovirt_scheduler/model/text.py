@@ -22,7 +22,11 @@ def count_of(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
+def shortened(text: str, limit: int) -> str:
+    """The text, or its beginning and "…" if it has more than ``limit`` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "\u2026"
+
+
 def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:
     """Text for a log and an answer: one line of bounded length, with only characters of XML."""
-    line = writable(" ".join(text[: 2 * limit].split()))
-    return line if len(line) <= limit else line[: limit - 1] + "\u2026"
+    return shortened(writable(" ".join(text[: 2 * limit].split())), limit)

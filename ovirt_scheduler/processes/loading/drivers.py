@@ -9,7 +9,7 @@ from typing import Optional
 
 from ovirt_scheduler.model.analysis import FoundDriver, PublishedMethod
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
-from ovirt_scheduler.model.text import NOT_IN_XML, count_of, writable
+from ovirt_scheduler.model.text import NOT_IN_XML, count_of, shortened, writable
 from ovirt_scheduler.plugin import interfaces
 
 _UNWRITABLE = "has a character that XML cannot write; remove it, or write it as an escape"
@@ -217,5 +217,4 @@ class _Reader:
 
 
 def _shown(default: object) -> str:
-    text = repr(default)
-    return text if len(text) <= _SHOWN_DEFAULT else f"{text[: _SHOWN_DEFAULT - 1]}\u2026"
+    return shortened(repr(default), _SHOWN_DEFAULT)

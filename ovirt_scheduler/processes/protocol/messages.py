@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.model import records
-from ovirt_scheduler.model.analysis import Analysis
+from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
-from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.model.text import one_line, shortened
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.shapes import (
     MISSHAPEN,
@@ -28,6 +28,7 @@ TRACEBACK_LIMIT = 64 << 10  # characters
 
 ANALYSIS_LIMIT = 64 << 20  # bytes
 _FAULT_LIMIT = 4096  # characters
+_DESCRIPTION_LIMIT = 16 << 10  # characters
 _ANALYSIS_VALUES = 50_000  # in one: the units of a file, and all that it imports
 _ENTITY_BYTES = 4  # of a document, at least, for each value that is told of it
 _CHARACTER_BYTES = 12  # of JSON at most, as two halves of a surrogate pair
@@ -41,6 +42,7 @@ _MARKS = 5  # strings, brackets and commas of one value at most: "key":{"dateTim
 _STRING = re.compile(rb'"[^"]*"')
 
 _State = TypeVar("_State")
+_Described = TypeVar("_Described", FoundUnit, FoundDriver)
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _scan: Any = vars(json.JSONDecoder())["scan_once"]  # ``json.loads`` looks for the encoding first
@@ -272,11 +274,25 @@ def unpack_analysis(payload: bytes) -> Analysis:
         analysis: Analysis = records.checked(fields, Analysis)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"not an analysis: {error!s:.200}") from None
-    fault = analysis.fault
-    if fault is None:
-        return analysis
     # The process ran the file, and may say anything.
-    return replace(analysis, fault=replace(fault, message=one_line(fault.message, _FAULT_LIMIT)))
+    fault = analysis.fault
+    return replace(
+        analysis,
+        units=tuple(map(_described, analysis.units)),
+        drivers=tuple(map(_described_driver, analysis.drivers)),
+        fault=fault and replace(fault, message=one_line(fault.message, _FAULT_LIMIT)),
+    )
+
+
+def _described(found: _Described) -> _Described:
+    """A unit or a driver, its description not endless: ``discover`` answers it."""
+    return replace(found, description=shortened(found.description, _DESCRIPTION_LIMIT))
+
+
+def _described_driver(found: FoundDriver) -> FoundDriver:
+    helps = (shortened(each.help, _DESCRIPTION_LIMIT) for each in found.methods)
+    methods = tuple(replace(each, help=text) for each, text in zip(found.methods, helps))
+    return _described(replace(found, methods=methods))
 
 
 def _text_or_none(value: object) -> Optional[str]:

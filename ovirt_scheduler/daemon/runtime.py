@@ -7,7 +7,6 @@ has its own.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,7 +26,7 @@ from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.methods import DecisionMethods, history_methods
 from ovirt_scheduler.settings.config import Settings
 
-_LONGEST_CALL = 120.0  # seconds
+_MOST_FORMER = 4  # engines of former settings that calls under way may use
 
 
 class Services(NamedTuple):
@@ -73,8 +72,7 @@ class Runtime:
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections: dict[str, tuple[str, ...]] = {}
         self._inventory: Optional[Inventory] = None  # in force
-        # Calls under way may use a former one; each with the time when it was replaced.
-        self._former: deque[tuple[float, Inventory]] = deque()
+        self._former: deque[Inventory] = deque()
         self.services = self.prepare(settings)
         self._inventory = self.services.inventory
         self._bound_history(settings)
@@ -122,11 +120,10 @@ class Runtime:
     def use(self, services: Services) -> None:
         """Put services in force that ``prepare`` made; plugins are loaded anew at the next look."""
         former, self._inventory = self._inventory, services.inventory
-        now = time.monotonic()
         if former is not None and former is not services.inventory:
-            self._former.append((now, former))
-        while self._former and self._former[0][0] <= now - _LONGEST_CALL:
-            self._former.popleft()[1].close()
+            self._former.append(former)
+        if len(self._former) > _MOST_FORMER:
+            self._former.popleft().close()
         self.services = services
         self.executor.keep(services.settings.kept_processes)
         self._bound_history(services.settings)
@@ -137,7 +134,7 @@ class Runtime:
         self.executor.close()
         if self._shadows is not None:
             self._shadows.close()
-        for inventory in (self._inventory, *(former for _, former in self._former)):
+        for inventory in (self._inventory, *self._former):
             if inventory is not None:
                 inventory.close()
         if self.history is not None:

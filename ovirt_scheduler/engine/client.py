@@ -29,6 +29,7 @@ from ovirt_scheduler.settings.config import EngineSettings
 VM_PATH = "/vms/"  # and an id
 
 MOST_BYTES = 64 << 20  # of one answer, unpacked
+_MOST_LOGIN_BYTES = 1 << 20  # of the answer to a login, which the daemon reads itself
 _TOKEN_SECONDS = 300.0  # then a new login
 _TAKEN_SECONDS = 5.0  # for which a token is known to be good that the engine took
 _LOGOUT_SECONDS = 1.0
@@ -58,7 +59,7 @@ class _HttpReply(NamedTuple):
     def words(self) -> str:
         """The status and the type of the content, for a message."""
         kind = self.content_type.partition(";")[0] or "nothing"
-        return f"{self._status} with {kind:.60}"
+        return f"{self._status} with {writable(kind):.60}"
 
     def refusal(self, secret: str) -> str:
         """Why there is no document: the engine's own reason, if its fault has one.
@@ -171,7 +172,8 @@ class EngineClient:
             "username": settings.username,
             "password": password,
         }
-        reply = self._send(url, ["Accept: application/json"], deadline, form=form)
+        headers = ["Accept: application/json"]
+        reply = self._send(url, headers, deadline, _MOST_LOGIN_BYTES, form)
         answer: object = None
         with contextlib.suppress(ValueError, RecursionError):
             answer = json.loads(reply.body)

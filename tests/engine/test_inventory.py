@@ -243,6 +243,7 @@ def limited(engine, _folder):
         (broken(200, "text/html; charset=utf-8", "<html/>"), "HTTP 200 OK with text/html; expected XML"),
         (broken(302, "text/html", ""), "HTTP 302 Found"),
         (broken(299, "", ""), "HTTP 299 with nothing"),
+        (broken(200, "text/\x1b[1m", ""), "HTTP 200 OK with text/\N{REPLACEMENT CHARACTER}[1m; exp"),
         (wrong_path, "HTTP 404 Not Found"),
         (limited, "an answer of more than 64 MiB"),
     ],
@@ -286,10 +287,11 @@ QUOTED = quote_plus(PASSWORD)
         ('["SAID"]', NO_TOKEN),
         ('{"access_token": "\\ud800"}', NO_TOKEN),
         ('{"access_token": "TOKEN"}'.replace("TOKEN", "x" * 16385), NO_TOKEN),
-        ("[" * 2_000_000, NO_TOKEN),
-        ('{"error": ' + "[" * 2_000_000, NO_TOKEN),
+        ("[" * 1_000_000, NO_TOKEN),
+        ('{"error": ' + "[" * 1_000_000, NO_TOKEN),
+        ("[" * 2_000_000, "an answer of more than 1 MiB"),
     ],
-    ids=range(10),
+    ids=range(11),
 )  # fmt: skip
 def test_a_login_that_fails_repeats_codes_alone(engine, asking, answer, words):
     """The rest may have the password, written in whichever way; it is no bug, and tried once."""

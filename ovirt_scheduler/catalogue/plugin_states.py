@@ -35,11 +35,12 @@ class FileState:
     unsettled_since: float = 0.0
     made_at: float = field(default_factory=time.monotonic)
     good_since: float = 0.0  # of a fault: when the good version was first loaded
+    slow: bool = False  # of a fault: it took long, as an import that hangs does
 
     def stale(self, scan: FolderScan, retry_fault: bool = False) -> bool:
         """Whether the file is to be loaded again; with a fault, now and then or where asked."""
-        late = retry_fault or time.monotonic() > self.made_at + _RETRY_EVERY
-        if self.unsettled_since or (self.fault is not None and late):
+        retry = (retry_fault and not self.slow) or time.monotonic() > self.made_at + _RETRY_EVERY
+        if self.unsettled_since or (self.fault is not None and retry):
             return True
         return any(scan.stamps.get(path) != stamp for path, stamp in self.depends.items())
 

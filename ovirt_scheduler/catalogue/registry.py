@@ -32,6 +32,8 @@ _LOADS_AT_ONCE = 4
 _REFRESH_EVERY = 1.0  # seconds between refreshes by the run calls
 _WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refresh
 
+_SLOW = 5.0  # seconds; what takes longer to fail is not tried again for each discover
+
 # An edit passes through half a file, or through none if an editor moves the old one away first.
 # What is to replace a plugin that works counts only when it has stood for so many seconds.
 _SETTLE = 0.5
@@ -88,6 +90,7 @@ class Registry:
     def refresh(self) -> Catalogue:
         """Load the files that have changed or did not load before, and wait for that.
 
+        A file that took long to fail is loaded again if it has changed, or has rested for a while.
         Many callers at once share one refresh that begins after they asked.
 
         Raises:
@@ -272,6 +275,7 @@ class Registry:
         self, file: PluginFile, scan: FolderScan, before: Optional[FileState]
     ) -> Optional[FileState]:
         conf = self._loader.conf_path(file.name)
+        began = time.monotonic()
         try:
             loaded = self._loader.load(file, scan)
         except FileNotFoundError:  # since the scan
@@ -289,7 +293,8 @@ class Registry:
                 fault = PluginError(problem, fault.file, fault.line)
             # Folders too: the helper that it lacks may yet come.
             depends = _stamps(scan, [conf, file.path, scan.all_in(file.folder)])
-            return FileState(depends, good, fault, since, missed, good_since=good_since)
+            slow = time.monotonic() - began > _SLOW
+            return FileState(depends, good, fault, since, missed, good_since=good_since, slow=slow)
         depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
         if before is None or before.good is None or before.good.checksum != loaded.checksum:
             if before and before.good and (waiting := _waiting(before, depends, scan)):

@@ -285,8 +285,8 @@ def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failin
         return
     if result.outcome is Outcome.REFUSED:  # its message has the value
         _log.warning(
-            "%(request)s %(kind)s %(unit)s did not run: its conf file refuses a property's value; "
-            "the answer names it",
+            "%(request)s %(kind)s %(unit)s did not run: it refuses a property's value; the answer "
+            "names it",
             call,
         )
         return

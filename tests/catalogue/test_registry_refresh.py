@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ovirt_scheduler.catalogue import plugin_states
+from ovirt_scheduler.catalogue import plugin_states, registry
 from ovirt_scheduler.errors import ExecutorUnavailable
 from tests.support.jobs import running
 from tests.support.place import Place, plugin, versions
@@ -100,6 +100,23 @@ def test_many_who_ask_at_once_share_a_look(place, tmp_path):
         found = list(pool.map(lambda _: place.registry.refresh(), range(8)))
     assert all(len(catalogue.faults) == 1 for catalogue in found)
     assert len(tried.read_text()) <= 4
+
+
+def test_an_import_that_hangs_does_not_hold_up_each_discover(place, tmp_path, monkeypatch):
+    """It is tried again when it is edited; an import that fails at once is, each time."""
+    assert 1 <= registry._SLOW <= 5
+    monkeypatch.setattr(registry, "_SLOW", 0.5)
+    tried = {name: tmp_path / name for name in ("hangs", "fails")}
+    seconds = {"hangs": 0.6, "fails": 0}
+    for name, file in tried.items():
+        text = f"import time\nopen({str(file)!r}, 'a').write('x')\ntime.sleep({seconds[name]})\n1 / 0\n"
+        os.utime(place.write(name, plugin(1) + text), (1, 1))
+    os.utime(place.first, (1, 1))
+    for _ in range(2):
+        assert len(place.registry.refresh().faults) == 2
+    assert {name: file.read_text() for name, file in tried.items()} == {"hangs": "x", "fails": "xx"}
+    place.write("hangs", plugin(2))
+    assert place.versions() == {"hangs": "2"}
 
 
 @pytest.mark.long

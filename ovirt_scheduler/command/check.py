@@ -265,13 +265,13 @@ def _listening(settings: Settings, certificate: Path) -> dict[str, Any]:
     except ConfigError as error:
         found["problem"] = str(error)
         with contextlib.suppress(ConfigError):
-            places = listening.places(address, port)
+            places = listening.resolve(address, port)
             if any(_is_daemon(each, settings, certificate) for each in places):
                 found.update(daemon=True, problem=None)
     return found
 
 
-def _is_daemon(place: listening.Place, settings: Settings, certificate: Path) -> bool:
+def _is_daemon(place: listening.SocketAddress, settings: Settings, certificate: Path) -> bool:
     """Whether a daemon listens there: one with this certificate's key, or with its methods."""
     host, port, *_ = place.target
     connection = http.client.HTTPConnection(host, port, timeout=_PORT_SECONDS)

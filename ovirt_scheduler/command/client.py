@@ -237,10 +237,10 @@ def local(settings: Settings) -> Iterator[Call]:
     """
     with runtime.started(settings) as running:
         running.registry.refresh()
-        yield here(running.services)
+        yield of_services(running.services)
 
 
-def here(services: Services) -> Call:
+def of_services(services: Services) -> Call:
     """Call services of this process."""
     offered = {(form, each.name): each for each in services.methods() for form in each.forms}
 

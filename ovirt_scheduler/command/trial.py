@@ -219,7 +219,7 @@ def run(
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        here = client.here(running.prepare(settings, catalogue_of(loaded), engine))
+        here = client.of_services(running.prepare(settings, catalogue_of(loaded), engine))
         questions = [*_questions(here, loaded, path, kinds, asked, called)]
         notes = [*map(str, loaded.warnings), *_unknown(loaded, asked.properties)]
         if any(unit.shadow for unit in loaded.units):

@@ -118,7 +118,7 @@ class Shadows:
                     deadline = time.monotonic() + call.unit.limits.timeout
                     one, _ = add_engine(job._replace(deadline=deadline))
                     secret = one.engine.token or secret
-                    execution = self._executor.look_on(one)
+                    execution = self._executor.run_shadow(one)
                     result = next(iter(execution.results), None)
                     problem = "; ".join(execution.errors)
             except (RequestError, ExecutorUnavailable) as error:

@@ -147,7 +147,7 @@ def _heading(unit: Record) -> str:
     return f"{unit['name']}{factor}{' (shadow)' if unit.get('mode') == 'shadow' else ''}"
 
 
-def said(unit: Record, host: Record) -> Optional[Record]:
+def entry_of(unit: Record, host: Record) -> Optional[Record]:
     """A unit's verdict or cost for a host; None if it gave none."""
     part = "verdicts" if unit["kind"] == Kind.FILTER.words else "costs"
     return next((each for each in host.get(part, ()) if each["unit"] == unit["name"]), None)
@@ -157,7 +157,7 @@ def _cells(decision: Record, unit: Record) -> dict[str, object]:
     """Host to one unit's verdict or cost."""
     cells = {}
     for host in decision.get("hosts", ()):
-        entry = said(unit, host) or {}
+        entry = entry_of(unit, host) or {}
         word = entry.get("verdict", entry.get("cost", NEVER_ASKED))
         cells[host["id"]] = None if word == NEVER_ASKED else word
     return cells

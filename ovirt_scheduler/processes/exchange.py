@@ -301,7 +301,7 @@ def wait(exchanges: Sequence[Exchange]) -> list[Exchange]:
             if exchange.open:
                 _handle(exchange, capture, descriptor, events, poller)
         if not happened and left > _QUIET:
-            exchanges[0].worker.zygote.prove()  # it may never have forked the worker
+            exchanges[0].worker.zygote.check_alive()  # it may never have forked the worker
         now = time.monotonic()
         for exchange in exchanges:
             if exchange.open:

@@ -193,7 +193,7 @@ class Executor:
         """Whether a request would have a place at once."""
         return self._places.is_free
 
-    def look_on(self, job: Job) -> Execution:
+    def run_shadow(self, job: Job) -> Execution:
         """Call units in shadow one after another, like ``run``, but without taking places.
 
         So no request waits for them.

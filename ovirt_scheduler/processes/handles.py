@@ -57,7 +57,7 @@ OUT_OF_TURN = "spoke out of turn"
 _SERIALS = itertools.count(1)
 
 
-def lacking(wanted: str, error: OSError) -> str:
+def unavailable(wanted: str, error: OSError) -> str:
     """The message of an error for want of descriptors or memory, or of a file to run."""
     file = f"{error.filename}: " if error.filename else ""
     return f"{wanted} cannot be had: {file}{error.strerror}"
@@ -272,7 +272,7 @@ class Zygote:
                 self._process = interpreter.start_zygote(theirs.fileno(), user)
         except OSError as error:
             wanted = "the process that starts those of plugins"
-            raise ExecutorUnavailable(lacking(wanted, error)) from None
+            raise ExecutorUnavailable(unavailable(wanted, error)) from None
         self.pid = self._process.pid
         self.alive = self.over = self.was_killed = False
         self.problem = ""
@@ -361,14 +361,18 @@ class Zygote:
 
     def await_end(self, worker: Worker) -> Optional[int]:
         """Wait for the end of a worker that has been killed; its status."""
-        if not self.has_ended(worker, _END_SECONDS) and self.prove() and worker.status is None:
+        if (
+            not self.has_ended(worker, _END_SECONDS)
+            and self.check_alive()
+            and worker.status is None
+        ):
             _log.error(
                 "a process of %(file)s was killed and does not end (below the zygote, pid %(pid)d)",
                 {"file": worker.file, "pid": self.pid},
             )
         return worker.status
 
-    def prove(self) -> bool:
+    def check_alive(self) -> bool:
         """Ask the zygote for an answer, and kill it if none comes: it may be stopped.
 
         Returns:
@@ -393,7 +397,7 @@ class Zygote:
         )
         self._process.kill()
 
-    def bury(self) -> None:
+    def kill_and_wait(self) -> None:
         """Kill the zygote, and wait until the watching thread has seen its end."""
         self._process.kill()
         self._watcher.join()

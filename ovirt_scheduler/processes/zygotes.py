@@ -9,7 +9,7 @@ from typing import Callable, Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser
-from ovirt_scheduler.processes.handles import LACKS, Worker, Zygote, lacking
+from ovirt_scheduler.processes.handles import LACKS, Worker, Zygote, unavailable
 from ovirt_scheduler.processes.kernel import prctl
 
 _log = logging.getLogger(__name__)
@@ -86,10 +86,10 @@ class Zygotes:
                 return zygote.fork(order)
             except OSError as error:
                 if error.errno in LACKS:  # it is well, and others use it
-                    raise ExecutorUnavailable(lacking("a process", error)) from None
+                    raise ExecutorUnavailable(unavailable("a process", error)) from None
                 if is_last:
                     raise ExecutorUnavailable(f"the zygote takes no request: {error}") from None
-            zygote.bury()
+            zygote.kill_and_wait()
         raise AssertionError("the last try returns or raises")
 
     def _live(self, deadline: float) -> Zygote:

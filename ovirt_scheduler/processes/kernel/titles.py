@@ -11,7 +11,7 @@ import functools
 from pathlib import Path
 
 
-def show(words: str) -> None:
+def set_title(words: str) -> None:
     """Call this process ``ovirt-scheduler: WORDS``; holds for what is forked from it, too.
 
     Words that are longer than the command line are cut. If the kernel does not say where the

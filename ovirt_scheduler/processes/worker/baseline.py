@@ -91,7 +91,7 @@ class Baseline:
     def __init__(self) -> None:
         weakref.finalize(self, int).detach()  # the first one ever has itself called at the exit
         self._saved = SavedState()
-        self._modules = loaded_modules.known()
+        self._modules = loaded_modules.noted()
         self._status = _Status()
         self._timers = _opened("/proc/self/timers")
         self._mended = ""

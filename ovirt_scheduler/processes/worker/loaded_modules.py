@@ -1,7 +1,7 @@
 """Finds what a plugin changed in loaded modules, and restores what the package's code needs.
 
 Looking at twenty thousand values counts a reference to each, which copies most of the memory that a
-process shares with the zygote. So the zygote notes the names (``know``), and a process only checks
+process shares with the zygote. So the zygote notes the names (``note``), and a process only checks
 whether each dict was changed: CPython keeps a number for that, the version of PEP 509. If there is
 none, the values are compared.
 """
@@ -208,12 +208,12 @@ def _is_compiled(module: object) -> bool:
 _known: Optional[LoadedModules] = None
 
 
-def know() -> None:
+def note() -> None:
     """Note the modules of this process, the zygote, for all processes that are forked from it."""
     global _known  # noqa: PLW0603  one process, and what is forked from it
     _known = LoadedModules()
 
 
-def known() -> LoadedModules:
+def noted() -> LoadedModules:
     """The modules that the zygote noted; those of this process where it noted none."""
     return _known or LoadedModules()

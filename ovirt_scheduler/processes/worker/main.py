@@ -29,20 +29,20 @@ from ovirt_scheduler.processes.worker.plugin_process import PluginProcess, enter
 from ovirt_scheduler.processes.worker.zygote import DESCRIPTORS
 
 
-def do(daemon: socket.socket) -> None:
-    """Become what the daemon's first task says, until that ends."""
+def run(daemon: socket.socket) -> None:
+    """Run a worker: the daemon's first task says what it becomes."""
     task, nonce, _ = frames.receive_task(daemon)
     if isinstance(task, (ReadTask, SplitTask)):
         reader.serve(task, nonce, daemon, entities.read_states)
     elif isinstance(task, Candidate):
-        titles.show(f"loading {task.source.name}")
+        titles.set_title(f"loading {task.source.name}")
         _be_plugins()
         limits.set_soft_and_hard(ANALYSIS_LIMITS)
         answer = records.dump(_analysis(task))
         flush()
         frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer))
     elif isinstance(task, Setup):
-        titles.show(f"plugin {task.plugin.name}")
+        titles.set_title(f"plugin {task.plugin.name}")
         _be_plugins()
         PluginProcess(task, daemon).serve(nonce)
 

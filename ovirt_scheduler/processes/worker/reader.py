@@ -72,8 +72,8 @@ def _prepare() -> None:
             os.close(descriptor)
 
 
-def do(daemon: socket.socket) -> None:
-    """Be a reader without the SDK."""
+def run(daemon: socket.socket) -> None:
+    """Run a reader without the SDK."""
     _prepare()
     task, nonce, _ = frames.receive_task(daemon)
     if isinstance(task, (ReadTask, SplitTask)):
@@ -87,7 +87,7 @@ def serve(
 
     If a document needs the SDK, and it is not here, the answer has no documents.
     """
-    titles.show("reader")
+    titles.set_title("reader")
     gc.disable()  # nothing of what reading makes is garbage
     if isinstance(task, SplitTask):
         answer, descriptors = _split(task)

@@ -71,16 +71,16 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     if user:
         _change_to(user)
     privileges.leave_keyring()
-    titles.show("zygote")
+    titles.set_title("zygote")
     readers = _fork_readers_zygote(control)
     for name in _PRELOADED:
         importlib.import_module(name)
     main_of_workers = importlib.import_module(_MAIN)
-    loaded_modules.know()
+    loaded_modules.note()
     gc.collect()
     gc.freeze()
     control.send(frames.ALIVE)
-    _Zygote(control, main_of_workers.do, readers).run()
+    _Zygote(control, main_of_workers.run, readers).run()
     sys.exit(0)
 
 
@@ -96,11 +96,11 @@ def _fork_readers_zygote(control: socket.socket) -> _Readers:
         prctl.become_subreaper()  # this is not inherited
         for each in (control, ours):  # the daemon sees that the zygote has ended
             each.close()
-        titles.show("zygote of the readers")
+        titles.set_title("zygote of the readers")
         reader.warm_up()
         gc.collect()
         gc.freeze()
-        _Zygote(theirs, reader.do).run()
+        _Zygote(theirs, reader.run).run()
     except BaseException:  # noqa: BLE001  it says why, and the zygote ends with it
         traceback.print_exc()
     finally:
@@ -291,7 +291,7 @@ def _serve(do: Do, zygote: int, channel: int, stdout: int, stderr: int) -> NoRet
     """
     status = 0
     try:
-        titles.show("waiting")
+        titles.set_title("waiting")
         do(_enter(zygote, channel, (stdout, stderr)))
     except (EOFError, OSError):  # nobody is there to be told
         status = os.EX_UNAVAILABLE

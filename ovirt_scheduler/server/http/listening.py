@@ -22,15 +22,15 @@ _LOOPBACK = ("127.0.0.1", "::1")
 _ELSEWHERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # not this machine's, or not now
 
 
-class Place(NamedTuple):
+class SocketAddress(NamedTuple):
     """An address with its port, as ``bind`` and ``connect`` of its family take it."""
 
     family: socket.AddressFamily
     target: tuple[Any, ...]
 
 
-def places(address: str, port: int) -> list[Place]:
-    """What an address means; the best first.
+def resolve(address: str, port: int) -> list[SocketAddress]:
+    """The socket addresses that an address stands for; the best first.
 
     Raises:
         AddressUnavailable: the name cannot be looked up now.
@@ -54,7 +54,7 @@ def bound(address: str, port: int) -> socket.socket:
         AddressUnavailable: the port is taken, or the machine does not have the address now.
         ConfigError: it cannot be opened.
     """
-    choices = places(address, port)
+    choices = resolve(address, port)
     for place in choices:
         try:
             return _bound(place)
@@ -77,13 +77,13 @@ def handed_over(
         address, port: where to listen, as scheduler.conf says.
 
     Raises:
-        AddressUnavailable, ConfigError: as ``places``.
+        AddressUnavailable, ConfigError: as ``resolve``.
     """
     environ.pop("LISTEN_FDNAMES", "")
     pid, count = environ.pop("LISTEN_PID", ""), environ.pop("LISTEN_FDS", "")
     if pid != str(os.getpid()) or not count.isdecimal() or len(count) > 3:
         return None
-    wanted = [place.target[:2] for place in places(address, port)]
+    wanted = [place.target[:2] for place in resolve(address, port)]
     found = None
     for descriptor in range(_FIRST_DESCRIPTOR, _FIRST_DESCRIPTOR + int(count)):
         listener = _listening(descriptor)
@@ -126,12 +126,12 @@ def known_as(host: str) -> str:
     return host
 
 
-def _resolved(address: str, port: int) -> list[Place]:
+def _resolved(address: str, port: int) -> list[SocketAddress]:
     found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return [Place(family, target) for family, _, _, _, target in found]
+    return [SocketAddress(family, target) for family, _, _, _, target in found]
 
 
-def _bound(place: Place) -> socket.socket:
+def _bound(place: SocketAddress) -> socket.socket:
     made = socket.socket(place.family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

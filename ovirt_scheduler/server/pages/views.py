@@ -84,7 +84,7 @@ def _row(host: Record, columns: Sequence[Record]) -> View:
         "rank": host.get("rank", "-"),
         "total": host.get("total", "-"),
         "chosen": host.get("rank") == 1,
-        "cells": [(unit, placement.said(unit, host)) for unit in columns],
+        "cells": [(unit, placement.entry_of(unit, host)) for unit in columns],
     }
 
 

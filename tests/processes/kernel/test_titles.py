@@ -36,7 +36,7 @@ def test_each_process_of_a_daemon_has_its_title(start_daemon):
 def test_a_long_title_is_cut_and_harms_nothing():
     """There is as much room as the command line has, and the environment stands behind it."""
     code = (
-        "import os; from ovirt_scheduler.processes.kernel import titles; titles.show('x' * 100000); "
+        "import os; from ovirt_scheduler.processes.kernel import titles; titles.set_title('x' * 100000); "
         "print(open('/proc/self/cmdline').read(), open('/proc/self/environ').read(), sep='|')"
     )
     ended = script(code, env={"PATH": "/bin", "LAST": "1"})

@@ -41,7 +41,7 @@ from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.file import content, entries
 from ovirt_scheduler.workbench.scenario import FAILS, MAINTENANCE, Arrival, HostEvent, Scenario
-from ovirt_scheduler.workbench.simulated import (
+from ovirt_scheduler.workbench.simulated_cluster import (
     UP,
     HostView,
     SimulatedCluster,

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ovirt_scheduler.model.tasks import Sought
-from ovirt_scheduler.workbench.simulated import EntityDocument, SimulatedCluster
+from ovirt_scheduler.workbench.simulated_cluster import EntityDocument, SimulatedCluster
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, id_of

@@ -90,7 +90,7 @@ def test_one_kind_can_be_chosen_and_properties_given(plugin):
     shown = run(plugin, (Kind.FILTER,), properties={"first": "none"})
     assert not shown.well
     assert shown.fields[0]["outcome"] == "refused"
-    assert "problem: First: filter First: property first: 'none' is not allowed" in shown.text
+    assert "problem: filter First: property first: 'none' is not allowed" in shown.text
 
 
 def test_a_migration_is_shown_with_its_hosts(plugin):

@@ -176,6 +176,15 @@ def test_a_block_that_fails_leaves_nothing_in_the_background(tmp_path):
     assert (status, lives(int(out))) == (1, False)
 
 
+def test_the_tests_that_the_manual_names_are_there():
+    """Else nobody finds what holds a promise."""
+    pages = "".join(page.read_text("utf-8") for page in PAGES)
+    named = set(re.findall(r"`(test_\w+\.py)::(test_\w+)`", pages))
+    assert len(named) > 30
+    texts = {path.name: path.read_text("utf-8") for path in PROJECT.glob("tests/**/test_*.py")}
+    assert {each for each in named if f"def {each[1]}(" not in texts[each[0]]} == set()
+
+
 def test_the_plugins_of_the_pages_are_called(daemon):
     """Every unit that the samples define is there."""
     with daemon.proxy() as scheduler:

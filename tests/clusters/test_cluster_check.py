@@ -141,21 +141,11 @@ def test_what_does_not_fit_is_told_with_what_to_write(scheduler, properties, pro
 @pytest.mark.parametrize(
     ("filters", "costs", "balance", "problem"),
     [
-        (
-            ["Quiet"],
-            [],
-            None,
-            "6: [clusters] [[Default]] filters: there is no filter 'Quiet'; write one",
-        ),
+        (["Quiet"], [], None, "6: [clusters] [[Default]] filters: there is no filter 'Quiet'; write one"),
         ([], [], "Roomy", "8: [clusters] [[Default]] balance: there is no balance 'Roomy'; write"),
-        (
-            [],
-            ["roomy"],
-            None,
-            "7: [clusters] [[Default]] cost_functions: there is no cost function",
-        ),
+        ([], ["roomy"], None, "7: [clusters] [[Default]] cost_functions: there is no cost function"),
     ],
-)
+)  # fmt: skip
 def test_a_unit_that_is_not_there_is_told(filters, costs, balance, problem):
     """One of another kind is none."""
     told = str(check.problem(section("default", {}, filters, costs, balance), CATALOGUE))

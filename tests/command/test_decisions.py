@@ -187,18 +187,10 @@ def test_none_that_fits_is_said(kept):
         (("decisions", "--limit", "all"), 2, "argument --limit: invalid int value: 'all'"),
         (("decisions", "--vm", ""), 2, "--vm: is empty; leave it out to have every one"),
         (("decisions", "--outcome", "odd"), 2, "argument --outcome: invalid choice: 'odd'"),
-        (
-            ("decisions", "--follow", "-o", "json"),
-            2,
-            "--follow needs -o table, jsonl or names",
-        ),
-        (
-            ("decisions", "--follow", "--until", "1h"),
-            2,
-            "--follow shows new decisions only: leave out",
-        ),
+        (("decisions", "--follow", "-o", "json"), 2, "--follow needs -o table, jsonl or names"),
+        (("decisions", "--follow", "--until", "1h"), 2, "--follow shows new decisions only: leave out"),
     ],
-)
+)  # fmt: skip
 def test_what_makes_no_sense_is_refused(kept, arguments, status, told):
     """With what is to be written; exit statuses are the other commands'."""
     ended, out, err = run(kept, *arguments)

@@ -129,15 +129,12 @@ def test_what_a_class_unit_returns_or_prints_is_its_answer(engine, name):
     ("name", "message"),
     [
         ("prints_nothing", "do_filter returned nothing, and printed no answer"),
-        (
-            "prints_no_literal",
-            f"do_filter returned nothing, and printed no answer: 'no host fits, {VM}'",
-        ),
+        ("prints_no_literal", f"do_filter returned nothing, and printed no answer: 'no host fits, {VM}'"),
         ("complains", "the engine does not answer"),
         ("fails", "KeyError: 'cluster' (answers.py:"),
         ("exits_with_3", "called sys.exit(3) (answers.py:"),
     ],
-)
+)  # fmt: skip
 def test_a_class_unit_without_an_answer_fails_and_is_left_out(engine, name, message):
     """Its text on stderr is the message where there is some (contract 4.2, 5.3)."""
     answer = engine.runFilters([name, "returns"], HOSTS, VM, {})
@@ -189,13 +186,10 @@ PYTHON_2 = "; if this was Python 2's print (a, b), write return a, b, or print((
     [
         ("prints_as_python_2", f'do_balance returned nothing, and printed no answer: "{VM} ['),
         ("prints_none_as_python_2", 'do_balance returned nothing, and printed no answer: "None ['),
-        (
-            "prints_words",
-            "do_balance returned nothing, and printed no answer: 'looking at 2 hosts'",
-        ),
+        ("prints_words", "do_balance returned nothing, and printed no answer: 'looking at 2 hosts'"),
         ("prints_words_and_complains", "the engine does not answer"),
     ],
-)
+)  # fmt: skip
 def test_a_balance_that_printed_what_cannot_be_read_has_failed(engine, name, message):
     """It may have been a migration: Python 2's way of printing a pair is named (contract 5.3)."""
     answer = engine.runLoadBalancing(name, HOSTS, {"vm": VM})
@@ -241,14 +235,11 @@ def test_any_host_is_passed_on_where_the_plugin_said_so(engine):
     [
         ([["huge", 1]], {"huge": 10**9}),
         ([["huge_negative", 3]], {"huge_negative": -(10**9 // 3)}),
-        (
-            [["huge", 1000], ["huge_negative", -7]],
-            {"huge": 500_000, "huge_negative": -(10**9 // 14)},
-        ),
+        ([["huge", 1000], ["huge_negative", -7]], {"huge": 500_000, "huge_negative": -(10**9 // 14)}),
         ([["huge", 2**31 - 1]], {"huge": 0}),
         ([["just_too_large", 1]], {"just_too_large": 10**9}),
     ],
-)
+)  # fmt: skip
 def test_huge_costs_are_held_so_that_no_sum_overflows(engine, per_unit, wanted, held):
     """The worst host stays the worst in 32 bits, and each unit is told once (contract 3.6)."""
     answer = engine.runCostFunctions(wanted, HOSTS, VM, {})

@@ -205,15 +205,12 @@ def test_a_decision_is_told_over_xml_rpc(daemon: Daemon):
     [
         ({"hots": "x"}, "query: there is no 'hots'; there are vm, host, unit"),
         ({"limit": 1001}, "query: limit: expected an int from 1 to 1000"),
-        (
-            {"since": "yesterday"},
-            "query: since: expected a time like 2026-01-31T12:00:00Z, not 'yesterday'",
-        ),
+        ({"since": "yesterday"}, "query: since: expected a time like 2026-01-31T12:00:00Z, not 'yesterday'"),
         ({"outcome": "bad"}, "query: outcome: expected one of ok, raised"),
         ({"brief": 1}, "query: brief: expected a boolean"),
         ({"vm": ""}, "query: vm: expected a text that is not empty"),
     ],
-)
+)  # fmt: skip
 def test_a_query_with_nonsense_is_refused(daemon: Daemon, query, told):
     """With the member, and what it may be."""
     with daemon.proxy() as proxy:

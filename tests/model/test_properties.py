@@ -51,11 +51,7 @@ def test_defaults_go_by_position(custom, given, expected):
         ("a=b;a=c", "", "property a: occurs twice"),
         ("a=b", "b;b", "more default values than properties: 2 and 1"),
         ("", "b", "more default values than properties: 1 and 0"),
-        (
-            "a=[0-9]*",
-            "x",
-            "property a: as its default 'x' is not allowed; give what matches [0-9]*",
-        ),
+        ("a=[0-9]*", "x", "property a: as its default 'x' is not allowed; give what matches [0-9]*"),
         ("a={0-9}", "10", "as its default '10' is not allowed; give an integer from 0 to 9"),
         ("a={0-9}", "07", "as its default '07' is not allowed"),
         ("a={9-0}", "", "low is above high"),
@@ -71,7 +67,7 @@ def test_defaults_go_by_position(custom, given, expected):
         ("a=" + "(" * 9000 + ")" * 9000, "", "too large a regex"),
         ("a=(?<=x+)y", "", "look-behind requires fixed-width pattern"),
     ],
-)
+)  # fmt: skip
 def test_bad_syntax_is_a_mistake_of_the_plugin(custom, defaults, words):
     """The message is one short line that names the property (contract 5.5)."""
     with pytest.raises(PluginError) as caught:
@@ -189,20 +185,11 @@ def test_a_property_without_a_default_is_not_filled_in():
         ({}, None),
         ({"threshold": "99", "server_ip": "10.0.0.1"}, None),
         ({"other": "anything; at all"}, None),
-        (
-            {"threshold": "100"},
-            "property threshold: '100' is not allowed; give an integer from 0 to 99",
-        ),
-        (
-            {"threshold": "x\ny"},
-            r"property threshold: 'x\ny' is not allowed; give an integer from 0 to 99",
-        ),
-        (
-            {"server_ip": "a" * 99},
-            f"property server_ip: '{'a' * 57}...' is not allowed; give what matches {IP}",
-        ),
+        ({"threshold": "100"}, "property threshold: '100' is not allowed; give an integer from 0 to 99"),
+        ({"threshold": "x\ny"}, r"property threshold: 'x\ny' is not allowed; give an integer from 0 to 99"),
+        ({"server_ip": "a" * 99}, f"property server_ip: '{'a' * 57}...' is not allowed; give what matches {IP}"),
     ],
-)
+)  # fmt: skip
 def test_a_refused_value_is_told_in_one_sentence(given, message):
     """It names the property, the value, shortened, and what is allowed (contract 1.5)."""
     assert properties.refused(HEAT, given) == message

@@ -102,36 +102,16 @@ def test_a_balance_gives_a_migration(executor, unit_named):
     ("name", "outcome", "message"),
     [
         ("raises", Outcome.RAISED, "ValueError: no such <hosts> (raises.py:6)"),
-        (
-            "exits_zero",
-            Outcome.BAD_ANSWER,
-            "do_filter returned nothing; expected the hosts to keep",
-        ),
+        ("exits_zero", Outcome.BAD_ANSWER, "do_filter returned nothing; expected the hosts to keep"),
         ("exits_at_once", Outcome.KILLED, "ended its process without an answer (exit status 0)"),
-        (
-            "returns_nothing",
-            Outcome.BAD_ANSWER,
-            "do_filter returned nothing; expected the hosts to keep",
-        ),
-        (
-            "returns_a_number",
-            Outcome.BAD_ANSWER,
-            "do_filter returned 7; expected the hosts to keep",
-        ),
+        ("returns_nothing", Outcome.BAD_ANSWER, "do_filter returned nothing; expected the hosts to keep"),
+        ("returns_a_number", Outcome.BAD_ANSWER, "do_filter returned 7; expected the hosts to keep"),
         ("dies_by_signal", Outcome.KILLED, "died by SIGSEGV"),
         ("dies_by_a_real_time_signal", Outcome.KILLED, "died by signal 40"),
-        (
-            "opens_files",
-            Outcome.RAISED,
-            "OSError: [Errno 24] Too many open files: '/dev/null' (opens_files.py:4)",
-        ),
-        (
-            "eats_memory",
-            Outcome.RAISED,
-            "MemoryError: the call reached its memory_limit (eats_memory.py:2)",
-        ),
+        ("opens_files", Outcome.RAISED, "OSError: [Errno 24] Too many open files: '/dev/null' (opens_files.py:4)"),
+        ("eats_memory", Outcome.RAISED, "MemoryError: the call reached its memory_limit (eats_memory.py:2)"),
     ],
-)
+)  # fmt: skip
 def test_a_failing_plugin_is_a_result_that_says_what_happened(
     executor, unit_named, name, outcome, message
 ):

@@ -163,14 +163,11 @@ def test_what_xml_cannot_hold_is_replaced(character):
     [
         (SAMPLE, "description"),
         ("<PolicyUnits><Filters/><Balances/><CostFunctions/></PolicyUnits>", "Balances"),
-        (
-            discovery.document([unit("a"), unit("b")]).replace('"b"', '"a"'),
-            "Duplicate key-sequence",
-        ),
+        (discovery.document([unit("a"), unit("b")]).replace('"b"', '"a"'), "Duplicate key-sequence"),
         (discovery.document([unit("a")]).replace('name="a"', ""), "Not all fields of key"),
         (discovery.document([unit("a")]).replace("sha256:", "md5:"), "checksum"),
     ],
-)
+)  # fmt: skip
 def test_the_schema_refuses_what_is_no_such_document(wrong, words):
     """So that its word counts in the other tests."""
     assert not SCHEMA.validate(etree.fromstring(wrong))

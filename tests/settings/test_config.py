@@ -242,11 +242,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("\nlistening_address = 10.0.0.1", 2, "allow_unauthenticated = true"),
         ("listening_address = host.example", 1, "allow_unauthenticated = true"),
         ("ssl_allowed_clients = a", 1, "ssl_allowed_clients: needs ssl_client_ca"),
-        (
-            "listening_address = ::\nallow_unauthenticated = 1\nssl_allowed_clients = a",
-            3,
-            "ssl_client_ca",
-        ),
+        ("listening_address = ::\nallow_unauthenticated = 1\nssl_allowed_clients = a", 3, "ssl_client_ca"),
         ("ssl = no\nssl_client_ca = /a", 2, "ssl_client_ca: client certificates need ssl = true"),
         ("\nssl_certificate = /c", 2, "ssl_certificate: needs ssl_key too"),
         ("\nssl_key = /k", 2, "ssl_key: needs ssl_certificate too"),
@@ -262,23 +258,11 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("[clusters]\nscheduler = default", 2, "belongs in a section in [clusters]: [[name]]"),
         ("cost_functions = A", 1, "belongs in a section in [clusters]: [[name]]"),
         ("[clusters]\nlog_level = debug", 2, "[clusters] log_level: belongs above the sections"),
-        (
-            "[cluster]\n[[A]]",
-            2,
-            "[cluster] [[A]]: there is no such section; did you mean clusters?",
-        ),
+        ("[cluster]\n[[A]]", 2, "[cluster] [[A]]: there is no such section; did you mean clusters?"),
         ("[clusters]\n[[A]]\npolcy = x", 3, "[clusters] [[A]] polcy: there is no such key; did"),
         ("[clusters]\n[[A]]\n[[B]]\ntimer_interval = -1", 4, "[clusters] [[B]] timer_interval: "),
-        (
-            "[clusters]\n\n[[A B]]\nscheduler = x",
-            3,
-            "[clusters] [[A B]]: is not the name of a cluster",
-        ),
-        (
-            "[clusters]\n[[East]]\n[[east]]",
-            3,
-            "the engine ignores case: keep this section or [[East]]",
-        ),
+        ("[clusters]\n\n[[A B]]\nscheduler = x", 3, "[clusters] [[A B]]: is not the name of a cluster"),
+        ("[clusters]\n[[East]]\n[[east]]", 3, "the engine ignores case: keep this section or [[East]]"),
         ("[clusters]\n[[A]]\nproperties = a;b", 3, "expected key=value, with ; between"),
         ("[clusters]\n[[A]]\nproperties = a=1;a=2", 3, "expected key=value, with ; between"),
         ("[clusters]\n[[A]]\nproperties = policy=none", 3, "policy is a key of its own"),
@@ -287,7 +271,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("[clusters]\n[[A]]\ncost_functions = B=2;C=half", 3, "names, each once and with an int"),
         ("[engine]\n[[A]]", 2, "[engine] [[A]]: there is no such section"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_stops_the_start(conf, tmp_path, text, line, words):
     """It names the file, the line, the key and what is allowed (contract 6)."""
     with pytest.raises(ConfigError) as caught:

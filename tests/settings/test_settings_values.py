@@ -88,26 +88,14 @@ def test_what_may_be_meant_otherwise_is_refused(name, text):
     ("key", "good", "bad"),
     [
         (Key("k", "whole", None, "", bounds=("1", "9")), ["1", "9"], ["0", "10"]),
-        (
-            Key("k", "size", None, "", bounds=("1 KiB", "1 MiB")),
-            ["1024", "1 MiB"],
-            ["1023", "2 MiB"],
-        ),
+        (Key("k", "size", None, "", bounds=("1 KiB", "1 MiB")), ["1024", "1 MiB"], ["1023", "2 MiB"]),
         (Key("k", "seconds", None, "", bounds=("0.1", "7")), ["0.1", "7"], ["0.05", "7.1"]),
-        (
-            Key("k", "choice", None, "", choices=("one", "two")),
-            ["one", "two"],
-            ["One", "", "other"],
-        ),
+        (Key("k", "choice", None, "", choices=("one", "two")), ["one", "two"], ["One", "", "other"]),
         (Key("k", "choice", None, "", choices=OnFailure), ["ignore"], ["IGNORE", "", "stop"]),
-        (
-            Key("k", "choices", None, "", choices=Kind),
-            ["filter"],
-            ["", "filter balance", "filter,"],
-        ),
+        (Key("k", "choices", None, "", choices=Kind), ["filter"], ["", "filter balance", "filter,"]),
     ],
     ids=["whole", "size", "seconds", "choice of words", "choice of an enum", "several of an enum"],
-)
+)  # fmt: skip
 def test_a_key_holds_values_to_its_bounds_and_choices(key, good, bad):
     """Bounds are written as values are, and belong to what is allowed."""
     for text in good:

@@ -90,12 +90,9 @@ def test_what_may_hold_passwords_is_left_out(tmp_path):
         (f"{OPENING}<hosts xmlns:a='b'>\n<host id='a' a:b='c'/>", ":2: a namespace is not allowed"),
         (f"{OPENING}<hosts>\n\udcff", ":3: not well-formed (invalid token), or not UTF-8"),
         (f"{OPENING}\0", ":1: is not UTF-8"),
-        (
-            f"{OPENING.replace('Default', 'a]]')}{HOSTS}{VMS}</cluster_snapshot>",
-            ":1: 'a]]' is not the",
-        ),
+        (f"{OPENING.replace('Default', 'a]]')}{HOSTS}{VMS}</cluster_snapshot>", ":1: 'a]]' is not the"),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_is_no_snapshot_is_refused_with_its_line(tmp_path, text, problem):
     """Whoever edits one by hand finds the place."""
     path = tmp_path / "cluster.xml"

@@ -76,17 +76,9 @@ def test_a_spelling_alone_is_none_of_version_3() -> None:
     [
         ("<status><detail>x</detail><state>up</state></status>", "status_detail", "x"),
         ("<host><storage_manager>true</storage_manager></host>", "host.spm.status.value", "spm"),
-        (
-            "<host><selinux><mode>permissive</mode></selinux></host>",
-            "host.se_linux.mode.value",
-            "permissive",
-        ),
+        ("<host><selinux><mode>permissive</mode></selinux></host>", "host.se_linux.mode.value", "permissive"),
         ("<vmpool id='p'/>", "vm_pool.id", "p"),
-        (
-            "<memory_policy><overcommit percent='9'/></memory_policy>",
-            "memory_policy.over_commit.percent",
-            9,
-        ),
+        ("<memory_policy><overcommit percent='9'/></memory_policy>", "memory_policy.over_commit.percent", 9),
         ("<timezone>Etc/GMT</timezone>", "time_zone.name", "Etc/GMT"),
         ("<guest_info><fqdn>x.example.com</fqdn></guest_info>", "fqdn", "x.example.com"),
         ("<placement_policy><host id='h'/></placement_policy>", "placement_policy.hosts.0.id", "h"),
@@ -96,7 +88,7 @@ def test_a_spelling_alone_is_none_of_version_3() -> None:
         ("<os type='other'/>", "os.type", "other"),
         ("<console enabled='true'/>", "console.enabled", True),
     ],
-)
+)  # fmt: skip
 def test_one_difference_alone_is_seen(vm: str, path: str, value: Any) -> None:
     """A document of version 3 that differs in one place only is known as such."""
     found = read_vm(Document(f"<vm>{vm}</vm>".encode()))

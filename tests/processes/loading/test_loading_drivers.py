@@ -81,13 +81,9 @@ def test_what_is_not_said_has_a_default(analyse):
         ("Scheduler", "    def load_balance(self, *a): ...\n", None),
         ("Scheduler", "    def load_balance(self, h, v, p=1): ...\n", ["LoadBalancer"]),
         ("Scheduler", "    load_balance = staticmethod(lambda h, v, p: {})\n", ["LoadBalancer"]),
-        (
-            "HostStatusChanged, TimerInvokedScheduler",
-            TWO,
-            ["TimerInvokedScheduler", "HostStatusChanged"],
-        ),
+        ("HostStatusChanged, TimerInvokedScheduler", TWO, ["TimerInvokedScheduler", "HostStatusChanged"]),
     ],
-)
+)  # fmt: skip
 def test_an_interface_counts_where_a_method_of_it_is_defined(analyse, bases, body, interfaces):
     """Names of parameters do not: the arguments come by position."""
     driver = only(analyse(f"class A({bases}):\n{body}"))

@@ -73,9 +73,7 @@ def _run(
             )
             processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", text],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
+                    [sys.executable, "-c", text], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
                 )
             )
     finally:

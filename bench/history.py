@@ -111,10 +111,7 @@ def _record(chance: random.Random) -> dict[str, Any]:
 
 
 def _host(number: int, units: list[dict[str, Any]], chance: random.Random) -> dict[str, Any]:
-    host: dict[str, Any] = {
-        "id": f"00000000-0000-4000-8000-{number:012}",
-        "name": f"host-{number}",
-    }
+    host: dict[str, Any] = {"id": f"00000000-0000-4000-8000-{number:012}", "name": f"host-{number}"}
     live = True
     for unit in units:
         if unit["outcome"] != "ok":

@@ -192,10 +192,7 @@ _ELEMENTS: Mapping[str, Mapping[str, Any]] = {
         "ksm": {"enabled": "true"},
         "max_scheduling_memory": 160 * GIB,
         "memory": 256 * GIB,
-        "os": {
-            "type": "RHEL",
-            "version": {"full_version": "9.4 - 2.el9", "major": 9, "minor": 4},
-        },
+        "os": {"type": "RHEL", "version": {"full_version": "9.4 - 2.el9", "major": 9, "minor": 4}},
         "port": 54321,
         "protocol": "stomp",
         "spm": {"priority": 5, "status": "none"},

@@ -41,10 +41,7 @@ DRIVERS = {
 }
 
 
-MARKS = (
-    Property("low_utilization", "{0-99}", "20"),
-    Property("high_utilization", "{1-100}", "80"),
-)
+MARKS = (Property("low_utilization", "{0-99}", "20"), Property("high_utilization", "{1-100}", "80"))
 DRIVERS["marks"] = driver("marks", declared=MARKS)
 UNITS = {
     (kind, name): PolicyUnit(

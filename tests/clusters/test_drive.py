@@ -112,10 +112,7 @@ def test_a_reload_does_not_tell_a_change_that_is_being_told(driven):
     driven.crowd(1)
     driven.engine.hosts.append(Host("lion", cluster="Other"))
     settings = "\n".join(
-        [
-            cluster("slow", balance="0", timer=OFTEN, properties="seconds=7"),
-            cluster(name="Other"),
-        ]
+        [cluster("slow", balance="0", timer=OFTEN, properties="seconds=7"), cluster(name="Other")]
     )
     driven.start("dry-run", settings)
     driven.wake_all()

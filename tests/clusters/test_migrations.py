@@ -306,10 +306,7 @@ def test_the_default_scheduler_plans_with_the_filters(driven):
     driven.engine.vms.append(Vm("other", "lion"))  # else it would like puma no better
     driven.engine.instant_migrations = True
     relieving = cluster(
-        "default",
-        policy="evenly_distribute",
-        filters="NotPuma",
-        properties="low_utilization=0",
+        "default", policy="evenly_distribute", filters="NotPuma", properties="low_utilization=0"
     )
     driven.start("on", relieving)
     driven.wait(lambda: len(driven.engine.migrations) == 2)

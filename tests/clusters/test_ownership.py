@@ -26,8 +26,7 @@ def mark(kind="s", since=1, daemon="here-0001", tag="00aa"):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [mark(), mark("t", 1_795_000_000_000), mark(daemon="a-b-c-d-e-f-0123", tag="ffff")],
+    "text", [mark(), mark("t", 1_795_000_000_000), mark(daemon="a-b-c-d-e-f-0123", tag="ffff")]
 )
 def test_a_mark_is_a_correlation_id_and_read_again(text):
     """Of 50 characters at most, as the engine takes them."""

@@ -140,11 +140,7 @@ def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
                 b'"migrating": {"v": {"step": {"vm": "v"}, "begun": 1.5}}',
                 *(
                     b'"migrating": {"v": {"step": %s, %s}}' % (records.dump(STEP), times)
-                    for times in (
-                        b'"begun": NaN',
-                        b'"begun": "now"',
-                        b'"begun": 1.5, "moving": 2',
-                    )
+                    for times in (b'"begun": NaN', b'"begun": "now"', b'"begun": 1.5, "moving": 2')
                 ),
             )
         ),

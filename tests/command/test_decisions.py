@@ -162,11 +162,7 @@ def test_json_lines_and_names(kept):
 
 def test_none_that_fits_is_said(kept):
     """And is no mistake; the name of a VM that may be meant is told."""
-    assert run(kept, "decisions", "--vm", "nobody", "-o", "table") == (
-        0,
-        "no such decisions\n",
-        "",
-    )
+    assert run(kept, "decisions", "--vm", "nobody", "-o", "table") == (0, "no such decisions\n", "")
     told = run(kept, "decisions", "--vm", "wbe", "-o", "table")[1]
     assert told == "no such decisions; did you mean web?\n"
 

@@ -108,15 +108,7 @@ def test_hosts_go_by_their_names():
 def test_arguments_are_json_or_text_or_a_file(tmp_path):
     """What does not read as JSON is text as it stands."""
     (tmp_path / "hosts.xml").write_text(DOCUMENT)
-    given = [
-        "size=3",
-        'ids=[1, "a"]',
-        "on=true",
-        "name=web 1",
-        "at=22:00",
-        "e=",
-        "k=a=b",
-    ]
+    given = ["size=3", 'ids=[1, "a"]', "on=true", "name=web 1", "at=22:00", "e=", "k=a=b"]
     assert inputs.json_pairs([*given, f"hosts=@{tmp_path}/hosts.xml"]) == {
         "size": 3,
         "ids": [1, "a"],

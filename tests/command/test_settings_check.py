@@ -41,10 +41,7 @@ def test_nothing_is_told_of_what_can_be_used(told, tmp_path, password):
 
 @pytest.mark.parametrize(
     ("log", "problem"),
-    [
-        ("FOLDER/none/log", "there is no folder FOLDER/none"),
-        ("FOLDER", "is a folder"),
-    ],
+    [("FOLDER/none/log", "there is no folder FOLDER/none"), ("FOLDER", "is a folder")],
 )
 def test_a_log_that_could_not_be_written_is_told(told, log, problem):
     """The start would end there."""

@@ -60,8 +60,7 @@ def test_a_free_port_is_told(tmp_path):
 
 @pytest.mark.parametrize("tls", ["true", "false"])
 @pytest.mark.parametrize(
-    "answer",
-    [b"", b"\0\xff\n", b"HTTP/1.0 200 OK\r\n\r\n<string>discover</string>"],
+    "answer", [b"", b"\0\xff\n", b"HTTP/1.0 200 OK\r\n\r\n<string>discover</string>"]
 )
 def test_a_port_that_somebody_else_has_is_to_be_mended(tmp_path, tls, answer):
     """Whatever that says, and to whom it would speak TLS or not."""

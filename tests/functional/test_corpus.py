@@ -129,9 +129,7 @@ def test_a_conf_file(sample: Path, tmp_path: Path) -> None:
 
 # -- frames -------------------------------------------------------------------------------
 
-UNFINISHED = {
-    *("length_cut", "length_longer_than_what_comes", "nothing", "text"),
-}
+UNFINISHED = {*("length_cut", "length_longer_than_what_comes", "nothing", "text")}
 GOOD_FRAMES = {
     *("analysis", "answer", "answer_twice", "kind_unknown"),
     *("nonce_of_all_ones", "read_of_a_thousand_digits", "second_cut", "two_in_one"),

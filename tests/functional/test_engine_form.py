@@ -200,8 +200,7 @@ def test_a_balance_that_printed_what_cannot_be_read_has_failed(engine, name, mes
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["prints_nothing", "prints_words_and_none", "prints_the_old_nothing", "returns_nothing"],
+    "name", ["prints_nothing", "prints_words_and_none", "prints_the_old_nothing", "returns_nothing"]
 )
 def test_a_balance_with_nothing_to_do_is_two_empty_values(engine, name):
     """Never an empty array, which stops the engine's balancing (contract 3.5)."""

@@ -101,8 +101,7 @@ def test_an_old_client_that_asks_to_keep_the_connection_is_told_that_it_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("pages", "statuses"),
-    [("off", (404, 404, 404)), ("health", (200, 200, 403))],
+    ("pages", "statuses"), [("off", (404, 404, 404)), ("health", (200, 200, 403))]
 )
 def test_the_setting_says_what_is_served(start_daemon, pages, statuses):
     """Nothing; or health and metrics, to who comes from this machine."""

@@ -108,10 +108,7 @@ def small_disk(start_daemon, plugins, tmp_path) -> Iterator[Daemon]:
     if os.geteuid() != 0 or subprocess.run([*before, "true"], check=False).returncode:
         pytest.skip("only root may mount a disk")
     return start_daemon(
-        plugins,
-        f"ssl = false\nlog_file = {tmp_path}/state/log",
-        before=before,
-        folder=tmp_path,
+        plugins, f"ssl = false\nlog_file = {tmp_path}/state/log", before=before, folder=tmp_path
     )
 
 

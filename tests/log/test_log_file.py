@@ -202,10 +202,7 @@ def test_a_disk_without_room_for_a_whole_line_gets_no_half_of_it(path):
     assert lines(path) == ["one", "two"]
     log(handler, "five")
     handler.close()
-    assert lines(path)[2:] == [
-        f"{MISSED}2 (File too large); they are on standard error",
-        "five",
-    ]
+    assert lines(path)[2:] == [f"{MISSED}2 (File too large); they are on standard error", "five"]
 
 
 def test_a_file_that_cannot_be_renamed_grows_and_says_so_once(handler, path):

@@ -114,13 +114,7 @@ def test_what_is_no_finite_number_is_no_cost(cost):
 
 @pytest.mark.parametrize(
     ("factor", "functions", "bound"),
-    [
-        (1, 1, 10**9),
-        (0, 1, 10**9),
-        (-3, 1, 333333333),
-        (3, 2, 166666666),
-        (-(2**31), 1, 0),
-    ],
+    [(1, 1, 10**9), (0, 1, 10**9), (-3, 1, 333333333), (3, 2, 166666666), (-(2**31), 1, 0)],
 )
 def test_the_bound_follows_from_factor_and_functions(factor, functions, bound):
     """A billion, divided by functions times factor, rounded down (contract 3.6)."""

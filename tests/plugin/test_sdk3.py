@@ -109,11 +109,7 @@ class {name}:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    hosts = [
-        Host("lynx"),
-        Host("puma", free_memory=GIB),
-        Host("tiger", status="maintenance"),
-    ]
+    hosts = [Host("lynx"), Host("puma", free_memory=GIB), Host("tiger", status="maintenance")]
     vms = [
         Vm("web", host="lynx"),
         Vm("mail", host="puma"),

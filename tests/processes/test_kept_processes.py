@@ -146,8 +146,7 @@ def test_an_exception_of_the_plugin_costs_no_process(calls_of):
 
 
 @pytest.mark.parametrize(
-    "ours",
-    ["errors.RefusedProperty", "errors.SlowProperty", "processes.worker.answers.BadAnswer"],
+    "ours", ["errors.RefusedProperty", "errors.SlowProperty", "processes.worker.answers.BadAnswer"]
 )
 def test_an_exception_of_ours_is_the_plugins_where_the_plugin_raises_it(calls_of, ours):
     """It says nothing of the values of properties, nor of what was returned."""

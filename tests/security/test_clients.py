@@ -92,10 +92,7 @@ def test_a_certificate_that_says_nothing_of_its_use_is_let_in(daemon, folder):
 REFUSED = {
     "stranger": (made(["stranger"], ROOT), "it is not in ssl_allowed_clients"),
     "two names": (made(["engine", "stranger"], ROOT), "it is not in ssl_allowed_clients"),
-    "another's subject": (
-        made(["CN=engine,O=Example"], ROOT),
-        "it is not in ssl_allowed_clients",
-    ),
+    "another's subject": (made(["CN=engine,O=Example"], ROOT), "it is not in ssl_allowed_clients"),
     "late": (made(["late"], ROOT, begins=-3, ends=-1), "its certificate has expired"),
     "early": (made(["early"], ROOT, begins=1, ends=3), "its certificate is not valid yet"),
     "server": (

@@ -351,8 +351,7 @@ def test_an_answer_is_read_back_as_it_was(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [None, 2**31, -(2**31) - 1, [None], {1: "a"}, {"k": {None}}, object(), math],
+    "value", [None, 2**31, -(2**31) - 1, [None], {1: "a"}, {"k": {None}}, object(), math]
 )
 def test_a_value_without_a_form_is_an_error(value: object) -> None:
     """nil, ints outside 32 bits and other objects never leave the daemon."""

@@ -297,11 +297,7 @@ def unit(name: str, kind: Kind, properties: PropertySet = None) -> PolicyUnit:
 def test_the_engines_discover_has_three_structs_of_pairs_of_strings():
     """Never nil, never another key; ranges as regexes, no default values (contract 3.1)."""
     heat = PropertySet("Heat", (Property("ip", "[0-9.]+", "1.2.3.4"), Property("low", "{0-9}")))
-    units = [
-        unit("F", Kind.FILTER, heat),
-        unit("F", Kind.COST_FUNCTION),
-        unit("B", Kind.BALANCE),
-    ]
+    units = [unit("F", Kind.FILTER, heat), unit("F", Kind.COST_FUNCTION), unit("B", Kind.BALANCE)]
     assert methods.engine_discovery(units) == {
         "filters": {"F": ["about F", "ip=[0-9.]+;low=[0-9]"]},
         "scores": {"F": ["about F", ""]},

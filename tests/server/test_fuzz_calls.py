@@ -24,12 +24,7 @@ from ovirt_scheduler.server.dispatch import Dispatcher
 from ovirt_scheduler.server.methods import DecisionMethods
 from ovirt_scheduler.settings import config
 from tests.support.fuzzed_requests import CALLS, FAULTS
-from tests.support.fuzzing import (
-    assert_told,
-    bounded,
-    peak_of,
-    tries,
-)
+from tests.support.fuzzing import assert_told, bounded, peak_of, tries
 from tests.support.paths import PLUGINS
 
 

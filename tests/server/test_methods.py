@@ -7,11 +7,7 @@ from xmlrpc.client import ServerProxy
 
 import pytest
 
-ARGUMENTS = {
-    "array": ["a"],
-    "string": "<hosts/>",
-    "struct": {},
-}
+ARGUMENTS = {"array": ["a"], "string": "<hosts/>", "struct": {}}
 FOUR = {"Discover", "discover", "runCostFunctions", "runFilters", "runLoadBalancing"}
 
 

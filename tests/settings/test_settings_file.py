@@ -61,11 +61,7 @@ def test_two_names_of_one_key_may_agree():
         ("[paint]\ncolor = red", 2, "[paint] color: there is no such key; did you mean colour?"),
         ("colour = red", 1, "colour: belongs in the section [paint]"),
         ("[paint]\n\nspeed = 3", 3, "[paint] speed: belongs above the sections"),
-        (
-            "[pain]\ncolour = red",
-            2,
-            "[pain] colour: there is no such section; did you mean paint?",
-        ),
+        ("[pain]\ncolour = red", 2, "[pain] colour: there is no such section; did you mean paint?"),
         ("paint = red", 1, "paint: there is no such key; known are speed, folder"),
         ("speed = 0", 1, "speed: expected a whole number, from 1 to 9, not '0'"),
         ("speed =", 1, "speed: expected a whole number, from 1 to 9, not nothing"),

@@ -140,8 +140,7 @@ WORDS = st.one_of(
 CALLS = damaged(
     encoded(
         mostly(
-            SENSIBLE.map(as_call),
-            tree(WORDS, st.sampled_from([{}, EX, {"a": "b"}]), TEXTS),
+            SENSIBLE.map(as_call), tree(WORDS, st.sampled_from([{}, EX, {"a": "b"}]), TEXTS)
         ).map(written)
     ),
     XML_TOKENS,

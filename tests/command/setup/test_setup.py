@@ -150,10 +150,7 @@ def test_remove_leaves_what_there_was_before(root, setup):
     assert files(root) == before
     assert not at(root, "/etc/ovirt").exists()
     assert not at(root, STATE).exists()
-    assert setup("--remove") == (
-        0,
-        f"nothing to undo: there is no {at(root, step.FILE)}\n",
-    )
+    assert setup("--remove") == (0, f"nothing to undo: there is no {at(root, step.FILE)}\n")
 
 
 def test_remove_keeps_what_is_somebody_elses(root, setup):

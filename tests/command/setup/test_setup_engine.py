@@ -229,11 +229,7 @@ def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
 @pytest.fixture
 def old_proxy(root):
     """The folder of the old proxy, in which one plugin alone is still Python 2."""
-    shutil.copytree(
-        OLD_PLUGINS,
-        root / OLD,
-        ignore=shutil.ignore_patterns("__*", "balances.py"),
-    )
+    shutil.copytree(OLD_PLUGINS, root / OLD, ignore=shutil.ignore_patterns("__*", "balances.py"))
     (root / OLD / "helpers").mkdir()
     (root / OLD / "helpers/__init__.py").touch()
     (root / OLD / "helpers/limits.py").write_text("MOST = 10\n")

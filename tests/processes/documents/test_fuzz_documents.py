@@ -57,11 +57,7 @@ TREES = tree(NAMES, ATTRIBUTES, TEXTS)
 
 def entity(name: str) -> st.SearchStrategy[Node]:
     """A host or VM with an id, and whatever in it."""
-    return st.tuples(
-        st.just(name),
-        mostly(IDS, ATTRIBUTES),
-        st.lists(TREES, max_size=4),
-    )
+    return st.tuples(st.just(name), mostly(IDS, ATTRIBUTES), st.lists(TREES, max_size=4))
 
 
 def documents(one: str, many: str) -> st.SearchStrategy[bytes]:

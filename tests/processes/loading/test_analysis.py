@@ -128,10 +128,7 @@ def test_a_class_with_the_methods_is_a_unit_named_as_the_class(analyse):
         "    def do_balance(hosts_ids, args_map): ...\n"
     )
     analysis = analyse(text)
-    assert found(analysis) == [
-        ("max_vms", Kind.FILTER, "shown", 3),
-        ("even", Kind.BALANCE, "", 6),
-    ]
+    assert found(analysis) == [("max_vms", Kind.FILTER, "shown", 3), ("even", Kind.BALANCE, "", 6)]
     assert [(unit.class_name, unit.properties) for unit in analysis.units] == [
         ("max_vms", "count=[0-9]*"),
         ("even", ""),

@@ -125,15 +125,7 @@ def test_gzip_is_unpacked(encoding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "packed",
-    [
-        b"",
-        b"hello",
-        PACKED[:-1],
-        PACKED[:-8] + b"\x00" * 8,
-        PACKED + b"more",
-        PACKED * 2,
-    ],
+    "packed", [b"", b"hello", PACKED[:-1], PACKED[:-8] + b"\x00" * 8, PACKED + b"more", PACKED * 2]
 )
 def test_broken_gzip_is_refused(packed: bytes) -> None:
     """No gzip, half of it, a wrong checksum, or more than one member: 400."""

@@ -385,9 +385,7 @@ def test_stopping_a_server_that_never_served_ends() -> None:
     assert server.socket.fileno() == -1
 
 
-def test_new_settings_have_room_for_their_own_largest_bodies(
-    start: Callable[..., Running],
-) -> None:
+def test_new_settings_have_room_for_their_own_largest_bodies(start: Callable[..., Running]) -> None:
     """One that alone is larger than all that there was room for before."""
     running = start(replace(SETTINGS, max_request_size=1024))
     largest = 64 << 10

@@ -12,16 +12,7 @@ import pytest
 from OpenSSL import SSL
 
 from ovirt_scheduler.security.certificates import CertificateFiles
-from tests.support.served import (
-    CALL,
-    SETTINGS,
-    Reply,
-    Running,
-    ask,
-    at_end,
-    post,
-    replies,
-)
+from tests.support.served import CALL, SETTINGS, Reply, Running, ask, at_end, post, replies
 
 # HTTP
 
@@ -251,10 +242,7 @@ def test_a_bad_request_is_refused_in_plain_text(
 
 @pytest.mark.parametrize("coding", ["length", "chunked", "gzip", "chunked-gzip"])
 def test_a_body_past_the_limit_is_refused(
-    start: Callable[..., Running],
-    context: SSL.Context,
-    files: CertificateFiles,
-    coding: str,
+    start: Callable[..., Running], context: SSL.Context, files: CertificateFiles, coding: str
 ) -> None:
     """413 reaches even a client that sends all of its body before it reads."""
     body = b"x" * 20_000_000

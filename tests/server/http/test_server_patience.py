@@ -19,16 +19,7 @@ from OpenSSL import SSL
 
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.http.tls import tls_context
-from tests.support.served import (
-    HASTY,
-    SETTINGS,
-    Reply,
-    Running,
-    ask,
-    at_end,
-    messages,
-    post,
-)
+from tests.support.served import HASTY, SETTINGS, Reply, Running, ask, at_end, messages, post
 from tests.support.site import MadeSite
 
 PATIENT = replace(HASTY, connection_timeout=1)  # a busy machine may take 0.2 s to send a request

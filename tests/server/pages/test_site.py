@@ -334,8 +334,7 @@ def test_each_answer_is_kept_from_doing_harm(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("target", "module"),
-    [("/status", "jinja2"), ("/metrics", "prometheus_client")],
+    ("target", "module"), [("/status", "jinja2"), ("/metrics", "prometheus_client")]
 )
 def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch, target, module):
     """503, and the rest is served."""

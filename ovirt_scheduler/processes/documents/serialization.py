@@ -35,12 +35,11 @@ from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.processes.documents import packing, resource_use
-from ovirt_scheduler.processes.documents.packing import Record, Source, State
+from ovirt_scheduler.processes.documents.packing import Source, State
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _MINUTES_A_DAY = 24 * 60
 _UNREAD = "_unread"  # in an entity's __dict__: its state
-_PLAIN_READ = "_plain_read"  # beside it: the plain values of the state are set
 
 _new = object.__new__
 
@@ -208,31 +207,11 @@ class _Lazy:
             return None
         name = self._name
         try:
-            if _PLAIN_READ not in held:
-                _read_plain(entity, record)
-                if name in held:
-                    return held[name]
             value = record.find(name)
             # Of two threads that read it at once, both get what the first one made.
             return None if value is None else held.setdefault(name, _value(value))
         except WRONG as mistake:
             raise _unreadable(entity, mistake) from None
-
-
-def _read_plain(entity: Any, record: Record) -> None:
-    held = entity.__dict__
-    plain = record.plain()
-    if not plain.keys() <= _ATTRIBUTES[entity.__class__.__name__]:
-        raise ValueError("another's attributes")
-    for name, value in plain.items():
-        if value.__class__ in _PLAIN:
-            held.setdefault(name, value)
-        else:
-            form, kind, image = value
-            if form != "enum":
-                raise TypeError(f"{name} is no plain value")
-            held.setdefault(name, _MEMBERS[kind, image])
-    held[_PLAIN_READ] = True
 
 
 def _unreadable(entity: Any, mistake: Exception) -> UnreadableState:
@@ -253,13 +232,13 @@ def complete(entity: Any) -> dict[str, Any]:
     record = held.get(_UNREAD)
     if record is not None:
         try:
-            if _PLAIN_READ not in held:
-                _read_plain(entity, record)
-            for name in record.names():
+            names = record.names()
+            if not names <= _ATTRIBUTES[entity.__class__.__name__]:
+                raise ValueError("another's attributes")
+            for name in names:
                 getattr(entity, name)
         except WRONG as mistake:
             raise _unreadable(entity, mistake) from None
-        held.pop(_PLAIN_READ, None)
         held.pop(_UNREAD, None)
     return held
 

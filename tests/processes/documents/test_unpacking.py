@@ -144,22 +144,22 @@ def test_a_sealed_file_stays_as_it_is(descriptor: int) -> None:
 # -- what is no packed form ---------------------------------------------------------------
 
 
-def form(index: Any, *records: bytes, mark: bytes = b"oVsP") -> bytes:
+def form(index: Any, *parts: bytes, mark: bytes = b"oVsP") -> bytes:
     head = index if isinstance(index, bytes) else json.dumps(index).encode()
-    return mark + struct.pack("<I", len(head)) + head + b"".join(records)
+    return mark + struct.pack("<I", len(head)) + head + b"".join(parts)
 
 
-RECORD = b'{"_name":"x"}\n{"_cpu":3}\n[]\n{"":"Cpu"}'
-
-
-def one(places: str, plain: str = "", *lines: str) -> bytes:
-    record = "\n".join([plain, places, *lines] if plain else [places]).encode()
-    return form(["Host", ["a"], [len(record)]], record)
+def one(*lines: str, **columns: str) -> bytes:
+    record = "\n".join(lines).encode()
+    lengths = {name: len(column) for name, column in columns.items()}
+    index = ["Host", ["a"], [len(record)], lengths]
+    return form(index, *map(str.encode, columns.values()), record)
 
 
 def test_the_form_that_the_others_differ_from() -> None:
     """Made by hand, and read."""
-    (host,) = serialization.unpack("Host", [form(["Host", ["a"], [len(RECORD)]], RECORD)], ["a"])
+    data = one('{"_cpu":2}', "[]", '{"":"Cpu"}', _name='["x"]')
+    (host,) = serialization.unpack("Host", [data], ["a"])
     assert (host.id, host.name, type(host.cpu)) == ("a", "x", types.Cpu)
 
 
@@ -173,27 +173,32 @@ def test_the_form_that_the_others_differ_from() -> None:
         PACKED[:-1],
         PACKED + b"x",
         PACKED[:200],
-        form(["Host", [], []], mark=b"oVsQ"),
+        form(["Host", [], [], {}], mark=b"oVsQ"),
         form(b"["),
         form(b"\xff"),
         form(b"[" * 100_000),
         form([]),
         form(None),
         form({}),
-        form(["Host", ["a"], [5]]),
-        form(["Host", ["a"], []]),
-        form(["Host", "a", [1]], b"x"),
-        form(["Host", [["a"]], [1]], b"x"),
-        form(["Host", ["a"], ["1"]], b"x"),
-        form(["Host", ["a"], [-1]]),
-        form(["Host", ["a", "b"], [1 << 40, -(1 << 40)]]),
-        form(["Host", ["a"], [True]], b"x"),
-        form(["Cpu", ["a"], [1]], b"x"),
-        form(["Vm", ["a"], [1]], b"x"),
-        form([["Host"], ["a"], [1]], b"x"),
-        form(["Host", None, None]),
+        form(["Host", ["a"], [5], {}]),
+        form(["Host", ["a"], [], {}]),
+        form(["Host", "a", [1], {}], b"x"),
+        form(["Host", [["a"]], [1], {}], b"x"),
+        form(["Host", ["a"], ["1"], {}], b"x"),
+        form(["Host", ["a"], [-1], {}]),
+        form(["Host", ["a", "b"], [1 << 40, -(1 << 40)], {}]),
+        form(["Host", ["a"], [True], {}], b"x"),
+        form(["Cpu", ["a"], [1], {}], b"x"),
+        form(["Vm", ["a"], [1], {}], b"x"),
+        form([["Host"], ["a"], [1], {}], b"x"),
+        form(["Host", None, None, None]),
+        form(["Host", ["a"], [1]], b"x"),
+        form(["Host", ["a"], [1], []], b"x"),
+        form(["Host", ["a"], [1], {"_name": -1}]),
+        form(["Host", ["a"], [1], {"_name": "1"}], b"x"),
+        form(["Host", ["a"], [1], {"_name": 2}], b"x"),
     ],
-    ids=range(26),
+    ids=range(31),
 )
 def test_no_packed_form(data: bytes) -> None:
     """It is refused as a whole."""
@@ -209,27 +214,31 @@ def test_no_packed_form(data: bytes) -> None:
     [
         one("x"),
         one("{}"),
-        one("{}", "{}"),
-        one("{}", "[]", "[]"),
-        one("{}", '{"__class__":"x"}', "[]"),
-        one("{}", '{"_name":{"":"Cpu"}}', "[]"),
-        one("{}", '{"_status":["list","HostStatus","up"]}', "[]"),
-        one("{}", '{"_status":["enum","HostStatus","no"]}', "[]"),
-        one("[]", "{}", "[]"),
-        one('{"_cpu":"3"}', "{}", "[]"),
-        one('{"_cpu":3}', "{}", "[]"),
-        one('{"_cpu":-3}', "{}", "[]"),
-        one('{"_cpu":3}', "{}", "[]", '{"":"Connection"}'),
-        one('{"_cpu":3}', "{}", "[]", '{"":"os.system"}'),
-        one('{"_cpu":3}', "{}", "[]", '["os","system","true"]'),
-        one('{"_cpu":3}', "{}", "[]", "[]"),
-        one('{"_cpu":3}', "{}", "[]", '{"":"Cpu"} x'),
-        one('{"_cpu":3}', "{}", "[]", "[" * 100_000),
-        one('{"_cpu":3}', "{}", "[]", '{"":"Tag","_parent":' * 20_000 + "0" + "}" * 20_000),
-        one('{"_cpu":3}', "{}", "[]", '["enum","HostStatus","down down"]'),
-        form(["Host", ["a"], [3]], b"\xff\n{"),
+        one("[]", "[]"),
+        one('{"_cpu":"2"}', "[]"),
+        one('{"_cpu":2}', "[]"),
+        one('{"_cpu":-3}', "[]"),
+        one('{"_cpu":2}', "[]", '{"":"Connection"}'),
+        one('{"_cpu":2}', "[]", '{"":"os.system"}'),
+        one('{"_cpu":2}', "[]", '["os","system","true"]'),
+        one('{"_cpu":2}', "[]", "[]"),
+        one('{"_cpu":2}', "[]", '{"":"Cpu"} x'),
+        one('{"_cpu":2}', "[]", "[" * 100_000),
+        one('{"_cpu":2}', "[]", '{"":"Tag","_parent":' * 20_000 + "0" + "}" * 20_000),
+        one('{"_cpu":2}', "[]", '["enum","HostStatus","down down"]'),
+        one("{}", "[]", _cpu="x"),
+        one("{}", "[]", _cpu="[]"),
+        one("{}", "[]", _cpu="[1,2]"),
+        one("{}", "[]", _cpu='{"a":1}'),
+        one("{}", "[]", _cpu='"x"'),
+        one("{}", "[]", _cpu="[1] x"),
+        one("{}", "[]", _cpu="[" * 100_000),
+        one("{}", "[]", _cpu='[{"":"Connection"}]'),
+        one("{}", "[]", _cpu='[["enum","HostStatus","no"]]'),
+        form(["Host", ["a"], [4], {}], b"\xff\n[]"),
+        form(["Host", ["a"], [5], {"_cpu": 3}], b'"\xff"{}\n[]'),
     ],
-    ids=range(21),
+    ids=range(25),
 )
 def test_a_wrong_state(data: bytes) -> None:
     """It is told by the one attribute that cannot be made, and by all that need every attribute."""
@@ -239,6 +248,17 @@ def test_a_wrong_state(data: bytes) -> None:
         with pytest.raises(UnreadableState, match=r"^Host 'a'"):
             host.cpu  # noqa: B018
     with pytest.raises(UnreadableState):
+        serialization.complete(host)
+
+
+@pytest.mark.parametrize(
+    "data", [one('{"__class__":2}', "[]", '"x"'), one("{}", "[]", __class__='["x"]')]
+)
+def test_what_no_host_has(data: bytes) -> None:
+    """It is told by all that need every attribute, and does nothing to the others."""
+    (host,) = serialization.unpack("Host", [data], ["a"])
+    assert (type(host), host.cpu) == (types.Host, None)
+    with pytest.raises(UnreadableState, match=r"^Host 'a'.*another's attributes"):
         serialization.complete(host)
 
 
@@ -285,10 +305,10 @@ MEGABYTE = 1_000_000
     "data",
     [
         form(b"[" + b"[]," * MEGABYTE + b"[]]"),
-        form(["Host", ["a"], [1 << 31]]) + b" " * MEGABYTE,
-        one("{}", '{"_name":[' + "[]," * MEGABYTE + "[]]}", "[]"),
-        one('{"_cpu":3}', "{}", "[]", "[" + "{}," * MEGABYTE + "{}]"),
-        one('{"_tags":3}', "{}", "[]", '["list",null' + ',["values"]' * MEGABYTE + "]"),
+        form(["Host", ["a"], [1 << 31], {}]) + b" " * MEGABYTE,
+        one("{}", "[]", _name="[" + "[]," * MEGABYTE + "[]]"),
+        one('{"_cpu":2}', "[]", "[" + "{}," * MEGABYTE + "{}]"),
+        one('{"_tags":2}', "[]", '["list",null' + ',["values"]' * MEGABYTE + "]"),
     ],
     ids=range(5),
 )

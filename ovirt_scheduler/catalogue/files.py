@@ -34,7 +34,7 @@ _READ_TRIES = 3
 _WORD = re.compile(r"\w+")
 _OTHER_ENCODING = re.compile(rb"(.*\n)?[ \t\f]*#.*?coding[:=](?![ \t]*utf-?8\b)", re.IGNORECASE)
 
-# Whoever has one of these in the text may import what no word there names.
+# A file with one of these words may import a module that no word in it names.
 _COMPUTING = frozenset(
     ("__import__", "import_module", "importlib", "exec", "eval", "runpy", "pkgutil")
 )
@@ -135,7 +135,7 @@ def _below(
 def _inner(
     folder: Path, package: str, above: tuple[Stamp, ...]
 ) -> Iterator[tuple[Path, str, Optional[Stamp]]]:
-    its_stamp = stamp(folder)  # before it is listed: what comes later, shows later
+    its_stamp = stamp(folder)  # before it is listed: a later change gives another stamp
     if its_stamp is None or its_stamp[:2] in above or folder.name == "__pycache__":
         return
     yield folder, "", its_stamp
@@ -225,7 +225,7 @@ def read_conf(path: Path) -> Optional[bytes]:
             raise PluginError(LOOSE_LINK, str(path)) from None
         with contextlib.suppress(FileNotFoundError):
             distrust = trust.tampering(path)
-            if distrust:  # whoever could write it could have taken it away
+            if distrust:  # who may write the folder may have removed the file
                 raise PluginError(distrust, str(path)) from None
         return None
 

@@ -75,7 +75,7 @@ class LoadedPlugin(NamedTuple):
 
     name: str
     path: Path
-    units: tuple[PolicyUnit, ...]  # neither these nor drivers: a helper module
+    units: tuple[PolicyUnit, ...]  # without units and drivers it is a helper module
     sources: tuple[Source, ...]  # the plugin first, then the helpers that it imports
     conf: Optional[bytes]  # its conf file, None if there is none
     checksum: str  # empty where its conf file says enabled = false
@@ -131,7 +131,7 @@ class Loader:
         """List the folders; reads no file."""
         scan = FolderScan(self.folders)
         for folder in scan.folders:
-            # Before it is listed: what comes later, shows later.
+            # Before it is listed: a later change gives another stamp.
             scan.stamps[folder] = plugin_files.stamp(folder)
             try:
                 found = plugin_files.listing(folder)

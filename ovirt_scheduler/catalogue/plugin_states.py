@@ -30,7 +30,7 @@ class FileState:
     good: Optional[LoadedPlugin]
     fault: Optional[PluginError] = None
     fault_since: float = 0.0  # seconds since 1970
-    missed: tuple[str, ...] = ()  # filters that should be there, and accept no host as they are not
+    missed: tuple[str, ...] = ()  # filters that do not load, and so accept no host
     # On the monotonic clock; 0: settled. Its file has just gone or changed: scan again soon.
     unsettled_since: float = 0.0
     made_at: float = field(default_factory=time.monotonic)
@@ -73,7 +73,7 @@ class _Making:
     def __init__(self, states: Mapping[Path, FileState], problems: Iterable[PluginError]) -> None:
         self.catalogue = Catalogue(faults=[*problems], unused=tuple(_unused(states)))
         self._states = states
-        # Who has what, in words; first the drivers that are called by the daemon alone.
+        # The owner of each claim, in words; first of drivers that only the daemon calls.
         self._owners: dict[Claim, str] = {
             ("driver", driver.name): "the daemon"
             for state in states.values()

@@ -35,10 +35,10 @@ _WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refr
 _SLOW = 5.0  # seconds; what takes longer to fail is not tried again for each discover
 
 # An edit passes through half a file, or through none if an editor moves the old one away first.
-# What is to replace a plugin that works counts only when it has stood for so many seconds.
+# A new version of a plugin that works counts only when it has not changed for so many seconds.
 _SETTLE = 0.5
-_SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, should it go on
-_UNSETTLED_AT_MOST = 10.0  # seconds after which what changes all the time counts as it is
+_SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, at most
+_UNSETTLED_AT_MOST = 10.0  # seconds after which a file that changes all the time counts as it is
 
 
 class Registry:
@@ -70,7 +70,7 @@ class Registry:
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._background: Optional[threading.Thread] = None
-        self._wait_until = 0.0  # until when run calls wait for it, on the monotonic clock
+        self._wait_until = 0.0  # run calls wait for the refresh until then, on the monotonic clock
         self._refresh_at = 0.0  # on the monotonic clock
         self._refreshed_at = 0.0  # when the last ``refresh`` began, on the same clock
 
@@ -181,7 +181,7 @@ class Registry:
             if path in states:
                 continue
             if path.parent in scan.unreadable:
-                states[path] = state  # it may well be there still
+                states[path] = state  # its file may still be there
             elif waiting := _waiting(state, [path, path.parent], scan):
                 states[path] = waiting
             else:

@@ -43,7 +43,7 @@ from ovirt_scheduler.settings.values import Drive
 
 _log = logging.getLogger(__name__)
 
-HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # each change is told to them once
+HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # they are called once for each change
 
 _BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen on its way
 _EVENTS_SECONDS = 5.0  # for the engine to tell how long migrations took
@@ -140,7 +140,7 @@ class ClusterMigrations:
                 del self._migrating[vm]
             self._services.memory.save(self._cluster)
             raise
-        if decision.failure is not None:  # it may have got as far as asking
+        if decision.failure is not None:  # the engine may have been asked before the failure
             return {}, dict.fromkeys(wanted, decision.failure)
         return decision.answer["refused"], decision.answer["unanswered"]
 
@@ -247,7 +247,7 @@ class ClusterActions:
         self._memory = services.memory.cluster(settings.name)
         self._calm = Calm(settings.hold, settings.margin, self._memory.left)
         self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
-        # By the ids of plans that the look under way may make, whose they are.
+        # Plans that this look may make: id to method.
         self._approved: dict[str, str] = {}
         self.imbalance: Optional[float] = None
 
@@ -289,7 +289,7 @@ class ClusterActions:
         self.imbalance = cluster_imbalance(state)
         self._memory.moved = []
         judged = self._calm.judge(chosen, state, time.monotonic())
-        # Of those off a host the first is told.
+        # The log has only the first migration off each host.
         waiting = {each.source: each for each in reversed(judged) if each.problem}
         self._log_not_made("waiting", waiting)
         plan = self._services.plans.open(self._cluster, BALANCE)
@@ -323,7 +323,7 @@ class ClusterActions:
     def _act(self, method: str, wanted: Sequence[Step], state: ClusterState) -> None:
         """Make a plan of migrations, and make them, tell them or have them wait."""
         if self._services.stopping.is_set() and self._drive is not Drive.ON:
-            return  # nobody is left who would make it
+            return  # the daemon stops: nobody would carry it out
         asked = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
             asked = f"{self._settings.balance.name} asks for it"
@@ -351,7 +351,7 @@ class ClusterActions:
             if not self._services.plans.was_refused(self._cluster, each.vm, each.target)
         ]
         former = self._services.plans.open(self._cluster, method) if method in HOOKS else None
-        if former is not None:  # each change is told once: what it led to stays wanted
+        if former is not None:  # a hook is not called again: its former plan holds
             vms = {each.vm for each in wanted}
             steps += [
                 each for each in former.steps if each.vm not in vms and not misfit(each, state)

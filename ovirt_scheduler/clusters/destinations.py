@@ -184,7 +184,7 @@ class ClusterDestinations:
         if not left or not settings.cost_functions:
             return dict.fromkeys(left, 0)
         costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions)
-        worst = max(costs.values(), default=0) + 1  # a host that none of them scored
+        worst = max(costs.values(), default=0) + 1  # for a host that none of them scored
         return {host: costs.get(host, worst) for host in left}
 
     def _ask_units(self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...]) -> Any:

@@ -160,7 +160,7 @@ class ClusterDrive:
             self._balance_at = begun + min(longest, self._settings.load_balance_interval)
         if timer:
             self._timer_at = begun + min(longest, self._settings.timer_interval)
-        # A look that takes long is one that the engine, or this machine, can hardly bear.
+        # If a look takes long, the engine or this machine has much to do: look less often.
         self._rest_until = now + max(pause, now - begun)
         self._look_at = self._reader.look_at
         if problem is not None:
@@ -181,13 +181,13 @@ class ClusterDrive:
 
     def _run(self, timer: bool, balance: bool) -> None:
         """Look at the cluster, call the hooks for changes, and call the scheduler if it is due."""
-        self.ownership.settle()  # whatever is wrong: what is heard of others does not pile up
-        self._scheduler()  # the engine may be away: what is wrong in the section is told first
+        self.ownership.settle()  # also if the rest fails: else the marks of others would pile up
+        self._scheduler()  # first: a mistake in the section is logged even if the engine is away
         if self._actions.begin_look():
-            balance = True  # which shows if what was approved is still worth it
+            balance = True  # it shows whether an approved plan is still worth it
         if self.ownership.driven_by:
             timer = balance = False
-        # Whether a migration betters anything is told from statistics.
+        # Statistics show whether a migration improves anything.
         statistics = balance or (timer and self._wants_statistics())
         view = self._reader.look(timer or balance, statistics, self._migrations.under_way)
         self._looked = time.time()
@@ -248,7 +248,7 @@ class ClusterDrive:
                     decision = self._services.decisions.decide(request, view.replies)
                     for vm, hosts in decision.answer.items():
                         answers.setdefault(vm, hosts)
-                del statuses[change.subject]  # goes to the end: those told longest ago come first
+                del statuses[change.subject]  # and is added at the end: the oldest come first
                 statuses[change.subject] = change.new_status
                 changes.popleft()
                 self._services.memory.save(self.name)
@@ -259,7 +259,7 @@ class ClusterDrive:
     def _ask(self, method: str, view: View) -> None:
         """Call the scheduler, and act on its answer."""
         destinations = self._actions.destinations(method, view)
-        # Of a failure the log tells, and the answer is that there is nothing to do.
+        # A failure is in the log already; the answer is then that there is nothing to do.
         answer = destinations.answer(self._scheduler(), method)
         self._actions.act(method, answer, destinations)
 
@@ -394,12 +394,12 @@ class ClusterThreads:
                 if is_told:
                     _log.info("the engine's events can be read again")
                 was_away = is_told = False
-                # One that takes long to answer is not to be asked all the time.
+                # An engine that takes long to answer is asked less often.
                 pause = max(_WATCH_EVERY, time.monotonic() - asked_at)
             except EngineUnavailable as error:
                 was_away = True
                 pause = min(_LONGEST_SILENCE, 2 * pause)
-                # Of an engine that is away the clusters tell, within this time.
+                # If the engine is away, the looks at clusters report it within this time.
                 alone = pause == _LONGEST_SILENCE and not self._inventory.state().problem
                 if alone and not is_told:
                     is_told = True
@@ -415,7 +415,7 @@ class ClusterThreads:
     def _pass_on(self, last: Optional[int], was_away: bool, deadline: float) -> Optional[int]:
         """Pass on the events after one; return the number of the latest."""
         if was_away and last is not None:
-            # One that was restored goes on from the number of its backup.
+            # An engine that was restored counts on from the number in its backup.
             last = min(last, self._inventory.events(None, deadline).latest or 0)
         events = self._inventory.events(last, deadline)
         for cluster in self._clusters.values():

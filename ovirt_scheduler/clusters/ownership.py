@@ -84,8 +84,8 @@ class ClusterOwnership:
         self.memory = store.cluster(cluster)
         self._tag = f"{zlib.crc32(cluster.encode()) & 0xFFFF:04x}"
         self._lock = threading.Lock()
-        self._others: set[Mark] = set()  # heard of, and not settled yet
-        self._warned: set[tuple[str, str]] = set()  # of a daemon, and for whom this one stood by
+        self._others: set[Mark] = set()  # that were heard, and not compared yet
+        self._warned: set[tuple[str, str]] = set()  # a daemon and its driver, as logged
 
     @property
     def driven_by(self) -> str:

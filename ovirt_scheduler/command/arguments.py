@@ -134,7 +134,7 @@ CA = {
     "--ca FILE": "certificate to trust (default: the daemon's own; name a copy if you may not "
     "read it)",
 }
-# For what is read in the state folder, unless a daemon is asked.
+# Where to read: in the state folder, unless a daemon is asked.
 URL = {"--url URL": "ask the daemon there, instead of reading the folder", **CA}
 
 

@@ -35,7 +35,7 @@ from ovirt_scheduler.settings.config import Settings
 
 _READ_SECONDS = 60.0  # for all files
 _ENGINE_SECONDS = 20.0  # for all that is asked of the engine
-_PORT_SECONDS = 5.0  # for an answer of who has the port
+_PORT_SECONDS = 5.0  # for whoever has the port to answer
 _MOST_BYTES = 1 << 16  # of its answer
 _REQUEST = xmlrpc.client.dumps((), "system.listMethods").encode()
 _METHOD = b"<string>selectHost</string>"  # a method that the old proxy does not have

@@ -36,7 +36,7 @@ _HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"
 _STARTING = {"filter", "cost_function", "candidates", "select_host", "has_any_hosts"}
 _WATCH_SECONDS = 0.5  # between two looks at the files
 
-# Of a scheduler, beside those that it has itself.
+# Methods of a scheduler, besides its own.
 _OF_EACH_SCHEDULER = (POLICY, FILTERS, COST_FUNCTIONS)
 
 _SETTLE_SECONDS = 2.0  # in which a process has been compared with what it was before its call

@@ -27,7 +27,7 @@ _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 _TOLD_AT = (1, 10, 100)
 _AND_EACH = 1000
 _MOST_UNITS = 10_000
-_MOST_WAYS = 16  # in which one unit is remembered to fail
+_MOST_WAYS = 16  # ways to fail that are remembered of one unit
 _NUMBER = re.compile(r"\d+")
 
 

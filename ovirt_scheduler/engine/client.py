@@ -31,7 +31,7 @@ VM_PATH = "/vms/"  # and an id
 MOST_BYTES = 64 << 20  # of one answer, unpacked
 _MOST_LOGIN_BYTES = 1 << 20  # of the answer to a login, which the daemon reads itself
 _TOKEN_SECONDS = 300.0  # then a new login
-_TAKEN_SECONDS = 5.0  # for which a token is known to be good that the engine took
+_TAKEN_SECONDS = 5.0  # for which a token that the engine accepted counts as good
 _LOGOUT_SECONDS = 1.0
 _LONGEST_TOKEN = 16384  # characters
 _LOGIN_ERRORS = (  # the codes of RFC 6749, sections 4.1.2.1 and 5.2
@@ -92,7 +92,7 @@ class EngineClient:
         self._login = threading.Lock()
         self._token: Optional[str] = None
         self._logged_in_at = 0.0
-        self._taken_at = float("-inf")  # when the engine took the token last
+        self._taken_at = float("-inf")  # when the engine last accepted the token
         self._former_token: Optional[str] = None  # calls under way may still use it
         # Loaded where there is an engine to ask: libcurl with its libraries takes 5 MB.
         self._pycurl = importlib.import_module("pycurl")

@@ -69,7 +69,7 @@ class Inventory:
         self._kept_for = settings.cache_seconds
         self._lock = threading.Lock()
         self._answers: dict[str, tuple[float, Future[Optional[EngineReply]]]] = {}  # by path
-        self._failure = ""  # of the latest query; empty if it was answered
+        self._failure = ""  # why the latest query failed; empty if it was answered
         self._failing_since: Optional[float] = None  # seconds since 1970
         self._answers_by: Counter[str] = Counter()  # ok and failed
         self._retry_at = 0.0  # until then queries fail as the latest did
@@ -139,12 +139,12 @@ class Inventory:
         for number in range(1, _MOST_FOUND // _PAGE + 1):
             query = _query(f"{search} sortby name page {number}", _PAGE, follow)
             some = read(self._now(f"/{kind}?{query}", time.monotonic() + PAGE_SECONDS))
-            is_last = len(some) != _PAGE  # more: it does not know of pages, and this is all
+            is_last = len(some) != _PAGE  # more: this engine knows no pages, and sends all
             if not is_last and some.keys() <= found.keys():
                 raise EngineUnavailable(
                     f"page {number} of the engine's {kind} repeats those before it"
                 )
-            for key, each in some.items():  # what is on two pages was pushed onto the second
+            for key, each in some.items():  # one on two pages has moved to the second meanwhile
                 found.setdefault(key, each)
             if is_last:
                 return found
@@ -269,7 +269,7 @@ class Inventory:
             if now < self._retry_at:
                 raise EngineUnavailable(self._failure)
             if self._failure:
-                self._retry_at = now + pause  # this one tries; the others need not wait for it
+                self._retry_at = now + pause  # this query tries; others fail at once
         try:
             with self._counted():
                 yield

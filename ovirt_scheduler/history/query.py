@@ -88,7 +88,7 @@ _TEXT = (
 )
 _TIME = (_is_time, "a time like 2026-01-31T12:00:00Z")
 
-# What each member has to be, and how that is said.
+# What each member has to be, and the words for that.
 _MEMBERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("vm", "host", "unit", "cluster", "method"), _TEXT),
     "outcome": (lambda value: value in OUTCOMES, f"one of {', '.join(OUTCOMES)}"),

@@ -16,10 +16,10 @@ from ovirt_scheduler.history.schema import Named, Row
 from ovirt_scheduler.model.requests import Document
 
 _BUSY = 5.0  # seconds to wait for another program that writes
-_OLDEST = 0.05  # of all decisions that go at once where there are too many
-_ALIKE = 6  # bytes, by which elements of a kind begin: <host, <vm
+_OLDEST = 0.05  # share of all decisions that is deleted at once if there are too many
+_ALIKE = 6  # bytes that tell the kind of an element: <host, <vm
 _MOST_KNOWN = 50_000  # rows whose numbers are remembered
-_PAGES = 1000  # of the write-ahead log, from which they go into the file
+_PAGES = 1000  # of the write-ahead log, beyond which they are moved into the file
 
 
 class Tables:
@@ -44,8 +44,8 @@ class Tables:
         )
         self._path, self._file = path, path.stat()
         self._split = split
-        # What is recorded has no passwords. Keys are of the whole documents: that nobody can try
-        # passwords against them they are this process's own, and are written nowhere.
+        # The keys are hashes of whole documents, with their passwords. Nobody can try passwords
+        # against them without this secret, which is written nowhere.
         self._secret = secrets.token_bytes(32)
         self._known: dict[object, int] = {}  # numbers of names, elements and documents
         self._bases: dict[bytes, tuple[int, bytes]] = {}  # by how elements begin

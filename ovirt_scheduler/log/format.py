@@ -21,7 +21,7 @@ from ovirt_scheduler.log.fields import FIELDS, Block, Costs, Names
 
 _INDENT = "\n    "
 _FIELD = re.compile(r"%\((\w+)\)[.0-9]*[a-z]")
-_PREFIX = "SCHEDULER_"  # before the name of each field of ours: UNIT and others are systemd's
+_PREFIX = "SCHEDULER_"  # before each of our fields: systemd has its own, such as UNIT
 _PRIORITIES = ((logging.ERROR, "3"), (logging.WARNING, "4"), (logging.INFO, "6"))  # syslog(3)
 _KINDS = uuid.UUID("b3a1d8f2-6c0e-4f57-9d24-7e5a1c98f360")  # the namespace of ``kind``
 

@@ -60,7 +60,7 @@ from ovirt_scheduler.processes.zygotes import Zygotes
 
 States = TypeVar("States")
 
-# Of functions that answer with some of the hosts given, and are not called where there are none.
+# Functions that answer with some of the given hosts; without hosts they are not called.
 _OF_GIVEN_HOSTS = (Returns.MIGRATION, Returns.SELECTION, Returns.TRUTH)
 
 
@@ -233,7 +233,7 @@ class Executor:
         """The results of filters, of cost functions, and of what is called last."""
         if not inputs.hosts and job.method is None:
             return (), (), None
-        # Many that print a lot would fill the daemon's memory: together they keep one's share.
+        # Calls that print much would fill the daemon's memory: together they keep what one may.
         shown = OUTPUT_LIMIT // max(1, len(job.calls))
         calls = [
             [_unit_call(call, inputs, job.engine, shown) for call in job.of(kind)] for kind in Kind

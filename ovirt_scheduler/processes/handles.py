@@ -45,7 +45,7 @@ _OBEY_SECONDS = 5.0  # for the zygote to give a sign of life
 _CHUNK = 1 << 18
 _MOST_CHUNKS = 32  # read at once from a pipe: whoever writes without end must not keep us
 
-# What the daemon may lack for a while.
+# What the daemon may be out of for a while.
 LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
 
 _NO_PLUGIN = "the daemon"  # instead of a plugin's file: it reads documents, or waits for a task

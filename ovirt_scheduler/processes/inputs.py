@@ -20,7 +20,7 @@ from ovirt_scheduler.processes import single_use
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.protocol import frames
 
-# Of one role: each is a descriptor that a plugin's process has open, of the few that it may have.
+# Packs of one role: a plugin's process may have few descriptors open, and each pack is one.
 _MOST_PACKS = 2
 
 

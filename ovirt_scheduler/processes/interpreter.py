@@ -14,7 +14,7 @@ from typing import Optional
 
 from ovirt_scheduler.model.plugins import PluginUser
 
-# What plugins get of the daemon's environment; anything else could be a secret.
+# The daemon's variables that plugins get; any other one could hold a secret.
 _ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR")
 
 _BOOT = (

@@ -66,7 +66,7 @@ _ENDED_FOR = {
     "timed out": "a call timed out",
 }
 
-# Of these, what a process that nobody has called comes to by its plugin's doing.
+# Reasons of these that are the plugin's doing, if nobody has called the process yet.
 _BY_ITSELF = ("did not get ready", "ended", OUT_OF_TURN)
 
 
@@ -415,7 +415,7 @@ class Pool:
                 why = "did not get ready" if now >= kept.ready_by else ""
             kept.drop_output()
             if not why and kept.ready:
-                if now >= kept.ready_by:  # it has stood for a while: this one is well
+                if now >= kept.ready_by:  # ready for a while: the plugin loads well
                     self._failed.pop(kept.key, None)
                 why = self._superfluous(kept, now, place < too_many)
             if why:

@@ -222,7 +222,7 @@ class UnitFile(ShippedFile):
                 "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
             )
         interpreter = self._interpreter(self._program)
-        # Whether the name is there: as a link it leads elsewhere on the machine.
+        # Whether the name exists: a link may lead to another place of the machine.
         if interpreter and not os.path.lexists(self.machine.path(interpreter)):
             raise StepFailed(
                 f"{self._program}: is run by {interpreter}, which is not in "

@@ -58,7 +58,7 @@ class User(Step):
             command = ["systemd-sysusers", f"--root={machine.root}", str(users)]
         try:
             machine.run(command)
-        finally:  # else one that is then made by hand would be removed some day
+        finally:  # else --remove would some day remove a user that was made by hand
             self.record.user = self.machine.owner(USER) is not None
 
     def plan_removal(self) -> Plan:

@@ -119,7 +119,7 @@ class Table:
 
 Tables = Mapping[str, Table]  # by the name of the document's element: host, vm
 
-# What a conversion of a value raises where the SDK has to say what is wrong with it.
+# Raised by the conversion of a wrong value; the SDK then says what is wrong.
 WRONG_VALUE = (LookupError, TypeError, ValueError, OverflowError)
 
 _DATE = re.compile(
@@ -311,7 +311,7 @@ class _Walk:
         """Take in the end of an element."""
         field = self._value
         if field is None:
-            # What the SDK reads behind an entity that might have held something is its own affair.
+            # The SDK alone knows what it reads after an entity that might have held something.
             if self._lookup is _holds_nothing:
                 self.certain = self.certain and self._is_empty_tag()
             self._state, self._lookup, self._links, self._level, self._value = self._around.pop()
@@ -366,7 +366,7 @@ class _Walk:
             return
         state = self._state
         self._around.append((state, self._lookup, self._links, self._level, value))
-        # Not so an element in a plain value, nor a link with more attributes than links have.
+        # An element in a plain value is not, nor a link with more attributes than links have.
         self.certain = self.certain and value is None and not (name == "link" and self._links)
         self._lookup, self._links = _NO_FIELDS.get, _NO_LINKS
         self._level, self._value = level + 1, None

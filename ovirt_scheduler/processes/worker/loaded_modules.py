@@ -97,7 +97,7 @@ class LoadedModules:
         """Take these modules, and the present state of the others, as the state to compare with."""
         self._renew()
         for name, module in new.items():
-            # Of sys, which changes all the time, baseline looks at what is to stay.
+            # sys changes all the time; baseline compares what must stay.
             if isinstance(module, ModuleType) and module is not sys:
                 self._watch(name, vars(module))
             if name in _SDK:

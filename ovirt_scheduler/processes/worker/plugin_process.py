@@ -110,7 +110,7 @@ class PluginProcess:
         self._own = [module.name for module in setup.plugin.modules]
         self._finder = modules.finder_of(setup.plugin)
         self._outputs: list[_Output] = []
-        calls = setup.limits.calls_per_process  # a few less: so not all of them end together
+        calls = setup.limits.calls_per_process  # some a few less: not all end together
         self._calls_left = calls - random.randrange(calls // 10 + 1)  # noqa: S311  no secret
         self._module: Optional[ModuleType] = None  # for the next call; nothing of it has run
         self._baseline: Baseline

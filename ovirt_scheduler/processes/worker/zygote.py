@@ -158,7 +158,7 @@ class _Zygote:
             pid, self._readers = readers
             self._workers[pid] = 0
         self._ended: list[_Ended] = []
-        # Pids: killed, and there for all that; nobody waits for them.
+        # Pids of killed processes that do not end; nobody waits for them.
         self._lasting: set[int] = set()
         self._sweeping = False  # something may be left behind
         self._wakeup, write_end = os.pipe()
@@ -259,7 +259,7 @@ class _Zygote:
                 self._ended.append(_Ended(serial, status, now + _SWEEP_SECONDS))
         if not self._ended and not self._sweeping:
             return
-        # What they left has become this process's, and is not all here at once.
+        # Their children become this process's, but not all at once.
         left = children.pids(spared=self._workers)
         children.kill_all(left)
         self._sweeping = bool(left)

@@ -33,6 +33,7 @@ _MARK = re.compile(
     "ovirt-scheduler-([st])([0-9a-f]{11})-([0-9A-Za-z-]{1,11}-[0-9a-f]{4})-([0-9a-f]{4})"
 )
 _LONGEST_NAME = 11  # of the machine
+_FARTHEST = 10 * 365 * 86_400_000  # milliseconds that another clock may be ahead
 _MOST_WARNED = 20  # other daemons that the log tells of
 
 
@@ -96,8 +97,11 @@ class ClusterOwnership:
     def heard(self, correlation_ids: Collection[str]) -> None:
         """Take in the marks of the engine's events; any thread may."""
         marks = filter(None, map(Mark.read, correlation_ids))
+        latest = _now() + _FARTHEST
         with self._lock:
-            self._others.update(mark for mark in marks if mark.cluster == self._tag)
+            self._others.update(
+                mark for mark in marks if mark.cluster == self._tag and mark.since <= latest
+            )
 
     def take(self) -> None:
         """Take the cluster over at the next look; any thread may.

@@ -127,6 +127,21 @@ def test_the_log_tells_of_so_many_others_and_no_more(tmp_path, caplog):
     assert caplog.text.count("migrates its VMs, too") == 20
 
 
+def test_whatever_looks_like_a_mark_a_cluster_can_be_taken_over(tmp_path):
+    """One of the farthest future, after which there is no later one, does not count."""
+    ownership = begin(tmp_path)
+    own = Mark.read(ownership.memory.mark)
+    for years, driven_by in ((9, "x-0000"), (400, "")):
+        since = min(own.since + years * 365 * 86_400_000, 0xFFFFFFFFFFF)
+        ownership.heard([str(Mark(True, since, "x-0000", own.cluster))])
+        ownership.settle()
+        assert ownership.driven_by == driven_by
+        ownership.take()
+        ownership.settle()
+        taken = Mark.read(ownership.memory.mark)
+        assert (ownership.driven_by, taken.taken, taken.daemon) == ("", True, own.daemon)
+
+
 class Two:
     """A daemon, another that began later, and the made engine whose cluster both drive.
 

@@ -94,6 +94,13 @@ def test_an_empty_file_is_all_defaults(conf):
     assert conf("") == DEFAULTS
 
 
+def test_the_usual_file_is_read_where_it_is(monkeypatch, tmp_path):
+    """If no file is named."""
+    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "scheduler.conf")
+    (tmp_path / "scheduler.conf").write_text("ssl = no")
+    assert not config.load(None, {}).ssl
+
+
 def test_a_missing_file_that_others_could_have_taken_away_is_told(monkeypatch, tmp_path):
     """Else nothing has to be configured; without it no caller is asked for a certificate."""
     monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "missing" / "scheduler.conf")

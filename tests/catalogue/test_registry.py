@@ -256,6 +256,16 @@ def test_a_plugin_is_disabled_and_enabled_by_its_conf_file(place, caplog):
     assert place.versions() == {"a": "1"}
 
 
+def test_discover_loads_again_what_did_not_load(place, tmp_path):
+    """What was wrong may have been mended elsewhere: a package installed, a mount made."""
+    needed = tmp_path / "needed"
+    place.write("a", plugin(1, f"import pathlib; assert pathlib.Path({str(needed)!r}).exists()"))
+    os.utime(place.first, LONG_AGO)
+    assert place.versions() == {}
+    needed.touch()
+    assert (place.versions(), place.faults()) == ({"a": "1"}, [])
+
+
 def test_after_a_restart_the_last_good_version_is_still_in_use(place):
     """With the helper and the conf file that it had; the last, and not the first."""
     place.write("a", plugin(0))

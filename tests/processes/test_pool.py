@@ -264,6 +264,7 @@ def test_a_process_that_is_never_ready_again_costs_no_later_call(unit_named, tmp
     with running(parallel=1, max_waiting=8) as one:
         unit = unit_named("Hangs", folder=tmp_path)
         results = [only(one.run(job_of([unit]))) for _ in range(4)]
+        wait_until(lambda: one.state().replaced.get("did not get ready"))
     assert {result.outcome for result in results} == {Outcome.OK}
 
 

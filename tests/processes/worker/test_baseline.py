@@ -196,6 +196,7 @@ faulthandler | faulthandler | faulthandler.is_enabled() | faulthandler.enable()
 garbage collection | gc callback | gc.callbacks | gc.callbacks.append(lambda *_: None)
 decimal | decimal's template | decimal.DefaultContext | decimal.DefaultContext.prec = 5
 memory | memory | hasattr(json, '_trace') | json._trace = b'x' * (32 << 20)
+memory | reserved memory | hasattr(json, '_trace') | json._trace = mmap.mmap(-1, 300 << 20, mmap.MAP_PRIVATE)
 memory | shared memory | hasattr(json, '_trace') | json._trace = mmap.mmap(-1, 32 << 20); json._trace.write(b'x' * (32 << 20))
 """)]  # fmt: skip
 if sys.version_info >= (3, 12):

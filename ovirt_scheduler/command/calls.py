@@ -39,8 +39,8 @@ _NO_HOSTS = "no hosts\n"
 _ABOUT = """{0}.
 
 {0}.
-The running daemon answers. With --local the plugins are called right here, and what they print and
-their tracebacks are shown, too. -o names shows names alone, one on a line, and problems on standard
+The running daemon answers. With --local this command runs the plugins itself, and shows what they
+print, and their tracebacks. -o names shows names alone, one on a line, and problems on standard
 error.
 
 examples:
@@ -84,8 +84,8 @@ def add(to: arguments.Add) -> None:
         )  # fmt: skip
         command.set_defaults(ask=ask)
         arguments.add_options(command.add_mutually_exclusive_group(), {
-            "--url URL": "the daemon's (default: where the settings have it listen)",
-            "--local": "call the plugins right here instead",
+            "--url URL": "the daemon's (default: the address in the settings)",
+            "--local": "run the plugins here, without the daemon",
         })  # fmt: skip
         arguments.add_options(command, arguments.CA)
         if with_hosts:
@@ -106,7 +106,7 @@ def _schedule(call: Call, asked: argparse.Namespace) -> Shown:
 
 
 def _run(options: argparse.Namespace) -> Shown:
-    """Call the daemon, or plugins right here."""
+    """Call the daemon, or the plugins in this process."""
     with contextlib.ExitStack() as stack, inputs.naming_files(options):
         call: Call
         if options.local:

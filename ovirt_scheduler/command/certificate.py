@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace) -> Shown:
 
     make: makes a self-signed certificate in the state folder, like the first start; an existing one
     stays.
-    show: shows its place, names, days left and fingerprint.
+    show: shows its path, names, days left and fingerprint.
     check: the same, with exit status 1 if it cannot be used, or has fewer days left than --days.
     export: prints the certificate in PEM, for callers to trust.
     renew: makes the next one, and shows who has to trust it first; with --switch the daemon uses it

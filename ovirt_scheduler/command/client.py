@@ -268,7 +268,7 @@ def _explained(url: str, instead: str, untrusted: str) -> Iterator[None]:
             mend = "ovirt-scheduler cert renew on its machine makes the next one"
         raise NoAnswer(
             f"{url}: its certificate is not trusted: {error.verify_message}; {mend} "
-            "(ovirt-scheduler cert show shows its place and its names)"
+            "(ovirt-scheduler cert show shows its path and its names)"
         ) from None
     except ssl.SSLError as error:
         raise NoAnswer(

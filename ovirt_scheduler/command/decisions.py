@@ -36,7 +36,7 @@ _CHOOSING = {
     "unit": ("NAME", "decisions that asked for this unit or scheduler"),
     "cluster": ("CLUSTER", "decisions that the daemon made for this cluster by itself"),
     "method": ("METHOD", "decisions of this method, such as runFilters"),
-    "since": ("TIME", "decisions since this time, 2026-01-31T12:00:00, or so long ago: 90s, 10m"),
+    "since": ("TIME", "decisions since then: 2026-01-31T12:00:00, or how long ago: 90s, 10m, 2h"),
     "until": ("TIME", "decisions before this time"),
 }
 
@@ -62,7 +62,7 @@ def add(to: arguments.Add) -> None:
     command.add_argument(
         "--outcome",
         choices=OUTCOMES,
-        help="decisions in which a unit ended so; with --unit, in which that unit did",
+        help="decisions in which the call of a unit (with --unit: of that one) ended like this",
     )
     arguments.add_options(command, {
         "--limit NUMBER": "the newest ones, so many at most (default: 100)",
@@ -84,8 +84,8 @@ def add_query(command: argparse.ArgumentParser, *names: str) -> None:
 def _run(options: argparse.Namespace) -> Shown:
     """List what was decided.
 
-    List the decisions that fit all that is said, the newest first. -o names gives their ids. The
-    history is read in the state folder where that may be read, else the daemon is asked.
+    List the decisions that fit all options, the newest first. -o names gives their ids. Reads the
+    history in the state folder if this user may read it; else asks the daemon.
 
     examples:
       decisions --vm web

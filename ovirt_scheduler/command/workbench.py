@@ -69,7 +69,7 @@ def add(to: arguments.Add) -> None:
     arguments.add_options(command, {
         "--hosts FILE": "an XML document of hosts, instead of a snapshot",
         "--vms FILE": "an XML document of the VMs on the hosts of --hosts",
-        "--recorded": "what the daemon recorded of its newest load balancing (record = true), "
+        "--recorded": "the cluster of the newest load balancing that was recorded (record = true), "
         "instead of a snapshot",
         "--scenario FILE": "what happens: VMs that come, hosts that fail, load in the course of a "
         "day",
@@ -77,7 +77,7 @@ def add(to: arguments.Add) -> None:
         "--set KEY=VALUE": "a key of the section, such as policy=power_saving; may be given "
         "several times",
         "--against KEY=VALUE": "the same for a second policy, which begins as the first",
-        "--seed NUMBER": "of the scenario's chances: the same number, the same result (default: 0)",
+        "--seed NUMBER": "of the random choices: the same number, the same result (default: 0)",
         "--balancings NUMBER": "rounds of balancing after the scenario, at most (default: 100)",
         "--html FILE": "write a page with plots, in one file",
     })  # fmt: skip
@@ -215,10 +215,9 @@ def _sums(comparison: Comparison) -> str:
 def _snapshot(options: argparse.Namespace) -> Shown:
     """Save a cluster of the engine in a file.
 
-    Save a cluster with its affinity groups, hosts and VMs, and with their statistics, tags and
-    labels, as the engine of [engine] tells of them now. What a VM's initialization and payloads
-    hold is left out, as there may be passwords in it. The file is XML; a name that ends in .gz has
-    it packed.
+    Ask the engine of [engine] for a cluster: its affinity groups, its hosts and VMs, with their
+    statistics, tags and affinity labels. The initialization and payloads of VMs are left out,
+    because they may hold passwords. The file is XML, packed if its name ends in .gz.
 
     examples:
       snapshot Default -f cluster.xml
@@ -240,10 +239,10 @@ def _snapshot(options: argparse.Namespace) -> Shown:
 def _simulate(options: argparse.Namespace) -> Shown:
     """Play a cluster forward under a policy, or two.
 
-    Play the cluster of a snapshot forward, with the plugins and the code that serve: VMs are placed
-    one after another, then balanced until nothing moves. The policy is that of the cluster's
-    section in [clusters], or the default one where there is none, changed by --set. --against makes
-    a second policy: the first one, changed further. Nothing is asked of an engine.
+    Play the cluster of a snapshot forward, with your plugins and the daemon's own code: VMs are
+    placed one after another, then balanced until nothing moves. The policy is that of the cluster's
+    section in [clusters], or the default one if there is none, changed by --set. --against makes a
+    second policy: the first one, changed further. No engine is asked.
 
     examples:
       simulate cluster.xml --set policy=power_saving

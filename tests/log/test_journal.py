@@ -16,14 +16,8 @@ from tests.support.log_messages import HOSTILE, MANUAL, messages, shown
 
 OURS = "SCHEDULER_"
 EVERY_ENTRY = {
-    "MESSAGE",
-    "MESSAGE_ID",
-    "PRIORITY",
-    "SYSLOG_IDENTIFIER",
-    "CODE_FILE",
-    "CODE_LINE",
-    "CODE_FUNC",
-}
+    "MESSAGE", "MESSAGE_ID", "PRIORITY", "SYSLOG_IDENTIFIER", "CODE_FILE", "CODE_LINE", "CODE_FUNC",
+}  # fmt: skip
 
 
 @pytest.fixture

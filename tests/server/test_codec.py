@@ -360,17 +360,8 @@ def test_a_value_without_a_form_is_an_error(value: object) -> None:
 
 
 NOT_IN_XML = [
-    "\x00",
-    "\x01",
-    "\x08",
-    "\x0b",
-    "\x0c",
-    "\x1f",
-    "\ud800",
-    "\udfff",
-    "\ufffe",
-    "\uffff",
-]
+    "\x00", "\x01", "\x08", "\x0b", "\x0c", "\x1f", "\ud800", "\udfff", "\ufffe", "\uffff",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("character", NOT_IN_XML, ids=ascii)

@@ -117,15 +117,10 @@ def test_a_group_without_properties_is_one_line():
 
 
 NASTY = [
-    "<b> & </b>",
-    "]]> <![CDATA[x]]> <!-- -->",
-    "'single' and \"double\"",
-    "two\nlines\r\nand\ta tab",
-    "  around  ",
-    "&amp;lt;&#10; ",
-    "größer \U0001f642 \u2028",
+    "<b> & </b>", "]]> <![CDATA[x]]> <!-- -->", "'single' and \"double\"",
+    "two\nlines\r\nand\ta tab", "  around  ", "&amp;lt;&#10; ", "größer \U0001f642 \u2028",
     "%s {0} $x \\",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", NASTY)

@@ -59,16 +59,10 @@ def test_a_method_gets_the_caller_and_the_parameters(echo: Dispatcher) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        errors.NotXmlRpc,
-        errors.UnknownMethod,
-        errors.BadParameters,
-        errors.InternalError,
-        errors.UnknownUnit,
-        errors.UnreadableDocument,
-        errors.RefusedProperty,
-        errors.Overloaded,
+        errors.NotXmlRpc, errors.UnknownMethod, errors.BadParameters, errors.InternalError,
+        errors.UnknownUnit, errors.UnreadableDocument, errors.RefusedProperty, errors.Overloaded,
     ],
-)
+)  # fmt: skip
 def test_a_request_error_is_a_fault(kind: type[errors.RequestError]) -> None:
     """Its code and its text are the fault's."""
     assert fault(raising(kind("what to do")), "fails") == (kind.fault_code, "what to do")

@@ -45,16 +45,11 @@ def test_a_call_is_read_or_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     "filling",
     [
-        b"<value/>",
-        b"<value><int>1</int></value>",
-        b"<value><struct/></value>",
-        b"<value>text</value>",
-        b"<value><base64>aGkh</base64></value>",
-        b"<!-- -->",
-        b"<value a='1' b='2' c='3'/>",
-        b" ",
+        b"<value/>", b"<value><int>1</int></value>", b"<value><struct/></value>",
+        b"<value>text</value>", b"<value><base64>aGkh</base64></value>", b"<!-- -->",
+        b"<value a='1' b='2' c='3'/>", b" ",
     ],
-)
+)  # fmt: skip
 def test_memory_grows_with_the_body_and_no_faster(filling: bytes) -> None:
     """What Python holds of a megabyte is a bounded multiple of it, whatever it is made of."""
     size = 1 << 20

@@ -63,21 +63,14 @@ def test_a_value_is_read(name, text, value):
         *(
             ("url", text)
             for text in (
-                "",
-                "e.example",
-                "https://",
-                "ftp://e.example",
-                "http://e.example/api",
-                "https://user:pass@e.example/api",
-                "https://e.example/api?a=b",
-                "https://e.example/api#a",
-                "https://e.example:port/api",
-                "https://[::1/api",
+                "", "e.example", "https://", "ftp://e.example", "http://e.example/api",
+                "https://user:pass@e.example/api", "https://e.example/api?a=b",
+                "https://e.example/api#a", "https://e.example:port/api", "https://[::1/api",
             )
         ),
         ("text", ""),
     ],
-)
+)  # fmt: skip
 def test_what_may_be_meant_otherwise_is_refused(name, text):
     """No reader guesses."""
     with pytest.raises(ValueError):

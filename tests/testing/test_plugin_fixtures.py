@@ -278,14 +278,8 @@ def test_who_uses_no_fixture_pays_for_none(tmp_path):
 
 def pytest_of(folder, *arguments):
     command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "ovirt_scheduler.testing",
-        "-p",
-        "no:cacheprovider",
-    ]
+        sys.executable, "-m", "pytest", "-p", "ovirt_scheduler.testing", "-p", "no:cacheprovider",
+    ]  # fmt: skip
     ended = executed(
         *command, *arguments, cwd=folder, env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"}
     )

@@ -84,16 +84,11 @@ def test_whatever_can_be_called_with_the_arguments_is_a_unit(analyse, text):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "x = 1",
-        "def filter(hosts): ...",
-        "# def do_filter(hosts, vm, properties): ...",
-        "print(do_filter)",
-        "raise SystemExit('is never run')",
-        "def do_filter(hosts, vm, properties): ...\ndel do_filter",
-        "do_filter = None",
+        "", "x = 1", "def filter(hosts): ...", "# def do_filter(hosts, vm, properties): ...",
+        "print(do_filter)", "raise SystemExit('is never run')",
+        "def do_filter(hosts, vm, properties): ...\ndel do_filter", "do_filter = None",
     ],
-)
+)  # fmt: skip
 def test_a_file_without_a_unit_is_a_helper(analyse, text):
     """Neither units nor a fault; where the name is not there it is not run (contract 5.1)."""
     analysis = analyse(text)

@@ -148,22 +148,11 @@ def test_a_message_holds_no_more_than_the_beginning_of_a_long_answer(read):
 @pytest.mark.parametrize(
     "printed",
     [
-        "['a']",
-        "['a', 'b b', 'c, \u00e9']",
-        "[]",
-        "['a','b']",
-        "['a' 'b']",
-        "[\"it's\", 'a']",
-        "['a\\x62']",
-        "['a', ]",
-        "('a', 'b')",
-        "['', 'a']",
-        "['a\tb']",
-        "['a', 'b'] + ['c']",
-        "['a\nb']",
-        "['a'']",
+        "['a']", "['a', 'b b', 'c, \u00e9']", "[]", "['a','b']", "['a' 'b']", "[\"it's\", 'a']",
+        "['a\\x62']", "['a', ]", "('a', 'b')", "['', 'a']", "['a\tb']", "['a', 'b'] + ['c']",
+        "['a\nb']", "['a'']",
     ],
-)
+)  # fmt: skip
 def test_what_a_filter_prints_is_read_as_python_reads_it(printed):
     """A plain list of ids is read by a shorter way, to the same end."""
     filtered = Function("Unit", "filter", "do_filter", Returns.HOSTS)

@@ -6,12 +6,14 @@ store trusts only this server, and nothing that its key might sign.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ipaddress
 import re
 import shutil
 import socket
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +30,12 @@ from ovirt_scheduler.security.atomic_file import read_whole, sync_folder, write_
 _VALID_FOR = datetime.timedelta(days=3652)  # ten years
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 MOST_BYTES = 16 << 20  # of a file; one of all authorities has about one MiB
+
+# What cryptography raises of a certificate that it does not read; OpenSSL may verify it.
+UNREADABLE = (
+    ValueError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)  # fmt: skip
 
 _PUBLIC_FORM = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
 
@@ -138,8 +146,9 @@ def check(certificate: Path, key: Path) -> None:
     Raises:
         ConfigError: a server cannot use them; with the file, and what to do.
     """
-    leaf = _read_chain(certificate)[0]
-    if leaf.public_key().public_bytes(*_PUBLIC_FORM) != _read_public_half(key):
+    with _told_of(certificate):
+        public_half = _read_chain(certificate)[0].public_key().public_bytes(*_PUBLIC_FORM)
+    if public_half != _read_public_half(key):
         raise ConfigError(f"is not the key of the first certificate in {certificate}", str(key))
 
 
@@ -149,20 +158,19 @@ def describe(certificate: Path) -> Description:
     Raises:
         ConfigError: the file holds no certificate, or cannot be read.
     """
-    leaf = _read_chain(certificate)[0]
-    try:
-        extension = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except x509.ExtensionNotFound:
+    with _told_of(certificate):
+        leaf = _read_chain(certificate)[0]
         names: tuple[str, ...] = ()
-    else:
-        addresses = extension.value.get_values_for_type(x509.IPAddress)
-        names = (*extension.value.get_values_for_type(x509.DNSName), *map(str, addresses))
-    return Description(
-        leaf.subject.rfc4514_string(),
-        names,
-        *_validity(leaf),
-        leaf.fingerprint(hashes.SHA256()).hex(":").upper(),
-    )
+        with contextlib.suppress(x509.ExtensionNotFound):
+            found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            addresses = map(str, found.get_values_for_type(x509.IPAddress))
+            names = (*found.get_values_for_type(x509.DNSName), *addresses)
+        return Description(
+            leaf.subject.rfc4514_string(),
+            names,
+            *_validity(leaf),
+            leaf.fingerprint(hashes.SHA256()).hex(":").upper(),
+        )
 
 
 def pem(certificate: Path) -> str:
@@ -253,9 +261,16 @@ def _read_chain(path: Path) -> list[x509.Certificate]:
     if not blocks:
         but = " but a private key: name the certificate's file (or are the two swapped?)"
         raise ConfigError(f"holds no PEM certificate{but if _KEY.search(data) else ''}", str(path))
-    try:
+    with _told_of(path):
         return [x509.load_pem_x509_certificate(block) for block in blocks]
-    except ValueError:
+
+
+@contextlib.contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """Around what reads a certificate of a file: if it cannot be read, say so."""
+    try:
+        yield
+    except UNREADABLE:
         problem = "holds a certificate that cannot be read; is it damaged?"
         raise ConfigError(problem, str(path)) from None
 

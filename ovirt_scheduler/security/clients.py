@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from cryptography import x509
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL, crypto
+
+from ovirt_scheduler.security.certificates import UNREADABLE
 
 # The errors of X509_verify_cert_error_string(3), in an administrator's words.
 _UNKNOWN = "its certificate is signed by no authority in ssl_client_ca"
@@ -25,10 +26,6 @@ _REASONS = {
     **dict.fromkeys((24, 79), "its certificate is signed by one that is no authority"),
     26: "its certificate is not for clients (extended key usage)",
 }
-
-
-# OpenSSL verifies certificates that cryptography does not read.
-_UNREADABLE = (ValueError, x509.InvalidVersion)
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class Clients:
             return True
         try:
             name = certificate.to_cryptography().subject
-        except _UNREADABLE:
+        except UNREADABLE:
             return False
         common = [str(each.value) for each in name.get_attributes_for_oid(NameOID.COMMON_NAME)]
         # One with a = in it may be the subject name of another client.
@@ -96,7 +93,7 @@ def subject_of(certificate: crypto.X509) -> str:
     """A certificate's subject name on one line, as RFC 4514 has it: ``CN=engine,O=Example``."""
     try:
         name = certificate.to_cryptography().subject.rfc4514_string()
-    except _UNREADABLE:
+    except UNREADABLE:
         return "with a subject name that cannot be read"
     shown = "".join(
         letter if letter.isprintable() else "".join(f"\\{byte:02x}" for byte in letter.encode())

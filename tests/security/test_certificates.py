@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import multiprocessing
 import os
@@ -282,6 +283,19 @@ def test_a_file_that_cannot_be_used_is_named(
     with pytest.raises(ConfigError, match=says) as caught:
         check(*pair)
     assert caught.value.file == str(path)
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+def test_a_certificate_with_any_wrong_byte_is_read_or_told(pair: CertificateFiles) -> None:
+    """Some load, and raise errors of many kinds when their names or their key are read."""
+    good = ssl.PEM_cert_to_DER_cert(pair.certificate.read_text())
+    for place in range(len(good)):
+        damaged = bytearray(good)
+        damaged[place] ^= 0x2A
+        pair.certificate.write_text(ssl.DER_cert_to_PEM_cert(damaged))
+        for look in (lambda: check(*pair), lambda: describe(pair.certificate)):
+            with contextlib.suppress(ConfigError):
+                look()
 
 
 def test_a_file_that_is_far_too_long_is_not_read(tmp_path: Path) -> None:

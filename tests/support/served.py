@@ -88,15 +88,23 @@ class Running:
             return connection
         return self.open.enter_context(trust.wrap_socket(connection, server_hostname="localhost"))
 
-    def client(self) -> http.client.HTTPConnection:
-        trust = self.trust()
-        client = (
-            http.client.HTTPConnection("localhost", self.port, timeout=30)
-            if trust is None
-            else http.client.HTTPSConnection("localhost", self.port, timeout=30, context=trust)
-        )
-        self.open.callback(client.close)
-        return client
+    def sent(self, request: bytes) -> socket.socket:
+        """A connection on which this was sent."""
+        connection = self.connect()
+        connection.sendall(request)
+        return connection
+
+    def kept(self) -> socket.socket:
+        """A connection that has had an answer."""
+        connection = self.sent(post())
+        assert Reply(connection).value == "design"
+        return connection
+
+    def held(self) -> socket.socket:
+        """A connection whose call stands at the gate."""
+        connection = self.sent(post(xmlrpc.client.dumps((), "gate").encode()))
+        assert self.gate.entered.acquire(timeout=30)
+        return connection
 
     def proxy(self, path: str = "/") -> xmlrpc.client.ServerProxy:
         proxy = xmlrpc.client.ServerProxy(self.server.url + path, context=self.trust())
@@ -202,9 +210,7 @@ def replies(connection: socket.socket, count: int) -> list[Reply]:
 
 
 def ask(running: Running, request: bytes, verb: str = "POST") -> Reply:
-    connection = running.connect()
-    connection.sendall(request)
-    return Reply(connection, verb)
+    return Reply(running.sent(request), verb)
 
 
 def at_end(connection: socket.socket) -> bool:

@@ -141,8 +141,7 @@ def test_large_calls_and_answers_pass(running: Running) -> None:
 
 def test_the_peer_is_told_to_the_method(plain: Running) -> None:
     """Address and port, as the log has them."""
-    connection = plain.connect()
-    connection.sendall(post(xmlrpc.client.dumps((), "peer").encode()))
+    connection = plain.sent(post(xmlrpc.client.dumps((), "peer").encode()))
     assert Reply(connection).value == f"127.0.0.1:{connection.getsockname()[1]}"
 
 
@@ -154,8 +153,7 @@ def test_a_bad_call_is_a_fault_on_an_open_connection(
     running: Running, body: bytes, code: int
 ) -> None:
     """Faults come with HTTP 200, and the connection stays."""
-    connection = running.connect()
-    connection.sendall(post(body))
+    connection = running.sent(post(body))
     reply = Reply(connection)
     assert reply.status == 200
     with pytest.raises(xmlrpc.client.Fault) as caught:
@@ -174,8 +172,7 @@ def test_128_clients_at_once_are_served(running: Running) -> None:
 
     def call(number: int) -> Any:
         barrier.wait(30)
-        connection = running.connect()
-        connection.sendall(post(xmlrpc.client.dumps((number,), "echo").encode()))
+        connection = running.sent(post(xmlrpc.client.dumps((number,), "echo").encode()))
         return Reply(connection).value
 
     with ThreadPoolExecutor(128) as pool:
@@ -184,9 +181,7 @@ def test_128_clients_at_once_are_served(running: Running) -> None:
 
 def test_calls_run_side_by_side(running: Running) -> None:
     """A call that takes long delays no other connection."""
-    slow = running.connect()
-    slow.sendall(post(xmlrpc.client.dumps((), "gate").encode()))
-    assert running.gate.entered.acquire(timeout=30)
+    slow = running.held()
     assert ask(running, post()).value == "design"
     running.gate.go_on.set()
     assert Reply(slow).value == "done"
@@ -195,11 +190,10 @@ def test_calls_run_side_by_side(running: Running) -> None:
 def test_the_longest_idle_connection_makes_room(start: Callable[..., Running]) -> None:
     """With all connections taken a new one is served in place of the longest idle."""
     running = start(replace(SETTINGS, max_connections=2))
-    first, second = running.connect(), running.connect()
-    for connection in (first, second):
-        connection.sendall(post())
-        assert Reply(connection).value == "design"
-        assert running.server.connections.wait_until_idle(time.monotonic() + 30)
+    first = running.kept()
+    assert running.server.connections.wait_until_idle(time.monotonic() + 30)
+    second = running.kept()
+    assert running.server.connections.wait_until_idle(time.monotonic() + 30)
     assert ask(running, post()).value == "design"
     assert at_end(first)
     second.sendall(post())
@@ -217,11 +211,9 @@ def test_silent_connections_do_not_keep_others_out(start: Callable[..., Running]
 def test_busy_connections_make_others_wait(start: Callable[..., Running]) -> None:
     """With every connection in a call the next waits, and is served afterwards."""
     running = start(replace(SETTINGS, max_connections=1))
-    busy = running.connect()
-    busy.sendall(post(xmlrpc.client.dumps((), "gate").encode(), Connection="close"))
+    busy = running.sent(post(xmlrpc.client.dumps((), "gate").encode(), Connection="close"))
     assert running.gate.entered.acquire(timeout=30)
-    waiting = running.connect()
-    waiting.sendall(post())
+    waiting = running.sent(post())
     waiting.settimeout(0.2)
     with pytest.raises(OSError):
         waiting.recv(1)
@@ -235,9 +227,7 @@ def test_a_lack_of_descriptors_is_survived(
     plain: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is logged once, as is its end; an idle connection gives its descriptor back, and accepting goes on."""
-    idle = plain.connect()
-    idle.sendall(post())
-    assert Reply(idle).value == "design"
+    idle = plain.kept()
     refusals: list[int] = []
     accept = plain.server.get_request
 
@@ -323,11 +313,7 @@ def test_a_port_is_free_again_at_once(start: Callable[..., Running]) -> None:
 
 def test_stopping_waits_for_calls_under_way(running: Running) -> None:
     """The call is answered, idle connections end, new ones are refused; then all end."""
-    under_way, idle = running.connect(), running.connect()
-    idle.sendall(post())
-    assert Reply(idle).value == "design"
-    under_way.sendall(post(xmlrpc.client.dumps((), "gate").encode()))
-    assert running.gate.entered.acquire(timeout=30)
+    idle, under_way = running.kept(), running.held()
     stopping = threading.Thread(target=running.server.stop, args=[30])
     stopping.start()
     running.thread.join(30)  # nothing is accepted any more
@@ -346,9 +332,7 @@ def test_stopping_ends_what_takes_too_long_and_its_caller_is_answered(
     plain: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After the grace; the log says so."""
-    connection = plain.connect()
-    connection.sendall(post(xmlrpc.client.dumps((), "gate").encode()))
-    assert plain.gate.entered.acquire(timeout=30)
+    connection = plain.held()
     plain.server.stop(0.1, end_calls=plain.gate.go_on.set)
     assert Reply(connection).value == "done"
     assert any("cut off" in line for line in messages(caplog))
@@ -358,9 +342,7 @@ def test_stopping_breaks_the_connection_of_what_cannot_be_ended(
     plain: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody is waited for without end."""
-    connection = plain.connect()
-    connection.sendall(post(xmlrpc.client.dumps((), "gate").encode()))
-    assert plain.gate.entered.acquire(timeout=30)
+    connection = plain.held()
     plain.server.stop(0.1)
     assert at_end(connection)
     assert any("left behind" in line for line in messages(caplog))
@@ -368,9 +350,7 @@ def test_stopping_breaks_the_connection_of_what_cannot_be_ended(
 
 def test_stopping_does_not_wait_for_idle_connections(running: Running) -> None:
     """Connections without a request, fresh or kept, end at once."""
-    kept, _fresh, _raw = running.connect(), running.connect(), running.raw()
-    kept.sendall(post())
-    assert Reply(kept).value == "design"
+    kept, _fresh, _raw = running.kept(), running.connect(), running.raw()
     started = time.monotonic()
     running.server.stop(60)
     assert time.monotonic() - started < 30

@@ -27,15 +27,13 @@ def test_requests_may_be_sent_ahead(running: Running) -> None:
 
 def test_an_empty_line_between_requests_is_passed_over(plain: Running) -> None:
     """Some clients end a body with one more line end."""
-    connection = plain.connect()
-    connection.sendall(post() + b"\r\n" + post())
+    connection = plain.sent(post() + b"\r\n" + post())
     assert [reply.value for reply in replies(connection, 2)] == ["design", "design"]
 
 
 def test_a_half_closed_connection_gets_its_answer(plain: Running) -> None:
     """A client that has said all it wants to say is still answered."""
-    connection = plain.connect()
-    connection.sendall(post())
+    connection = plain.sent(post())
     connection.shutdown(socket.SHUT_WR)
     assert Reply(connection).value == "design"
     assert at_end(connection)
@@ -47,8 +45,7 @@ def test_a_half_closed_connection_gets_its_answer(plain: Running) -> None:
 )
 def test_a_client_may_ask_to_close(running: Running, asked: str) -> None:
     """Connection is a list, and close in it ends the connection after the answer, cleanly."""
-    connection = running.connect()
-    connection.sendall(post(Connection=asked))
+    connection = running.sent(post(Connection=asked))
     reply = Reply(connection)
     assert reply.value == "design"
     assert reply.headers["Connection"] == "close"
@@ -74,8 +71,7 @@ def chunked(body: bytes, **headers: str) -> bytes:
 
 def test_the_client_is_told_to_go_on(running: Running) -> None:
     """Expect: 100-continue is answered before the body is sent."""
-    connection = running.connect()
-    connection.sendall(post(Expect="100-continue")[: -len(CALL)])
+    connection = running.sent(post(Expect="100-continue")[: -len(CALL)])
     expected = b"HTTP/1.1 100 Continue\r\n\r\n"
     received = b""
     while len(received) < len(expected):
@@ -230,8 +226,7 @@ def test_a_bad_request_is_refused_in_plain_text(
 
     What follows is not taken for a request.
     """
-    connection = plain.connect()
-    connection.sendall(request_bytes + post())
+    connection = plain.sent(request_bytes + post())
     reply = Reply(connection)
     assert reply.status == status
     assert reply.headers["Content-Type"].startswith("text/plain")
@@ -308,16 +303,14 @@ def test_there_is_room_for_so_many_large_bodies_at_one_time(
 )
 def test_what_http_allows_is_taken(running: Running, request_bytes: bytes) -> None:
     """Chunks, gzip, spaces and tabs, any case, whole addresses, HTTP/1.0 and 1.7, 100 headers."""
-    connection = running.connect()
-    connection.sendall(request_bytes + post())
+    connection = running.sent(request_bytes + post())
     assert [reply.value for reply in replies(connection, 2)] == ["design", "design"]
 
 
 @pytest.mark.parametrize("sent", [b"POST / HTTP/1.1", b"POST / HTTP/1.1\r\nHost: x\r\n"])
 def test_a_head_that_ends_early_is_told(plain: Running, sent: bytes) -> None:
     """It is no whole head, so nothing is done for it."""
-    connection = plain.connect()
-    connection.sendall(sent)
+    connection = plain.sent(sent)
     connection.shutdown(socket.SHUT_WR)
     assert Reply(connection).status == 400
     assert at_end(connection)
@@ -325,8 +318,7 @@ def test_a_head_that_ends_early_is_told(plain: Running, sent: bytes) -> None:
 
 def test_a_body_that_ends_early_is_told(plain: Running) -> None:
     """A client that stops in the middle, and still reads, gets a reason."""
-    connection = plain.connect()
-    connection.sendall(post()[:-10])
+    connection = plain.sent(post()[:-10])
     connection.shutdown(socket.SHUT_WR)
     reply = Reply(connection)
     assert reply.status == 400

@@ -55,8 +55,7 @@ def test_a_client_that_leaves_between_two_requests_is_not_cut(
 ) -> None:
     """Many leave without TLS's goodbye, which breaks nothing there."""
     caplog.set_level("DEBUG", "ovirt_scheduler.server.http.server")
-    connection = secure.connect()
-    connection.sendall(post())
+    connection = secure.sent(post())
     assert Reply(connection).status == 200
     connection.close()
     secure.end()
@@ -127,9 +126,7 @@ def test_a_silent_handshake_is_cut(
 def test_an_idle_connection_is_cut_when_its_time_is_over(start: Callable[..., Running]) -> None:
     """And not at some later time: each holds a thread."""
     running = start(replace(SETTINGS, idle_timeout=2))
-    connection = running.connect()
-    connection.sendall(post())
-    assert Reply(connection).value == "design"
+    connection = running.kept()
     connection.settimeout(12)
     assert at_end(connection)
 
@@ -139,9 +136,7 @@ def test_a_large_answer_arrives_after_a_long_call(start: Callable[..., Running])
     """The call's time is not the answer's: it may last longer than a request may take to arrive."""
     running = start(replace(SETTINGS, connection_timeout=2))
     running.gate.answer = "long" * 5_000_000
-    connection = running.connect()
-    connection.sendall(post(xmlrpc.client.dumps((), "gate").encode()))
-    assert running.gate.entered.acquire(timeout=30)
+    connection = running.held()
     connection.settimeout(2.2)
     with pytest.raises(OSError):
         connection.recv(1)
@@ -155,9 +150,7 @@ def test_a_kept_connection_may_idle_longer_than_a_request_may_take(
 ) -> None:
     """The two times are apart."""
     running = start(replace(PATIENT, idle_timeout=30))
-    connection = running.connect()
-    connection.sendall(post())
-    assert Reply(connection).value == "design"
+    connection = running.kept()
     connection.settimeout(1.5 * PATIENT.connection_timeout)
     with pytest.raises(OSError):
         connection.recv(1)
@@ -169,8 +162,7 @@ def test_a_kept_connection_may_idle_longer_than_a_request_may_take(
 @pytest.mark.parametrize("sent", [b"P", b"POST / HTTP/1.1\r\nX: ", post()[:-1], post()[:-50]])
 def test_a_request_that_stops_is_cut(hasty: Running, sent: bytes) -> None:
     """408 tells a client that its request did not arrive in time."""
-    connection = hasty.connect()
-    connection.sendall(sent)
+    connection = hasty.sent(sent)
     reply = Reply(connection)
     assert reply.status == 408
     assert at_end(connection)
@@ -225,8 +217,7 @@ def test_a_page_that_nobody_takes_is_cut(
 def test_a_reset_is_no_error(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     """A client that breaks the connection, before or during its call, is not worth a warning."""
     for sent in (b"", b"PO", post()[:-5], post(xmlrpc.client.dumps((), "gate").encode())):
-        connection = running.connect()
-        connection.sendall(sent)
+        connection = running.sent(sent)
         if b"gate" in sent:
             assert running.gate.entered.acquire(timeout=30)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -13,6 +13,7 @@ interpolation and without list values. This module adds:
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -36,6 +37,8 @@ _LONGEST = 4096  # characters of a line; configobj takes time with the square of
 _LONGEST_NAME = 128  # characters of a key, or of a section's name
 _DEEPEST = 2  # levels of sections
 _SHOWN = 60  # characters of a file's text that a message repeats
+# Of text that may hold one, as a URL with an @ may, no message repeats the value.
+_PASSWORD = re.compile("(?i)password|@")
 
 
 class Entry(NamedTuple):
@@ -144,7 +147,8 @@ class Section:
             self.values[key.name] = key.cast(entry.value)
         except ValueError:
             value = repr(entry.value[:60]) if entry.value else "nothing"
-            raise self.mistake(key.name, f"expected {key.allowed}, not {value}") from None
+            found = "" if _PASSWORD.search(f"{key.name} {value}") else f", not {value}"
+            raise self.mistake(key.name, f"expected {key.allowed}{found}") from None
 
 
 class ConfFile(Section):
@@ -284,11 +288,13 @@ def _hidden(line: str) -> str:
 
 def _unreadable(error: configobj.ConfigObjError) -> str:
     line = error.line.strip()[:_SHOWN]
+    key, equals, _ = line.partition("=")
+    if _PASSWORD.search(line):
+        line = f"{key.partition(' ')[0]} …"
     if isinstance(error, configobj.DuplicateError):
         return f"`{line}`: occurs twice; keep one of the two"
     if isinstance(error, configobj.NestingError):
         return f"`{line}`: a section stands in `[name]`, one in a section in `[[name]]`"
-    key, equals, _ = line.partition("=")
     if equals and key.strip():
         return f"`{line}`: the quotes do not match, or text follows them"
     return f"`{line}`: expected `key = value`, `[section]`, or a comment that begins with #"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.file import ConfFile
 from ovirt_scheduler.settings.values import Key
 
@@ -92,3 +94,27 @@ def test_a_mistake_of_several_keys_is_put_on_the_line_of_one():
     assert str(conf.mistake("speed", "is odd")) == "/x.conf:3: speed: is odd"
     clash = conf.sections["paint"].mistake("colour", "clashes")
     assert str(clash) == "/x.conf: [paint] colour: clashes"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[engine]\npassword_file = hunter2", "password_file: expected a path that begins with /"),
+        ("[engine]\npassword_file = 'hunter2", "`password_file …`: the quotes do not match, or"),
+        ("[engine]\npassword hunter2", "`password …`: expected `key = value`, `[section]`, or a"),
+        (
+            "[engine]\npassword_file = /a\npassword_file = hunter2",
+            "`password_file …`: occurs twice",
+        ),
+        (
+            "[engine]\nurl = https://admin:hunter2@e/api",
+            "url: expected an https:// URL without user",
+        ),
+        ("[engine]\nurl = 'https://admin:hunter2@e", "`url …`: the quotes do not match, or text"),
+    ],
+)
+def test_a_password_at_the_wrong_place_is_not_repeated(text, message):
+    """The message goes to the log, and to whoever runs check."""
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        config.parse(text.encode(), Path("/x.conf"))
+    assert "hunter2" not in str(caught.value)

@@ -57,8 +57,9 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # all modules are loaded
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if command is not None and command not in _MODULES:
-        there = f"there are {', '.join(_MODULES)}"
-        top.error(f"there is no command {command!r}; {there}{spelling.hint(command, _MODULES)}")
+        there = f"there are {', '.join(_MODULES)}{spelling.hint(command, _MODULES)}"
+        place = "; options stand after the command" if words[0].startswith("-") else ""
+        top.error(f"there is no command {command!r}; {there}{place}")
     options, stray = top.parse_known_args(words)
     if stray:  # parse_args would not show the command's own usage
         usage = options.parser.format_usage()

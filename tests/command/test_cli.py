@@ -211,6 +211,7 @@ def test_options_may_stand_anywhere(tmp_path, words):
     ("words", "told"),
     [
         (("chekc",), "there is no command 'chekc'; "),
+        (("-o", "json", "discover"), "; options stand after the command\n"),
         (("discover", "--locl"), "unrecognized arguments: --locl; did you mean --local?"),
         (("try", "a.py", "--hosts", HOSTS, "--kind", "fliter"), "did you mean filter?"),
     ],

@@ -315,9 +315,10 @@ def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
         except (ssl.SSLError, ValueError):
             raise BadInput(f"{certificate}: holds no PEM certificate; name one with --ca") from None
         except OSError as error:
+            missing = isinstance(error, FileNotFoundError)
+            made = "the daemon makes it when it first starts: is it running? " if missing else ""
             raise BadInput(
-                f"{certificate}: cannot be read: {error.strerror}; the daemon makes its "
-                "certificate when it first starts: is it running? sudo ovirt-scheduler cert export "
-                "prints that of systemd's daemon; --ca names a copy"
+                f"{certificate}: cannot be read: {error.strerror}; {made}sudo ovirt-scheduler cert "
+                "export prints that of systemd's daemon; --ca names a copy"
             ) from None
     return context

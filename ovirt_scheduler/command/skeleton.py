@@ -119,14 +119,16 @@ def _filled(words: Mapping[str, str], suffix: str, templates: Sequence[str]) -> 
 
 
 def _write(files: dict[Path, str]) -> None:
-    written = []
-    try:
-        for path, text in files.items():
+    written: list[Path] = []
+    for path, text in files.items():
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 written.append(path)
                 file.write(text)
-    except OSError as error:
-        for path in written:
-            path.unlink()
-        raise NotOverwritten(f"{error.filename}: {error.strerror}") from None
+        except OSError as error:
+            for each in written:
+                each.unlink()
+            raise NotOverwritten(
+                f"{path}: cannot be written: {error.strerror}; choose another --folder"
+            ) from None

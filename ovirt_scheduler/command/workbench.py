@@ -102,14 +102,15 @@ def _replay(options: argparse.Namespace) -> Shown:
     chosen, plugins = decisions.query(options, time.time(), _MOST), options.plugins
     options.plugins = None
     settings = arguments.settings(options)
-    reader = Reader(arguments.history(), _QUERY_SECONDS)
+    file = arguments.history()
+    reader = Reader(file, _QUERY_SECONDS)
     numbers = reader.recorded(chosen, options.limit)
     if not numbers:
         raise NotRecorded(
             "no recorded decision fits; leave out --since, --until, --vm or --unit"
             if reader.recorded(Query(), 1)
-            else "nothing is recorded: set record = true in scheduler.conf and reload the daemon; "
-            "each decision from then on can be replayed"
+            else f"nothing is recorded in {file}: set record = true in scheduler.conf and reload "
+            "the daemon; each decision from then on can be replayed"
         )
     with runtime.started(settings) as running:
         policies = [Policy(running.executor, settings, Changes())]

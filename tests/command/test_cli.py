@@ -190,6 +190,14 @@ def test_a_word_too_many_is_told_with_the_usage_of_the_command(tmp_path):
     assert "unrecognized arguments: plugins; did you mean --plugins?\n" in err
 
 
+def test_an_option_before_the_command_is_told_its_place(tmp_path):
+    """Its value would be taken for the command."""
+    status, out, err = run(tmp_path, "-o", "json", "discover")
+    assert (status, out) == (2, "")
+    assert "there is no command 'json'; there are serve, " in err
+    assert "; options stand after the command\n" in err
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -211,7 +219,6 @@ def test_options_may_stand_anywhere(tmp_path, words):
     ("words", "told"),
     [
         (("chekc",), "there is no command 'chekc'; "),
-        (("-o", "json", "discover"), "; options stand after the command\n"),
         (("discover", "--locl"), "unrecognized arguments: --locl; did you mean --local?"),
         (("try", "a.py", "--hosts", HOSTS, "--kind", "fliter"), "did you mean filter?"),
     ],

@@ -185,6 +185,10 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
             (tmp_path / "ca.pem").write_text(content)
         with pytest.raises(BadInput, match=rf"ca\.pem: .*{told}"):
             Daemon("https://localhost:1", tmp_path / "ca.pem")
+    with pytest.raises(
+        BadInput, match="cannot be read: Is a directory; sudo ovirt-scheduler cert "
+    ):
+        Daemon("https://localhost:1", tmp_path)
     with pytest.raises(BadInput, match="/dev/zero: cannot be read: it is longer than 16 MiB"):
         Daemon("https://localhost:1", Path("/dev/zero"))
 

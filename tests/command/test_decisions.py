@@ -177,6 +177,7 @@ def test_none_that_fits_is_said(kept):
         (("why", "\udcff"), 1, "no decision on a VM '\\udcff' is recorded; "),
         (("why", "--decision", "\udcff"), 1, "no decision '\\udcff' is recorded; "),
         (("why", "--decision", "none"), 1, "no decision 'none' is recorded; "),
+        (("replay",), 1, "history.sqlite: set record = true in scheduler.conf and reload the"),
         (("decisions", "--since", "yesterday"), 2, "--since 'yesterday' is no time: write it like"),
         (("decisions", "--since", "1h", "--until", "2h"), 2, "--since is not before --until"),
         (("decisions", "--limit", "1001"), 2, "--limit 1001: write a number from 1 to 1000"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -13,7 +15,7 @@ from ovirt_scheduler.command import skeleton
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.settings.config import parse_plugin_conf
-from tests.support.command import run
+from tests.support.command import run, spawned
 from tests.support.paths import PROJECT
 
 UNITS = {"filter": "do_filter", "score": "do_score", "balance": "do_balance"}
@@ -134,3 +136,14 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     with pytest.raises(NotOverwritten, match="tests"):
         skeleton.write(tmp_path, "Quiet", ["filter"])
     assert [path.name for path in tmp_path.iterdir()] == ["tests"]
+
+
+def test_a_disk_that_takes_nothing_is_told(tmp_path):
+    """With the file that was to be written; none is left."""
+    no_room = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0))
+    plugins = tmp_path / "plugins"
+    words = ("new", "Quiet", "--filter", "--folder", plugins)
+    status, out, err = spawned(tmp_path, *words, preexec_fn=no_room)
+    assert (status, out) == (73, "")
+    assert f"ovirt-scheduler: {plugins}/Quiet.py: cannot be written: File too large; choose" in err
+    assert not [*plugins.iterdir()]

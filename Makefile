@@ -1,11 +1,11 @@
 # make run    the daemon with the sample plugins, one call of each kind, then it serves
-# make test   the tests, but for those that take long; a fifth of the fuzzing
-# make test-long   those: real systemd, a JVM, torture, recovery, fuzzing, each change of a process
+# make test   the short tests, and a fifth of the fuzzing
+# make test-long   the others: real systemd, a JVM, torture, recovery, fuzzing, each change of a process
 # make lint   ruff, mypy, and import-linter: who may import whom
 # make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only;
 #             BEFORE=DIR: with the daemon of the checkout there beside this one
-# make torture   the daemon among those who do their worst; DURATION=60 (seconds), SEED=;
-#             TWINS=1: two of them behind HAProxy, which are killed and restarted
+# make torture   the daemon under attack; DURATION=60 (seconds), SEED=;
+#             TWINS=1: two daemons behind HAProxy, which are killed and restarted
 # make screenshots   of the pages, into docs/; needs chromium and chromedriver
 # make rpm    the package of what is committed, into build/rpm; needs rpmbuild; ARGS= for it
 #

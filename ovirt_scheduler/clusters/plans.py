@@ -134,7 +134,7 @@ class Plans:
             with self._changed:
                 return [_shown(plan) for plan in reversed(tuple(self._plans.values()))]
         if action in _DECISIONS:
-            self._decide(key, _DECISIONS[action], words(user, asked.get("login")))
+            self._decide(key, _DECISIONS[action], user_in_words(user, asked.get("login")))
         elif action != "show":
             raise SchedulerError("the action of plan is list, show, approve or refuse")
         return _shown(self._find(key))
@@ -222,7 +222,7 @@ def misfit(step: Step, state: ClusterState) -> str:
     return f"{step.target_name} is gone" if step.target and target is None else ""
 
 
-def words(user: int, login: object) -> str:
+def user_in_words(user: int, login: object) -> str:
     """A user in words, with the login if that is known and another."""
     name = trust.user_name(user)
     if isinstance(login, int) and login != user:

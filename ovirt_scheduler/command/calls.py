@@ -56,18 +56,18 @@ def add(to: arguments.Add) -> None:
         ("discover", "List the policy units", "--local", lambda call, _: discover(call), {}),
         ("filter", "Ask which hosts filters accept",
          "Quiet --hosts hosts.xml --vm vm.xml --property most=5",
-         lambda call, asked: run_filters(call, asked.unit, inputs.of(asked)),
+         lambda call, asked: run_filters(call, asked.unit, inputs.read_options(asked)),
          {"unit": ("NAME", "+", "a filter")}),
         ("score", "Ask what cost functions make of hosts",
          "Quiet=2 Memory --hosts hosts.xml --vm vm.xml", _score,
          {"unit": ("NAME[=FACTOR]", "+", "a cost function, and its factor (default: 1)")}),
         ("balance", "Ask which VM a balance would migrate", "Memory --hosts hosts.xml",
-         lambda call, asked: run_balance(call, asked.unit, inputs.of(asked)),
+         lambda call, asked: run_balance(call, asked.unit, inputs.read_options(asked)),
          {"unit": ("NAME", None, "the balance")}),
         ("schedulers", "List the schedulers", "--local", lambda call, _: schedulers(call), {}),
         ("select", "Ask which host a scheduler would start a VM on",
          "default --hosts hosts.xml --vm vm.xml --property filters=Quiet",
-         lambda call, asked: select_host(call, asked.scheduler, inputs.of(asked)),
+         lambda call, asked: select_host(call, asked.scheduler, inputs.read_options(asked)),
          {"scheduler": ("SCHEDULER", None, "its name")}),
         ("topics", "List the topics and their methods", "--local", lambda call, _: topics(call),
          {}),
@@ -98,7 +98,7 @@ def add(to: arguments.Add) -> None:
 def _score(call: Call, asked: argparse.Namespace) -> Shown:
     given = inputs.factors("score", asked.unit)
     factors = {name: 1 if factor is None else factor for name, factor in given}
-    return run_cost_functions(call, factors, inputs.of(asked))
+    return run_cost_functions(call, factors, inputs.read_options(asked))
 
 
 def _schedule(call: Call, asked: argparse.Namespace) -> Shown:

@@ -52,7 +52,7 @@ def add(command: argparse.ArgumentParser, with_vm: bool, required: bool = True) 
     arguments.add_options(command, {"--property KEY=VALUE": text})
 
 
-def of(options: argparse.Namespace) -> Inputs:
+def read_options(options: argparse.Namespace) -> Inputs:
     """Read what the options of ``add`` name."""
     named = getattr(options, "vm", None)  # of a balance there is none
     asked_vm = NO_VM if named is None else vm(named)

@@ -138,7 +138,7 @@ def _try(options: argparse.Namespace) -> Shown:
     with contextlib.ExitStack() as stack:
         engine = None
         if options.cluster is None:
-            asked = inputs.of(options)
+            asked = inputs.read_options(options)
             if options.vms is not None:
                 asked = asked._replace(vms=inputs.hosts(options.vms, "VM"))
         elif options.hosts or options.vms:

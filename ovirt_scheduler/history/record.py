@@ -37,7 +37,7 @@ class _Asked(NamedTuple):
     result: Optional[CallResult]
 
 
-def light(decision: Decision) -> Decision:
+def without_documents(decision: Decision) -> Decision:
     """The decision without documents, and without arguments and answers of a topic's method.
 
     These may be large, and are in no record.
@@ -58,7 +58,7 @@ def light(decision: Decision) -> Decision:
 
 
 def size(decision: Decision) -> int:
-    """About how many bytes of memory a ``light`` decision takes."""
+    """About how many bytes of memory a decision ``without_documents`` takes."""
     called = [*decision.execution.results]
     called += [each.result for each in decision.shadows if each.result is not None]
     texts = sum(map(len, itertools.chain(*decision.request.properties.items())))
@@ -68,11 +68,11 @@ def size(decision: Decision) -> int:
     return _BYTES_OF_HOST * len(decision.execution.hosts) * (1 + len(called)) + texts
 
 
-def of(decision: Decision) -> Record:
+def make_record(decision: Decision) -> Record:
     """The record of a call: of policy units, or of a driver and the policy units before it.
 
     Args:
-        decision: ``light`` is enough of it.
+        decision: maybe ``without_documents``.
     """
     caller, properties = decision.request.caller, decision.request.properties
     record: Record = {
@@ -268,7 +268,7 @@ def _put_costs(asked: _Asked, hosts: Sequence[Record]) -> None:
     unit, call, result = asked
     if call is None or result is None or not result.ok:
         return
-    held = aggregate.counted(call, result)
+    held = aggregate.bounded_costs(call, result)
     for host in hosts:
         key = host["id"]
         if key not in result.value:

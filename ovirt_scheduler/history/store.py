@@ -105,8 +105,8 @@ class History:
 
     def keep(self, decision: Decision, inputs: Optional[Inputs]) -> None:
         """Have a decision written; ``inputs`` as in ``put``."""
-        light = record.light(decision)
-        self.put(partial(record.of, light), record.size(decision), inputs)
+        light = record.without_documents(decision)
+        self.put(partial(record.make_record, light), record.size(decision), inputs)
 
     def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
         """Have a decision's record written.

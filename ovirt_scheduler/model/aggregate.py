@@ -72,7 +72,7 @@ def bound(factor: int, functions: int) -> int:
     return _SUM_BOUND // (functions * max(1, abs(factor)))
 
 
-def counted(call: UnitCall, result: CallResult) -> Mapping[str, int]:
+def bounded_costs(call: UnitCall, result: CallResult) -> Mapping[str, int]:
     """The costs of one function, each held within its bound; none where it failed."""
     costs: Mapping[str, int] = result.value if result.ok else {}
     limit = bound(call.factor, call.functions)
@@ -96,7 +96,7 @@ def summed(
     total: dict[str, int] = {}
     errors: list[str] = []
     for call, result in zip(calls, results):
-        costs = counted(call, result)
+        costs = bounded_costs(call, result)
         if result.ok and costs is not result.value:
             limit = bound(call.factor, call.functions)
             errors.append(f"{call.unit.name}: a cost beyond {limit} either way was held there")

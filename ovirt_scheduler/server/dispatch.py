@@ -75,7 +75,7 @@ class Reply(NamedTuple):
     record: Callable[[], Optional[Mapping[str, Any]]] = lambda: None
 
 
-def answered(
+def in_form(
     caller: Caller,
     result: object,
     unit_errors: Mapping[str, Sequence[str]] = MappingProxyType({}),

@@ -32,7 +32,7 @@ from ovirt_scheduler.model.requests import (
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery, values
-from ovirt_scheduler.server.dispatch import Method, Parameters, Reply, answered, in_both_forms
+from ovirt_scheduler.server.dispatch import Method, Parameters, Reply, in_both_forms, in_form
 from ovirt_scheduler.server.pages.access import may_read
 
 _FACTOR = re.compile(r"-?[0-9]{1,10}")
@@ -136,8 +136,8 @@ class DecisionMethods:
             selects = returns in (Returns.HOSTS, Returns.SELECTION)
             if self.engine_reasons and selects and decision.execution.hosts and not decision.answer:
                 errors = (*errors, log.summary(decision))
-        answer = answered(caller, result, decision.unit_errors, errors)
-        record_of = partial(record.of, decision)
+        answer = in_form(caller, result, decision.unit_errors, errors)
+        record_of = partial(record.make_record, decision)
         return Reply(answer, log.fields(decision), decision.execution.results, record_of)
 
     def _discover(self, caller: Caller, _none: Parameters) -> object:
@@ -185,7 +185,7 @@ class DecisionMethods:
             }
             for driver in self.service.schedulers()
         ]  # fmt: skip
-        return answered(caller, found)
+        return in_form(caller, found)
 
     def _topics(self, caller: Caller, _none: Parameters) -> object:
         found = [
@@ -198,7 +198,7 @@ class DecisionMethods:
             }
             for topic, driver in self.service.topics().items()
         ]  # fmt: skip
-        return answered(caller, found)
+        return in_form(caller, found)
 
     def _engine_result(self, decision: Decision, returns: Returns) -> object:
         """The result in the engine form's envelope (contract 3.3 to 3.5)."""
@@ -213,7 +213,7 @@ class DecisionMethods:
         return [
             [host, cost, call.unit.name]
             for call, result in zip(decision.calls, decision.execution.cost_functions)
-            for host, cost in aggregate.counted(call, result).items()
+            for host, cost in aggregate.bounded_costs(call, result).items()
         ]
 
 
@@ -248,7 +248,7 @@ def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> 
     """Answer a call for an unknown name: with a fault, or in the envelope (contract 4.3)."""
     if caller.form is AnswerForm.DESIGN:
         raise error
-    return answered(caller, nothing, {name: (str(error),)})
+    return in_form(caller, nothing, {name: (str(error),)})
 
 
 def engine_discovery(units: Iterable[PolicyUnit]) -> dict[str, object]:

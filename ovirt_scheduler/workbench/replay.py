@@ -169,7 +169,7 @@ class Policy:
             wanted = {kind: self._changes.units(kind, former, self.catalogue) for kind in kinds}
             caller = Caller(new_id(), form, "replay")
             request = Request(caller, subjects, _properties(former), wanted, last)
-            return record.of(service.decide(request))
+            return record.make_record(service.decide(request))
         except RequestError as error:
             return str(error)
 

@@ -225,7 +225,7 @@ class Both(Scheduler):
 
 # The rest is a real daemon with a made engine.
 
-WE = plans.words(os.geteuid(), login())
+WE = plans.user_in_words(os.geteuid(), login())
 
 
 def command(driven, *arguments):

@@ -86,7 +86,7 @@ def test_an_empty_name_is_no_file():
     """A variable of a shell that is not set."""
     options = argparse.Namespace(hosts=Path(), property=[])  # as argparse reads it
     with pytest.raises(BadInput, match=r"^\.: cannot be read: Is a directory"):
-        inputs.of(options)
+        inputs.read_options(options)
 
 
 def test_properties_are_pairs():

@@ -6,10 +6,9 @@ import tracemalloc
 
 import pytest
 
-from ovirt_scheduler.history import record as records_of
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record import Record, make_record
 from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
@@ -182,7 +181,7 @@ def test_a_record_of_many_filters_takes_little_for_each_verdict():
         hosts, calls=tuple(UnitCall(unit, {}) for unit in units),
     )  # fmt: skip
     tracemalloc.start()
-    made = records_of.of(decision)
+    made = make_record(decision)
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert verdicts({"hosts": [{"name": "", **made["hosts"][0]}]}) == {"": ["passed"] * 20}

@@ -234,7 +234,7 @@ def _shown_fault(candidate: Candidate, error: BaseException) -> FileFault:
             return _syntax_fault(texts[error.filename], error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         return FileFault(file, line, f"cannot import {error.name}{_missing(candidate, error.name)}")
-    what = one_line(modules.raised(error))
+    what = one_line(modules.exception_text(error))
     if not isinstance(error, SystemExit):
         what = f"raised {what}"
     mend = "this line" if line else "the file"

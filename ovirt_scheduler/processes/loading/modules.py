@@ -1,8 +1,8 @@
 """Finds the modules that a plugin may import, and imports them from the code in the registry.
 
 What runs is what was analysed: a file that is edited meanwhile, or a helper that is imported late,
-is still the last good version. ``raised`` and ``own_line`` tell of an exception that comes from
-there. ``refusal`` and ``imported`` look at the source, and run nothing.
+is still the last good version. ``exception_text`` and ``own_line`` describe an exception that comes
+from there. ``refusal`` and ``imported`` look at the source, and run nothing.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def lines(source: bytes) -> list[str]:
     return [line.decode("utf-8", "replace") for line in source.splitlines(keepends=True)]
 
 
-def raised(error: BaseException) -> str:
+def exception_text(error: BaseException) -> str:
     """What a plugin raised: ``ValueError: its text``, or ``called sys.exit(1)``.
 
     Its class and its texts are the plugin's too: this may raise whatever they do.

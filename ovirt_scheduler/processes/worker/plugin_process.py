@@ -388,7 +388,7 @@ def _described(code: PluginCode, error: BaseException) -> tuple[str, str]:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename not in own:
         trace = trace.tb_next
-    what = modules.raised(error)
+    what = modules.exception_text(error)
     if isinstance(error, MemoryError):
         what = "MemoryError: the call reached its memory_limit"
     place = modules.own_line(error, own)

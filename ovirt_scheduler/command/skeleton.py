@@ -41,9 +41,11 @@ def _run(options: argparse.Namespace) -> Shown:
         raise BadUsage(f"say what it is to be: {there}")
     plugin, conf, test = write(options.folder, options.name, parts)
     missing = "" if importlib.util.find_spec("pytest") else " (after: pip install pytest)"
-    tried_with = (
-        "--hosts hosts.xml" if parts != ["driver"] else "--call shares 'amounts={\"web\": 1}'"
-    )
+    tried_with = "--hosts hosts.xml"
+    if {"balance", "scheduler"}.intersection(parts):  # they ask for VMs
+        tried_with = "--cluster cluster.xml"
+    elif parts == ["driver"]:
+        tried_with = "--call shares 'amounts={\"web\": 1}'"
     return Shown(
         f"{plugin}\n{conf}\n{test}\n"
         f"next: python3 -m pytest {test}{missing}, or ovirt-scheduler try {plugin} {tried_with};\n"

@@ -40,6 +40,17 @@ def test_the_plugin_loads(tmp_path, executor, parts):
     )
 
 
+def test_what_asks_for_vms_is_to_be_tried_on_a_cluster(tmp_path):
+    """With hosts alone, a new balance would fail at its first try."""
+    for part, words in (
+        ("filter", "--hosts hosts.xml"),
+        ("balance", "--cluster cluster.xml"),
+        ("scheduler", "--cluster cluster.xml"),
+    ):
+        out = run(tmp_path, "new", f"A_{part}", f"--{part}", "--folder", str(tmp_path))[1]
+        assert f"or ovirt-scheduler try {tmp_path}/A_{part}.py {words};" in out
+
+
 def test_what_the_tests_need_is_told(tmp_path, monkeypatch):
     """A daemon is installed without pytest."""
     assert run(tmp_path, "new", "One", "--filter", "--folder", str(tmp_path))[1].count("pip") == 0

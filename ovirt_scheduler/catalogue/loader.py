@@ -249,7 +249,7 @@ class Loader:
     def _unit(
         self, found: FoundUnit, code: PluginCode, conf: PluginConf, checksum: str
     ) -> PolicyUnit:
-        if not found.name.isprintable() or not 0 < len(found.name) <= LONGEST_NAME:
+        if not _is_name(found.name):
             expected = f"expected at most {LONGEST_NAME} printable characters; rename it"
             problem = f"{found.name!r:.160} cannot be the name of a unit: {expected}"
             raise PluginError(problem, code.modules[0].path, found.line)
@@ -372,17 +372,24 @@ def check_drivers(found: Sequence[FoundDriver], path: str) -> None:
 
 def _driver_problem(found: FoundDriver) -> Optional[str]:
     """What is wrong with a driver's name, topic or version; None if nothing is."""
-    if not found.name or not found.name.isprintable() or len(found.name) > LONGEST_NAME:
-        return f"name: expected at most {LONGEST_NAME} printable characters"
-    if found.topic is not None and not _TOPIC.fullmatch(found.topic):
-        return "topic: expected letters, digits, _, - and . (at most 128)"
-    if found.written_for is not None and not _VERSION.fullmatch(found.written_for):
-        return "written_for: expected a version, such as 4.5"
-    if len(set(found.policies)) < len(found.policies):
-        return "policies: one occurs twice"
-    if not all(policy and policy.isprintable() for policy in found.policies):
-        return "policies: expected printable names, none of them empty"
-    return None
+    topic, written_for, policies = found.topic, found.written_for, found.policies
+    name = f"at most {LONGEST_NAME} printable characters"
+    problems = (
+        (not _is_name(found.name), f"name: expected {name}"),
+        (topic is not None and not _TOPIC.fullmatch(topic),
+         "topic: expected letters, digits, _, - and . (at most 128)"),
+        (len(found.version or "") > LONGEST_NAME,
+         f"version: expected at most {LONGEST_NAME} characters"),
+        (written_for is not None and not _VERSION.fullmatch(written_for),
+         "written_for: expected a version, such as 4.5"),
+        (len(set(policies)) < len(policies), "policies: one occurs twice"),
+        (not all(map(_is_name, policies)), f"policies: expected names of {name}"),
+    )  # fmt: skip
+    return next((problem for is_wrong, problem in problems if is_wrong), None)
+
+
+def _is_name(text: str) -> bool:
+    return text.isprintable() and 0 < len(text) <= LONGEST_NAME
 
 
 def too_new(driver: DriverUnit, engine_version: Optional[str]) -> bool:

@@ -29,6 +29,7 @@ from ovirt_scheduler.model import java_regex
 from ovirt_scheduler.model.plugins import Property, PropertySet
 
 LONGEST_VALUE = 4096  # characters
+_LONGEST_TEXT = 1 << 16  # characters of all properties: the daemon compiles their regexes
 
 _KEY = re.compile(r"[a-zA-Z0-9_]+")
 _INTEGER = r"0|-?[1-9][0-9]{0,17}"
@@ -174,6 +175,10 @@ def engine_syntax(properties: PropertySet) -> str:
 
 
 def _pieces(text: str) -> list[str]:
+    if len(text) > _LONGEST_TEXT:
+        raise PluginError(
+            f"the properties have {len(text)} characters; at most {_LONGEST_TEXT} are taken"
+        )
     return text.removesuffix(";").split(";") if text else []
 
 

@@ -77,7 +77,9 @@ def test_properties_that_cannot_be_are_refused(changes, message):
         ({"topic": "a b"}, "topic: expected letters"),
         ({"written_for": "four"}, "written_for: expected a version"),
         ({"policies": ("x", "x")}, "policies: one occurs twice"),
-        ({"policies": ("",)}, "policies: expected printable names"),
+        ({"policies": ("",)}, "policies: expected names of at most 128 printable characters"),
+        ({"policies": ("x" * 129,)}, "policies: expected names"),
+        ({"version": "1" * 129}, "version: expected at most 128 characters"),
     ],
 )
 def test_what_others_call_it_by_has_a_form(changes, message):

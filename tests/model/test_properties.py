@@ -66,6 +66,7 @@ def test_defaults_go_by_position(custom, given, expected):
         ("a=x{2147483648}", "", "not a regex to Java, which released engines use: {2147483648} is"),
         ("a=" + "(" * 9000 + ")" * 9000, "", "too large a regex"),
         ("a=(?<=x+)y", "", "look-behind requires fixed-width pattern"),
+        ("a=" + "x" * (1 << 20), "", "have 1048578 characters; at most 65536 are taken"),
     ],
 )  # fmt: skip
 def test_bad_syntax_is_a_mistake_of_the_plugin(custom, defaults, words):
@@ -332,6 +333,7 @@ def test_a_class_units_text_is_read_as_the_engine_reads_it():
         ("a={0-99}", "property a: '{0-99}' is not a regex to Java"),
         ("a=x{2147483648}", "x{2147483648}' is not a regex to Java"),
         ("a=(?P<n>x)", "(?P<n> is no group that Java knows"),
+        ("a=" + "x" * (1 << 20), "have 1048578 characters; at most 65536 are taken"),
     ],
 )
 def test_what_the_engine_would_refuse_of_a_class_unit_is_refused(text, words):

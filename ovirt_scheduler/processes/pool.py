@@ -100,9 +100,7 @@ class Pool:
         self._ending = 0  # processes that the keeping thread is about to end
         # Loads ahead whose process ended before a call, in a row, and when the next may be tried.
         self._failed: dict[ProcessKey, tuple[int, float]] = {}
-        self._resting = False
-        self._stirred = False  # something has changed since the keeping thread looked
-        self._short = False  # since then a process has been taken for good, or is wanted
+        self._look_at = 0.0  # when the keeping thread looks next, on the monotonic clock
         self._looked = 0.0  # when it looked at all idle processes last
         self._closed = False
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
@@ -138,7 +136,7 @@ class Pool:
                 spare.clear()
             self._idle.clear()
             self._failed.clear()
-            self._news.notify_all()
+            self._miss()
         for worker in gone:
             worker.close()
 
@@ -333,19 +331,28 @@ class Pool:
 
     def _wake(self) -> None:
         """Have the keeping thread look again soon."""
-        self._stirred = True
-        if self._resting:
-            self._resting = False
-            self._news.notify_all()
+        self._look_by(time.monotonic() + _TICK)
 
     def _miss(self) -> None:
         """Have the keeping thread make what is missing at once."""
-        self._stirred = self._short = True
-        self._news.notify_all()
+        self._look_by(0.0)
+
+    def _look_by(self, when: float) -> None:
+        if when < self._look_at:
+            self._look_at = when
+            self._news.notify_all()
 
     def _keep(self) -> None:
         trouble = ""
         while True:
+            with self._news:
+                while not self._closed and self._look_at > time.monotonic():
+                    self._news.wait(self._look_at - time.monotonic())
+                if self._closed:
+                    return
+                calm = self._is_calm
+            if calm:  # the call that ended a process is answered first
+                time.sleep(_BREATH)
             try:
                 settled, trouble = self._end_and_make(), ""
             except Exception as error:  # noqa: BLE001  nobody else would keep processes ready
@@ -353,15 +360,7 @@ class Pool:
                 if trouble != before:
                     _log.error("processes cannot be kept ready: %(reason)s", {"reason": trouble})
             with self._news:
-                if self._closed:
-                    return
-                if not self._short:
-                    self._resting = settled and not self._stirred
-                    self._news.wait(self._rest() if self._resting else _TICK)
-                    self._resting = False
-                calm = self._is_calm
-            if calm:  # the call that ended a process is answered first
-                time.sleep(_BREATH)
+                self._look_by(time.monotonic() + (self._rest() if settled else _TICK))
 
     @property
     def _is_calm(self) -> bool:
@@ -383,7 +382,7 @@ class Pool:
         with self._news:
             if self._closed:
                 return True
-            self._stirred = self._short = False
+            self._look_at = math.inf
             due = time.monotonic() >= self._looked + _TICK  # not for each process that is missed
             settled, over = self._look() if due else (False, [])
             self._ending = len(over)

@@ -37,7 +37,7 @@ class FileState:
     good_since: float = 0.0  # of a fault: when the good version was first loaded
     slow: bool = False  # of a fault: it took long, as an import that hangs does
 
-    def stale(self, scan: FolderScan, retry_fault: bool = False) -> bool:
+    def stale(self, scan: FolderScan, retry_fault: bool) -> bool:
         """Whether the file is to be loaded again; with a fault, now and then or where asked."""
         retry = (retry_fault and not self.slow) or time.monotonic() > self.made_at + _RETRY_EVERY
         if self.unsettled_since or (self.fault is not None and retry):

@@ -128,11 +128,6 @@ class Executor:
         self._zygotes.close()
         self._pool.close()
 
-    @property
-    def zygote_pid(self) -> Optional[int]:
-        """The process id of the zygote; None if there is none just now."""
-        return self._zygotes.pid
-
     def state(self) -> ProcessesState:
         """The state of the processes, with counts since the start."""
         pool, zygotes, places = self._pool, self._zygotes, self._places

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Optional, cast
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
@@ -29,7 +28,7 @@ def read_inputs(
     subjects: Subjects,
     replies: EngineReplies,
     deadline: float,
-    known: Mapping[Role, Pack] = MappingProxyType({}),
+    known: Mapping[Role, Pack],
 ) -> tuple[CallInputs, tuple[str, ...]]:
     """The inputs of a request's calls, and what was wrong in the engine's replies.
 

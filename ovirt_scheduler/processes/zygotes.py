@@ -64,12 +64,6 @@ class Zygotes:
         if zygote is not None:
             zygote.stop()
 
-    @property
-    def pid(self) -> Optional[int]:
-        """The process id of the zygote; None if there is none just now."""
-        with self._lock:
-            return self._zygote.pid if self._zygote else None
-
     def fork(self, order: bytes, deadline: float) -> Worker:
         """Fork a new worker, of a new zygote if the present one has died.
 

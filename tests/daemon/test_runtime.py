@@ -8,6 +8,7 @@ from pathlib import Path
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import EngineSettings
+from tests.support.processes import zygote_of
 from tests.support.rest_server import RestServer
 
 ENGINE = EngineSettings("https://localhost:1/api", "a@internal", Path("password"), None, 1.0)
@@ -44,6 +45,6 @@ def test_few_engines_of_former_settings_are_kept(tmp_path):
 def test_nothing_runs_when_a_command_has_ended():
     """Neither the zygote nor what it forked."""
     with runtime.started(config.load(None, {})) as running:
-        zygote = running.executor.zygote_pid
+        zygote = zygote_of(running.executor)
         assert Path(f"/proc/{zygote}").exists()
     assert not Path(f"/proc/{zygote}").exists()

@@ -22,7 +22,7 @@ from ovirt_scheduler.processes import calls, exchange, handles, pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.command import script
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
-from tests.support.processes import SPARE_BELOW, offspring
+from tests.support.processes import SPARE_BELOW, offspring, zygote_of
 from tests.support.waiting import LONG, wait_until
 
 CLOSED = "closed descriptor 3, which connects its process with the daemon"
@@ -44,7 +44,7 @@ def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
     thread = threading.Thread(target=lambda: found.append(executor.run(job_of([unit]))))
     thread.start()
     wait_until((tmp_path / "running").exists)
-    before = executor.zygote_pid
+    before = zygote_of(executor)
     os.kill(before, signal.SIGKILL)
     thread.join(LONG)
     (execution,) = found
@@ -52,7 +52,7 @@ def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
     assert only(execution).message == "ended with the zygote"
     assert only(execution).seconds > 0
     assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
-    assert executor.zygote_pid != before
+    assert zygote_of(executor) != before
 
 
 def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
@@ -67,11 +67,11 @@ def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
             "def do_filter(hosts, vm, properties): return hosts"
         )
         units.append(unit_named(f"p{number}", folder=tmp_path))
-    stopped = executor.zygote_pid
+    stopped = zygote_of(executor)
     os.kill(stopped, signal.SIGSTOP)
     for unit in units:
         assert only(executor.run(job_of([unit]))).value == HOSTS
-    assert executor.zygote_pid != stopped
+    assert zygote_of(executor) != stopped
 
 
 def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(
@@ -94,10 +94,10 @@ def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatc
     """A call that takes its time is no sign of a zygote that hangs."""
     monkeypatch.setattr(exchange, "_QUIET", 0.1)
     monkeypatch.setattr(handles, "_OBEY_SECONDS", 3.0)
-    zygote = executor.zygote_pid
+    zygote = zygote_of(executor)
     unit = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=1.5))
     assert only(executor.run(job_of([unit]))).outcome is Outcome.TIMED_OUT
-    assert executor.zygote_pid == zygote
+    assert zygote_of(executor) == zygote
 
 
 def descriptors_at_rest(zygote: int) -> set[int]:
@@ -129,13 +129,13 @@ def test_a_call_ends_where_another_of_its_request_gets_no_process(
     ]
     with running(parallel=10, max_waiting=8) as own:
         pid = int(only(own.run(job_of(units[:1], properties={"seconds": "0"}))).stdout)
-        taken = wait_until(lambda: descriptors_at_rest(own.zygote_pid))
+        taken = wait_until(lambda: descriptors_at_rest(zygote_of(own)))
         room = [number for number in range(len(taken) + 2) if number not in taken][:2]
         few = max(room) + 1  # room for two; each process takes three
-        resource.prlimit(own.zygote_pid, resource.RLIMIT_NOFILE, (few, few))
+        resource.prlimit(zygote_of(own), resource.RLIMIT_NOFILE, (few, few))
         with pytest.raises(ExecutorUnavailable, match="Too many open files"):
             own.run(job_of(units, properties={"seconds": "3600"}))
-        wait_until(lambda: offspring(own.zygote_pid), suits=lambda seen: pid not in seen)
+        wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: pid not in seen)
 
 
 def test_closing_leaves_no_descriptor_open():
@@ -170,7 +170,7 @@ def test_closing_ends_every_process(unit_named, tmp_path):
     unit = unit_named("tells_and_sleeps", folder=tmp_path)
     closing = Executor(parallel=1, max_waiting=1)
     closing.start()
-    zygote = closing.zygote_pid
+    zygote = zygote_of(closing)
     thread = threading.Thread(target=closing.run, args=(job_of([unit]),))
     thread.start()
     wait_until(running.exists)
@@ -189,8 +189,8 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
     closing = Executor(parallel=1, max_waiting=1)
     closing.start()
     # All that are forked ahead: one that is not stopped would answer.
-    wait_until(lambda: offspring(closing.zygote_pid), suits=lambda seen: len(seen) == SPARE_BELOW)
-    for pid in offspring(closing.zygote_pid):
+    wait_until(lambda: offspring(zygote_of(closing)), suits=lambda seen: len(seen) == SPARE_BELOW)
+    for pid in offspring(zygote_of(closing)):
         os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(closing.run, job_of([unit]))

@@ -24,7 +24,7 @@ from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import handles, zygotes
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
-from tests.support.processes import SPARE_BELOW, offspring, processes_with
+from tests.support.processes import SPARE_BELOW, offspring, processes_with, zygote_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -144,7 +144,7 @@ def test_hundreds_of_processes_that_a_call_leaves_are_gone_with_it(own, unit_nam
     unit = unit_named("Many", folder=tmp_path, limits=replace(LIMITS, timeout=60.0))
     result = only(own.run(job_of([unit], seconds=60.0)))
     assert result.value == HOSTS
-    assert len(offspring(own.zygote_pid)) <= 2 + SPARE_BELOW
+    assert len(offspring(zygote_of(own))) <= 2 + SPARE_BELOW
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call has its number")
@@ -225,7 +225,7 @@ def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
     finally:
         held.let_go()
     wait_until(lambda: processes_with(marker), suits=operator.not_)
-    wait_until(lambda: offspring(own.zygote_pid), suits=lambda seen: len(seen) <= 2 + SPARE_BELOW)
+    wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) <= 2 + SPARE_BELOW)
 
 
 def test_a_plugins_process_that_does_not_end_is_told(
@@ -249,9 +249,9 @@ def test_a_plugins_process_that_does_not_end_is_told(
             assert (
                 f"a process of {tmp_path / 'Sleeps.py'} was killed and does not end" in caplog.text
             )
-            zygote = own.zygote_pid
+            zygote = zygote_of(own)
             assert only(own.run(job_of([unit_named("keeps_all")]))).value == HOSTS
-            assert own.zygote_pid == zygote
+            assert zygote_of(own) == zygote
         finally:
             held.let_go()
 
@@ -269,7 +269,7 @@ def test_closing_does_not_wait_for_a_zygote_that_is_starting():
 
     thread = threading.Thread(target=start)
     thread.start()
-    zygote = wait_until(lambda: starting.zygote_pid)
+    zygote = wait_until(lambda: zygote_of(starting))
     os.kill(zygote, signal.SIGSTOP)
     began = time.monotonic()
     starting.close()
@@ -282,9 +282,9 @@ def test_closing_does_not_wait_for_a_zygote_that_is_starting():
 
 def stopped_while_it_starts(executor):
     """The pid of a new zygote, which stands still; the former one is killed."""
-    before = executor.zygote_pid
+    before = zygote_of(executor)
     os.kill(before, signal.SIGKILL)
-    starting = wait_until(lambda: executor.zygote_pid not in (None, before) and executor.zygote_pid)
+    starting = wait_until(lambda: zygote_of(executor) not in (None, before) and zygote_of(executor))
     os.kill(starting, signal.SIGSTOP)
     return starting
 
@@ -297,7 +297,7 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
         request = threads.submit(own.run, job_of([unit]))
         os.kill(starting, signal.SIGKILL)
         assert only(request.result(30)).value == HOSTS
-    wait_until(lambda: own.zygote_pid != starting)  # its end may be heard of later
+    wait_until(lambda: zygote_of(own) != starting)  # its end may be heard of later
 
 
 def test_a_zygote_that_is_killed_whenever_it_starts_is_told_as_that(monkeypatch):
@@ -306,7 +306,7 @@ def test_a_zygote_that_is_killed_whenever_it_starts_is_told_as_that(monkeypatch)
     starting = Executor(parallel=1, max_waiting=1)
     with ThreadPoolExecutor(1) as threads:
         started = threads.submit(starting.start)
-        os.kill(wait_until(lambda: starting.zygote_pid), signal.SIGKILL)
+        os.kill(wait_until(lambda: zygote_of(starting)), signal.SIGKILL)
         with pytest.raises(ExecutorUnavailable, match=r"^the zygote died by SIGKILL while"):
             started.result()
     starting.close()
@@ -324,7 +324,7 @@ def test_who_waits_for_a_zygote_that_starts_waits_no_longer_than_its_time(own, u
         assert time.monotonic() - began < handles._START_SECONDS / 2
         os.kill(starting, signal.SIGCONT)
         assert only(patient.result(30)).value == HOSTS
-    assert own.zygote_pid == starting
+    assert zygote_of(own) == starting
 
 
 def test_a_zygote_that_is_not_ready_in_time_is_told_as_that(monkeypatch):
@@ -341,7 +341,7 @@ def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, 
     monkeypatch.setattr(handles, "_OBEY_SECONDS", 1.0)
     caplog.set_level(logging.ERROR)
     with running(parallel=4, max_waiting=64) as stuck:
-        zygote = stuck.zygote_pid
+        zygote = zygote_of(stuck)
         os.kill(zygote, signal.SIGSTOP)
         worker = stuck._pool.spare(math.inf)
         for _ in range(5000):
@@ -352,4 +352,4 @@ def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, 
         document = Document(b"<hosts><host id='a'/></hosts>")
         result = only(stuck.run(job_of([unit_named("keeps_all")], hosts=document)))
         assert result.value == ("a",)
-        assert stuck.zygote_pid != zygote
+        assert zygote_of(stuck) != zygote

@@ -12,14 +12,14 @@ from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only
-from tests.support.processes import SPARE_BELOW, offspring, title
+from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 
 
 def below(executor: Executor) -> list[int]:
-    return offspring(executor.zygote_pid)
+    return offspring(zygote_of(executor))
 
 
 @pytest.fixture

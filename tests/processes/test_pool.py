@@ -26,7 +26,7 @@ from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import frames
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
-from tests.support.processes import SPARE_BELOW, offspring, title
+from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
@@ -41,7 +41,7 @@ def pid_of(executor: Executor, unit: PolicyUnit) -> int:
 
 
 def below(executor: Executor) -> list[int]:
-    return offspring(executor.zygote_pid)
+    return offspring(zygote_of(executor))
 
 
 def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkeypatch):
@@ -200,14 +200,14 @@ def test_a_readers_zygote_that_is_killed_costs_nobody_a_document(own, unit_named
     """Its readers end with it; the other forks them from then on, and no call of a plugin ends."""
     unit, document = unit_named("keeps_all"), Document(b"<hosts><host id='a'/></hosts>")
     pid = pid_of(own, unit_named("tells_its_pid"))
-    zygote = own.zygote_pid
+    zygote = zygote_of(own)
     killed = readers_zygote(own)
     readers = offspring(killed)
     os.kill(killed, signal.SIGKILL)
     wait_until(lambda: {killed, *readers} & {*below(own)}, suits=operator.not_)
     for _ in range(2 * pool.SPARE + 1):
         assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
-    assert own.zygote_pid == zygote
+    assert zygote_of(own) == zygote
     assert pid in below(own)
     assert not any(title(each) == READERS for each in below(own))
 
@@ -217,11 +217,11 @@ def test_a_readers_zygote_that_is_stopped_is_replaced(own, unit_named, monkeypat
     monkeypatch.setattr(exchange, "_QUIET", 0.2)
     monkeypatch.setattr(handles, "_OBEY_SECONDS", 0.5)
     unit, document = unit_named("keeps_all"), Document(b"<hosts><host id='a'/></hosts>")
-    zygote = own.zygote_pid
+    zygote = zygote_of(own)
     os.kill(readers_zygote(own), signal.SIGSTOP)
     for _ in range(pool.SPARE + 1):  # those that were forked before are used first
         assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
-    assert own.zygote_pid != zygote
+    assert zygote_of(own) != zygote
 
 
 def test_documents_that_take_the_sdk_are_read_with_it(own, unit_named):
@@ -358,5 +358,5 @@ def test_many_processes_that_end_together_are_no_knot(unit_named, request):
         many.keep(2)
         wait_until(lambda: zygote._workers, suits=lambda seen: len(seen) <= 2 + SPARE_BELOW)
         assert only(many.run(job_of([unit]))).value == HOSTS
-        assert many.zygote_pid == zygote.pid
+        assert zygote_of(many) == zygote.pid
         assert not zygote.was_killed

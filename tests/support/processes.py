@@ -8,8 +8,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Optional
 
 from ovirt_scheduler.processes import pool
+from ovirt_scheduler.processes.executor import Executor
 
 STRANGER = 12345
 
@@ -44,6 +46,12 @@ def processes_with(marker: str) -> list[int]:
 
 # What a zygote has below it where no plugin is in use: the readers' zygote, and spare processes.
 SPARE_BELOW = 1 + 2 * pool.SPARE
+
+
+def zygote_of(executor: Executor) -> Optional[int]:
+    """The pid of the zygote; None if there is none just now."""
+    zygote = executor._zygotes._zygote
+    return zygote and zygote.pid
 
 
 def offspring(pid: int) -> list[int]:

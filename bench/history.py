@@ -19,10 +19,10 @@ from typing import Any
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.history import ranking, schema
+from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.schema import Row
-from ovirt_scheduler.history.tables import Tables
 
 _HOSTS, _UNITS, _VMS = 50, 5, 10_000
 _MADE = 500  # records of which all others are copies
@@ -40,7 +40,7 @@ def main() -> None:
         file = Path(folder) / "history.sqlite"
         began = time.monotonic()
         rows = [schema.pack(_record(chance)) for _ in range(_MADE)]
-        written = Tables(file)
+        written = Database(file)
         for first in range(0, count, _TOGETHER):
             last = min(first + _TOGETHER, count)
             written.write([(row, None) for row in _copies(rows, first, last, chance)])

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.history import record, schema
+from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.recording import Inputs, Made, Split, leave_out
 from ovirt_scheduler.history.schema import OtherVersion
-from ovirt_scheduler.history.tables import Tables
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import HistoryState
 from ovirt_scheduler.model.decisions import Decision
@@ -79,7 +79,7 @@ class History:
         self._under_way = 0
         self.dropped = 0  # records that were not written: the queue was full, or the disk
         self._problem = ""  # what is wrong, as the log said it last
-        self._tables: Optional[Tables] = None
+        self._database: Optional[Database] = None
         self._totals = (0, 0)  # decisions, bytes
         self._old_at = 0.0
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
@@ -220,16 +220,16 @@ class History:
             OSError, sqlite3.Error: they cannot be written.
         """
         try:
-            tables = self._opened()
-            tables.write(decisions, events)
+            database = self._opened()
+            database.write(decisions, events)
         except sqlite3.DatabaseError as error:
             # Errors of the moment are of other classes below these.
             if type(error) not in (sqlite3.DatabaseError, OtherVersion):
                 raise
             self._close()
             self._set_aside(error)
-            tables = self._opened()
-            tables.write(decisions, events)
+            database = self._opened()
+            database.write(decisions, events)
         if self._problem:
             self._problem = ""
             _log.info("the history is written again; records that are missing in all: %(count)d",
@@ -237,23 +237,23 @@ class History:
         now = time.monotonic()
         if now >= self._old_at:
             self._old_at = now + _LOOK_FOR_OLD
-            tables.forget_before(time.time() - self._days * _DAY)
-        tables.keep_within(self._size)
-        self._totals = tables.totals()
+            database.forget_before(time.time() - self._days * _DAY)
+        database.keep_within(self._size)
+        self._totals = database.totals()
 
-    def _opened(self) -> Tables:
-        if self._tables is not None and self._tables.is_gone():
+    def _opened(self) -> Database:
+        if self._database is not None and self._database.is_gone():
             self._close()
             _log.warning("the history begins anew: its file was deleted or replaced")
-        if self._tables is None:
-            self._tables = Tables(self._path, self._split)
-        return self._tables
+        if self._database is None:
+            self._database = Database(self._path, self._split)
+        return self._database
 
     def _close(self) -> None:
-        if self._tables is not None:
+        if self._database is not None:
             with contextlib.suppress(sqlite3.Error):
-                self._tables.close()
-            self._tables = None
+                self._database.close()
+            self._database = None
 
     def _fail(self, error: Exception, count: int) -> None:
         """Go on without these records; it is logged once, until writing works again."""

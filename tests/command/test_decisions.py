@@ -15,8 +15,8 @@ import pytest
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.decisions import query
 from ovirt_scheduler.history import ranking, schema
+from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.store import FILE
-from ovirt_scheduler.history.tables import Tables
 from tests.support.command import program, run, script, spawned
 from tests.support.processes import as_stranger
 
@@ -63,9 +63,9 @@ SCORED = record(
 
 def write(folder, *records):
     (folder / "state").mkdir(exist_ok=True)
-    tables = Tables(folder / "state" / FILE)
-    tables.write([(schema.pack(each), None) for each in records])
-    tables.close()
+    database = Database(folder / "state" / FILE)
+    database.write([(schema.pack(each), None) for each in records])
+    database.close()
 
 
 @pytest.fixture(scope="module")
@@ -296,7 +296,7 @@ def test_why_on_thousands_of_hosts_tells_of_the_best(tmp_path):
 def test_what_happened_to_plugins_is_listed(tmp_path):
     """The newest first, with both checksums; options on decisions do not go with it."""
     (tmp_path / "state").mkdir()
-    written = Tables(tmp_path / "state" / FILE)
+    written = Database(tmp_path / "state" / FILE)
     loaded = {"event": "loaded", "file": "/p/Max.py", "checksum": "sha256:1", "time": MORNING}
     edited = {**loaded, "event": "edited", "checksum": "sha256:2", "former": "sha256:1"}
     written.write([], [loaded, {**edited, "time": MORNING + 1}])

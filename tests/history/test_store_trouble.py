@@ -17,11 +17,11 @@ import pytest
 from ovirt_scheduler.command.control import ask as ask_control
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import schema, store
+from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.history.tables import Tables
 from tests.support.daemon import StartDaemon
 from tests.support.waiting import LONG, wait_until
 
@@ -192,11 +192,11 @@ def test_a_record_that_cannot_be_written_takes_no_later_one_along(tmp_path: Path
 def test_the_writers_memory_does_not_grow_with_sets_of_hosts(tmp_path: Path):
     """Each placement in a large fleet may be about other hosts of it."""
     hosts = [{"id": f"host {number}", "name": f"name {number}"} for number in range(1000)]
-    tables = Tables(tmp_path / store.FILE)
+    database = Database(tmp_path / store.FILE)
 
     def write(number: int) -> None:
         record = {**made(number, time.time())(), "hosts": hosts[number:]}
-        tables.write([(schema.pack(record), None)])
+        database.write([(schema.pack(record), None)])
 
     write(0)
     tracemalloc.start()
@@ -206,7 +206,7 @@ def test_the_writers_memory_does_not_grow_with_sets_of_hosts(tmp_path: Path):
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-        tables.close()
+        database.close()
     assert kept < 1 << 20
 
 
@@ -300,9 +300,9 @@ def test_a_query_for_more_than_fits_into_memory_is_refused(tmp_path: Path):
     """With what to ask for instead; fewer of the same decisions are read."""
     hosts = [{"id": f"host {number}"} for number in range(2500)]
     row = schema.pack({**made(1, time.time())(), "hosts": hosts})
-    tables = Tables(tmp_path / store.FILE)
-    tables.write([(row, None)] * 1000)
-    tables.close()
+    database = Database(tmp_path / store.FILE)
+    database.write([(row, None)] * 1000)
+    database.close()
     reader = Reader(tmp_path / store.FILE, 60)
     with pytest.raises(HistoryUnreadable, match=r"2,500,000 things of hosts.*a smaller limit"):
         reader.decisions(Query(limit=1000))

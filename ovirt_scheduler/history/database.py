@@ -1,4 +1,4 @@
-"""The tables of the history, open for the thread that writes them."""
+"""The database of the history, open for the thread that writes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_KNOWN = 50_000  # rows whose numbers are remembered
 _PAGES = 1000  # of the write-ahead log, beyond which they are moved into the file
 
 
-class Tables:
+class Database:
     """The open file, for the one thread that writes.
 
     Args:
@@ -85,7 +85,7 @@ class Tables:
         self._db.close()
 
     def write(self, decisions: Sequence[Made], events: Sequence[Record] = ()) -> None:
-        """Write all of these or none; after an error the tables are to be closed."""
+        """Write all of these or none; after an error it is to be closed."""
         recorded = [inputs for _, inputs in decisions if inputs is not None]
         documents = (each.document for inputs in recorded for each in inputs.documents)
         keys = {document: self._key(document) for document in dict.fromkeys(documents)}

@@ -121,8 +121,7 @@ def test_a_recording_stands_for_a_snapshot(tmp_path, start_daemon):
     for number in (2, 5):
         taken = filled(lynx=[(4, 1)] * number, puma=[])
         documents = [taken.document(each).data.decode() for each in ("hosts", "vms")]
-        with daemon.proxy() as proxy:
-            proxy.loadBalance("default", *documents, {})
+        daemon.design.loadBalance("default", *documents, {})
     daemon.stop()
     status, out, err = run(tmp_path, "simulate", "--recorded", "-o", "json")
     assert (status, err) == (0, "")

@@ -42,8 +42,7 @@ def test_a_daemon_that_is_well(well):
 def test_a_daemon_in_which_something_fails(start_daemon):
     """Exit status 1: what, since when, and what to do; as JSON, too; well again, 0 again."""
     daemon = start_daemon({"Night": NIGHT, "Well": WELL}, "ssl = false")
-    with daemon.proxy() as scheduler:
-        assert scheduler.runFilters(["Night", "Well"], HOSTS, "vm", {}) == HOSTS
+    assert daemon.design.runFilters(["Night", "Well"], HOSTS, "vm", {}) == HOSTS
     wait_until(lambda: status(daemon)[0] == 1)
     _, out, err = status(daemon)
     assert err == ""

@@ -106,11 +106,11 @@ def test_a_call_under_way_is_answered(settled):
     answers = []
 
     def call():
-        with settled.daemon.proxy() as proxy:
-            answers.append(proxy.runFilters(["waits"], IDS, "vm", {"touch": str(touched)}))
+        answers.append(
+            settled.daemon.design.runFilters(["waits"], IDS, "vm", {"touch": str(touched)})
+        )
 
-    with settled.daemon.proxy() as proxy:
-        assert "waits" in proxy.discover()
+    assert "waits" in settled.daemon.design.discover()
     thread = threading.Thread(target=call)
     thread.start()
     settled.wait_for(touched.exists)

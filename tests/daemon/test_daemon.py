@@ -123,8 +123,7 @@ def test_no_hosts_are_an_empty_answer_and_no_plugin_runs(daemon, scheduler):
         assert scheduler.runFilters(["raises"], hosts, "vm-no-hosts", {}) == []
         assert scheduler.runCostFunctions([["raises", 1]], hosts, "vm-1", {}) == {}
         assert scheduler.runLoadBalancing("raises", hosts, {}) == {}
-    with daemon.proxy() as other:
-        ids = other.runFilters(["keeps_all"], IDS, "vm-1", {})
+    ids = daemon.design.runFilters(["keeps_all"], IDS, "vm-1", {})
     assert ids == IDS
     assert "raises raised" not in daemon.log[before:]
 
@@ -221,8 +220,7 @@ def test_a_sleeping_plugin_is_answered_in_time_and_delays_nobody(plain):
 
 def test_five_filters_share_the_entities_of_one_reading(plain):
     """The memory that holds them is the same file in each of their processes."""
-    with plain.proxy() as proxy:
-        assert proxy.runFilters(PACKS, HOSTS, VM, {}) == HOST_IDS
+    assert plain.design.runFilters(PACKS, HOSTS, VM, {}) == HOST_IDS
     said = [line.split()[-1] for line in plain.log.splitlines() if " printed to " in line]
     assert len(said) == 5
     assert len(set(said)) == 1
@@ -243,8 +241,9 @@ def test_a_signal_ends_it_after_the_calls_under_way(start_daemon, tmp_path, numb
     answers = []
 
     def call():
-        with daemon.proxy() as proxy:
-            answers.append(proxy.runFilters(["waits"], IDS, "vm", {"touch": str(tmp_path / "t")}))
+        answers.append(
+            daemon.design.runFilters(["waits"], IDS, "vm", {"touch": str(tmp_path / "t")})
+        )
 
     thread = threading.Thread(target=call)
     thread.start()

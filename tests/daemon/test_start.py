@@ -85,8 +85,7 @@ def test_a_load_that_the_end_cuts_off_is_no_fault_of_its_plugin(start_daemon, tm
 def test_a_daemon_without_plugins_says_what_can_be_called(start_daemon, tmp_path):
     """The default scheduler is there, and in which folders plugins would be."""
     daemon = start_daemon(tmp_path, "ssl = false")
-    with daemon.proxy() as proxy:
-        (there,) = proxy.getSchedulers()
+    (there,) = daemon.design.getSchedulers()
     assert there["name"] == "default"
     assert "WARNING no plugin is loaded but our own scheduler default, so there is no" in daemon.log
     assert f"plugins go into one of: {tmp_path}\n" in daemon.log

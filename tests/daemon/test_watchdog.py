@@ -106,5 +106,4 @@ def test_plugins_do_not_get_the_managers_socket(manager, start_daemon):
         "    return hosts[:1] if 'NOTIFY_SOCKET' in os.environ else hosts[1:]\n"
     )
     daemon = start_daemon({"Looks": looks})
-    with daemon.proxy() as scheduler:
-        assert scheduler.runFilters(["Looks"], ["a", "b"], "vm", {}) == ["b"]
+    assert daemon.design.runFilters(["Looks"], ["a", "b"], "vm", {}) == ["b"]

@@ -76,8 +76,7 @@ OF_ANOTHER = "the engine told of {what} that it was not asked for (1 dropped: {s
 def test_a_host_that_was_not_asked_for_counts_as_not_told(daemon, engine, says):
     """The one that was is read."""
     says(engine.hosts_document())
-    with daemon.proxy("/engine") as proxy:
-        answer = proxy.runFilters(["Named"], [LYNX, OTHER], engine.vm_document("web"), {})
+    answer = daemon.engine.runFilters(["Named"], [LYNX, OTHER], engine.vm_document("web"), {})
     assert answer["result"] == [LYNX]
     assert answer["errors"] == [OF_ANOTHER.format(what="hosts", stranger=PUMA)]
     assert f": {answer['errors'][0]}\n" in daemon.log
@@ -96,6 +95,5 @@ def test_a_vm_that_was_not_asked_for_counts_as_not_told(daemon, engine, says):
 
 def test_an_id_in_capitals_is_the_same_id(daemon):
     """An engine finds it, and writes it in small letters; the answer has the caller's."""
-    with daemon.proxy("/engine") as proxy:
-        answer = proxy.runFilters(["Named"], [LYNX.upper()], WEB.upper(), {})
+    answer = daemon.engine.runFilters(["Named"], [LYNX.upper()], WEB.upper(), {})
     assert (answer["result"], answer.get("errors")) == ([LYNX.upper()], None)

@@ -25,8 +25,7 @@ def asked(start_daemon):
     """A daemon whose plugin Quiet was edited to what does not load, and the commands' options."""
     daemon = start_daemon({"Quiet": GOOD, "Other": OTHER})
     (daemon.plugins / "Quiet.py").write_text(GOOD + "def = 1\n")
-    with daemon.proxy() as proxy:
-        proxy.discover()
+    daemon.design.discover()
     config = daemon.state.parent / "local.conf"
     port = daemon.url.rpartition(":")[2]
     config.write_text(f"listening_port = {port}\nplugins_path = {daemon.plugins}\n")

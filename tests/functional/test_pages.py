@@ -26,8 +26,7 @@ PLUGINS = {
 def daemon(start_daemon):
     """One whose filters were asked once."""
     running = start_daemon(PLUGINS, "ssl = false\npages = loopback")
-    with running.proxy() as scheduler:
-        assert scheduler.runFilters(["Night", "First"], HOSTS, "vm", {}) == ["h1"]
+    assert running.design.runFilters(["Night", "First"], HOSTS, "vm", {}) == ["h1"]
     wait_until(lambda: get(running.url, "/decisions.json").json)
     return running
 
@@ -141,6 +140,5 @@ def test_while_it_stops_health_says_so_and_calls_are_served(start_daemon):
     told = wait_until(lambda: get(daemon.url, "/health"), suits=lambda got: got.status == 503)
     assert told.body == "the daemon stops\n"
     assert told.headers["connection"] == "close"
-    with daemon.proxy() as scheduler:
-        assert scheduler.runFilters(["First"], HOSTS, "vm", {}) == ["h1"]
+    assert daemon.design.runFilters(["First"], HOSTS, "vm", {}) == ["h1"]
     assert daemon.stop() == 0

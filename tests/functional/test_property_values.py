@@ -33,8 +33,7 @@ def test_properties_have_defaults_and_are_checked(with_properties):
 
 def test_a_refused_property_leaves_the_unit_out_in_the_engine_form(with_properties):
     """There it is an error of that unit, as the engine has no way to mend its call."""
-    with with_properties.proxy("/engine") as proxy:
-        answer = proxy.runFilters(["picky"], IDS, "vm-1", {"percent": "100"})
+    answer = with_properties.engine.runFilters(["picky"], IDS, "vm-1", {"percent": "100"})
     assert answer["result"] == IDS
     (message,) = answer["plugin_errors"]["picky"]
     assert "percent" in message
@@ -45,8 +44,7 @@ def test_a_pattern_that_runs_away_holds_up_its_own_request_only(with_properties)
     ended = []
 
     def call_the_slow():
-        with with_properties.proxy("/engine") as proxy:
-            ended.append(proxy.runFilters(["picky"], IDS, "vm-1", {"slow": "a" * 60}))
+        ended.append(with_properties.engine.runFilters(["picky"], IDS, "vm-1", {"slow": "a" * 60}))
 
     thread = threading.Thread(target=call_the_slow)
     thread.start()

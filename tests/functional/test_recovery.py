@@ -85,8 +85,7 @@ def at_rest(daemon: Daemon, plugins: int = 1) -> list[int]:
 
 def kept(daemon: Daemon, name: str = "Keeps") -> int:
     """How many hosts the filter keeps, asked over a new connection."""
-    with daemon.proxy() as proxy:
-        return len(proxy.runFilters([name], IDS, "vm-1", {}))
+    return len(daemon.design.runFilters([name], IDS, "vm-1", {}))
 
 
 def assert_well(daemon: Daemon) -> None:
@@ -405,11 +404,9 @@ def test_a_daemon_without_memory_refuses_what_is_large_and_serves_what_is_small(
         with pytest.raises((Fault, ProtocolError, OSError)) as caught:
             proxy.runFilters(["Keeps"], document, "vm-1", {})
         assert "memory" in str(caught.value) + daemon.log
-    with daemon.proxy() as proxy:
-        assert proxy.runFilters(["Keeps"], IDS, "vm-1", {}) == IDS[:1]
+    assert daemon.design.runFilters(["Keeps"], IDS, "vm-1", {}) == IDS[:1]
     limit(daemon.pid, resource.RLIMIT_AS, resource.RLIM_INFINITY)
-    with daemon.proxy() as proxy:
-        assert len(proxy.runFilters(["Keeps"], document, "vm-1", {})) == 1
+    assert len(daemon.design.runFilters(["Keeps"], document, "vm-1", {})) == 1
     assert_well(daemon)
 
 

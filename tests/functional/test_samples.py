@@ -95,8 +95,7 @@ def three_hosts(*counts):
 
 def test_the_samples_are_what_the_contract_names(daemon):
     """With their properties, none refused, and the helper no plugin (contract 5.6)."""
-    with daemon.proxy("/engine") as proxy:
-        found = proxy.discover()
+    found = daemon.engine.discover()
     assert set(found["filters"]) == {"MaxVms", "Memory"}
     assert set(found["scores"]) == {"EvenVms", "KsmScore", "Memory"}
     assert set(found["balance"]) == {"HostMemoryBalance", "Memory", "VmBalance"}

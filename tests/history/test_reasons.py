@@ -80,8 +80,7 @@ def daemon(start_daemon: StartDaemon) -> Daemon:
 
 def asked(daemon: Daemon, name: str) -> Record:
     """The record of a call of that filter alone."""
-    with daemon.proxy() as proxy:
-        proxy.runFilters([name], HOSTS, "vm", {})
+    daemon.design.runFilters([name], HOSTS, "vm", {})
     reader = Reader(daemon.state / "history.sqlite", LONG)
     return wait_until(lambda: reader.decisions(Query(unit=name)))[0]
 
@@ -113,8 +112,7 @@ def test_a_class_unit_says_why_of_an_id(daemon: Daemon):
 
 def test_a_cost_has_its_reason(daemon: Daemon):
     """Beside the number."""
-    with daemon.proxy() as proxy:
-        proxy.runCostFunctions([["Dear", 1]], HOSTS, "vm", {})
+    daemon.design.runCostFunctions([["Dear", 1]], HOSTS, "vm", {})
     reader = Reader(daemon.state / "history.sqlite", LONG)
     record = wait_until(lambda: reader.decisions(Query(unit="Dear")))[0]
     assert record["hosts"][0]["costs"][0]["reason"] == "uses 84 % of its memory"
@@ -122,8 +120,7 @@ def test_a_cost_has_its_reason(daemon: Daemon):
 
 def test_a_balance_removes_no_host(daemon: Daemon):
     """Its reason stands alone for a host that it does not name."""
-    with daemon.proxy() as proxy:
-        proxy.runLoadBalancing("Relieves", HOSTS, {})
+    daemon.design.runLoadBalancing("Relieves", HOSTS, {})
     reader = Reader(daemon.state / "history.sqlite", LONG)
     record = wait_until(lambda: reader.decisions(Query(unit="Relieves")))[0]
     assert [host.get("verdicts") for host in record["hosts"]] == [
@@ -136,8 +133,7 @@ def test_a_balance_removes_no_host(daemon: Daemon):
 
 def test_verdicts_stand_in_the_order_of_their_filters(daemon: Daemon):
     """Also beside a scheduler that has the name of one."""
-    with daemon.proxy() as proxy:
-        proxy.selectHost("Both", HOSTS, "vm", {"filters": "Both;Ids"})
+    daemon.design.selectHost("Both", HOSTS, "vm", {"filters": "Both;Ids"})
     reader = Reader(daemon.state / "history.sqlite", LONG)
     record = wait_until(lambda: reader.decisions(Query(unit="Both")))[0]
     units = [verdict["unit"] for verdict in record["hosts"][0]["verdicts"]]
@@ -163,8 +159,9 @@ def test_the_default_scheduler_says_why(daemon: Daemon):
     """In the words that an administrator understands without the plugin's code."""
     hosts = "".join(f"<host id='{each}'><name>h{each[0]}</name></host>" for each in HOSTS)
     pinned = f"<placement_policy><hosts><host id='{PUMA}'/></hosts></placement_policy>"
-    with daemon.proxy() as proxy:
-        chosen = proxy.selectHost("default", f"<hosts>{hosts}</hosts>", f"<vm>{pinned}</vm>", {})
+    chosen = daemon.design.selectHost(
+        "default", f"<hosts>{hosts}</hosts>", f"<vm>{pinned}</vm>", {}
+    )
     assert chosen == PUMA
     reader = Reader(daemon.state / "history.sqlite", LONG)
     (record,) = wait_until(lambda: reader.decisions(Query(unit="default")))

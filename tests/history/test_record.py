@@ -114,8 +114,7 @@ def test_a_selection_has_filters_costs_and_the_scheduler(daemon: Daemon):
 def test_decisions_are_found_by_id_and_by_name(daemon: Daemon, by: str):
     """Of VMs and of hosts."""
     vm = f"<vm id='{WEB}'><name>web</name></vm>"
-    with daemon.proxy() as proxy:
-        proxy.runFilters(["NotLynx"], hosts_document(LYNX), vm, {"asked": by})
+    daemon.design.runFilters(["NotLynx"], hosts_document(LYNX), vm, {"asked": by})
     reader = Reader(daemon.state / "history.sqlite", LONG)
     query = Query(host=by) if by in ("lynx", LYNX) else Query(vm=by)
 
@@ -127,8 +126,7 @@ def test_decisions_are_found_by_id_and_by_name(daemon: Daemon, by: str):
 
 def test_a_vm_that_is_yet_to_be_made_is_found_by_its_name(daemon: Daemon):
     """It has no id."""
-    with daemon.proxy() as proxy:
-        proxy.runFilters(["NotLynx"], hosts_document(*HOSTS), "<vm><name>new</name></vm>", {})
+    daemon.design.runFilters(["NotLynx"], hosts_document(*HOSTS), "<vm><name>new</name></vm>", {})
     (record,) = records(daemon, vm="new")
     assert record["vm"] == {"name": "new"}
 
@@ -146,8 +144,7 @@ def test_migrations_are_found_by_the_vms_that_they_move(daemon: Daemon):
 
 def test_of_a_topic_neither_arguments_nor_the_answer_are_kept(daemon: Daemon):
     """Whatever they are, they are nobody else's."""
-    with daemon.proxy() as proxy:
-        assert proxy.schedule("speaks", "repeat", {"word": "s3cret"}) == "s3cret"
+    assert daemon.design.schedule("speaks", "repeat", {"word": "s3cret"}) == "s3cret"
     (record,) = records(daemon, method="schedule")
     assert record["units"][0]["name"] == "speaks"
     assert "answer" not in record

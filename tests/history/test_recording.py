@@ -81,8 +81,7 @@ def test_a_decisions_documents_are_kept(daemon: Daemon):
 
 def test_a_request_with_ids_alone_is_recorded(daemon: Daemon):
     """All that it was made on is in its record."""
-    with daemon.proxy() as proxy:
-        proxy.runFilters(["Keeps"], [ID.format(5)], "by its id", {})
+    daemon.design.runFilters(["Keeps"], [ID.format(5)], "by its id", {})
     (found,) = recorded(daemon.state / "history.sqlite", 1, vm="by its id")
     assert found.documents == []
     assert [each["id"] for each in found.record["hosts"]] == [ID.format(5)]
@@ -91,8 +90,7 @@ def test_a_request_with_ids_alone_is_recorded(daemon: Daemon):
 def test_what_was_asked_just_before_the_end_is_recorded(start_daemon: StartDaemon):
     """The daemon has its documents cut before it ends the processes that do it."""
     daemon = start_daemon({"Keeps": KEEPS}, "ssl = false\nrecord = true")
-    with daemon.proxy() as proxy:
-        proxy.runFilters(["Keeps"], hosts(host(1)), "last", {})
+    daemon.design.runFilters(["Keeps"], hosts(host(1)), "last", {})
     daemon.process.terminate()
     daemon.process.wait()
     reader = Reader(daemon.state / "history.sqlite", LONG)

@@ -55,8 +55,9 @@ def newest(daemon: Daemon, **query: object) -> Record:
 
 def test_a_filters_decision_has_every_host(daemon: Daemon):
     """Who passed, who was removed by whom, who was not asked about any more."""
-    with daemon.proxy() as proxy:
-        left = proxy.runFilters(["First", "Raises", "Second"], HOSTS, VM, {"a": "b", "Token": "x"})
+    left = daemon.design.runFilters(
+        ["First", "Raises", "Second"], HOSTS, VM, {"a": "b", "Token": "x"}
+    )
     assert left == [HOSTS[1], HOSTS[3]]
     record = newest(daemon, vm=VM, unit="First")
     assert record["method"] == "runFilters"
@@ -81,8 +82,7 @@ def test_a_filters_decision_has_every_host(daemon: Daemon):
 
 def test_costs_are_kept_raw_with_totals_ranks_and_who_was_decisive(daemon: Daemon):
     """The numbers are those of the plugins, worked out by hand."""
-    with daemon.proxy() as proxy:
-        proxy.runCostFunctions([["Even", 2], ["Odd", 1]], HOSTS, "scored", {})
+    daemon.design.runCostFunctions([["Even", 2], ["Odd", 1]], HOSTS, "scored", {})
     record = newest(daemon, vm="scored")
     totals = {host["id"]: (host["total"], host["rank"]) for host in record["hosts"]}
     assert totals == {HOSTS[0]: (8, 3), HOSTS[1]: (7, 1), HOSTS[2]: (7, 2), HOSTS[3]: (10, 4)}
@@ -96,8 +96,7 @@ def test_costs_are_kept_raw_with_totals_ranks_and_who_was_decisive(daemon: Daemo
 
 def test_another_program_reads_the_file_meanwhile(daemon: Daemon):
     """As it is documented, with nothing but sqlite; and nobody else may."""
-    with daemon.proxy() as proxy:
-        proxy.runFilters(["Second"], HOSTS, "read by another", {})
+    daemon.design.runFilters(["Second"], HOSTS, "read by another", {})
     newest(daemon, vm="read by another")
     path = daemon.state / "history.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as db:
@@ -149,8 +148,7 @@ def test_a_killed_daemon_loses_no_more_than_the_last_second(
     """What was answered a second before is there, and the next daemon goes on with it."""
     files = {"First": FILTER.format(refused=HOSTS[0])}
     daemon = start_daemon(files, "ssl = false", folder=tmp_path)
-    with daemon.proxy() as proxy:
-        proxy.runFilters(["First"], HOSTS, "before", {})
+    daemon.design.runFilters(["First"], HOSTS, "before", {})
     newest(daemon, vm="before")
     assert daemon.stop(signal.SIGKILL) == -signal.SIGKILL
     again = start_daemon(files, "ssl = false", folder=tmp_path)
@@ -163,11 +161,9 @@ def test_a_damaged_history_is_set_aside(start_daemon: StartDaemon, tmp_path: Pat
     (tmp_path / "state" / "history.sqlite").write_bytes(b"no database at all " * 1000)
     files = {"First": FILTER.format(refused=HOSTS[0])}
     daemon = start_daemon(files, "ssl = false", folder=tmp_path)
-    with daemon.proxy() as proxy:
-        assert proxy.runFilters(["First"], HOSTS, "after", {}) == HOSTS[1:]
+    assert daemon.design.runFilters(["First"], HOSTS, "after", {}) == HOSTS[1:]
     wait_until(lambda: "the history begins anew: file is not a database; its file" in daemon.log)
-    with daemon.proxy() as proxy:
-        proxy.runFilters(["First"], HOSTS, "after", {})
+    daemon.design.runFilters(["First"], HOSTS, "after", {})
     newest(daemon, vm="after")
     assert (daemon.state / "history.sqlite.damaged").exists()
 

@@ -58,8 +58,7 @@ def test_a_full_disk_is_told_once_and_stops_no_call(
     reader = Reader(daemon.state / store.FILE, LONG)
 
     def ask(vm: str) -> None:
-        with daemon.proxy() as proxy:
-            assert proxy.runFilters(["Keeps"], HOSTS, vm, {}) == HOSTS
+        assert daemon.design.runFilters(["Keeps"], HOSTS, vm, {}) == HOSTS
 
     ask("before")
     wait_until(lambda: reader.decisions(Query(vm="before")))

@@ -262,8 +262,7 @@ def test_a_silent_engine_is_told_once_and_the_call_goes_on(start_daemon, engine,
 def test_a_daemon_that_stops_logs_out(start_daemon, engine):
     """The engine is not left with a login that nobody uses."""
     daemon = start_daemon({"Keeps": KEEPS}, engine.conf())
-    with daemon.proxy() as proxy:
-        proxy.runFilters(["Keeps"], engine.ids(), id_of("web"), {})
+    daemon.design.runFilters(["Keeps"], engine.ids(), id_of("web"), {})
     assert len(engine.tokens) == 1
     assert daemon.stop() == 0
     assert engine.tokens == []
@@ -272,8 +271,7 @@ def test_a_daemon_that_stops_logs_out(start_daemon, engine):
 def test_a_connection_that_nobody_could_foresee_is_told_so(cluster, daemon):
     """The daemon asks for a login only where a file names what gives a connection."""
     documents = cluster.hosts_document(), cluster.vm_document("web")
-    with daemon.proxy("/engine") as proxy:
-        answer = proxy.runFilters(["Hides"], *documents, {})
+    answer = daemon.engine.runFilters(["Hides"], *documents, {})
     (message,) = answer["plugin_errors"]["Hides"]
     assert "neither the plugin's file nor its helpers name engine_connection" in message
 
@@ -281,8 +279,7 @@ def test_a_connection_that_nobody_could_foresee_is_told_so(cluster, daemon):
 def test_without_an_engine_section_a_plugin_is_told_so(start_daemon):
     """And nothing else is different."""
     daemon = start_daemon({"Asks": ASKS, "Keeps": KEEPS})
-    with daemon.proxy("/engine") as proxy:
-        answer = proxy.runFilters(["Asks", "Keeps"], [id_of("lynx")], id_of("web"), {})
+    answer = daemon.engine.runFilters(["Asks", "Keeps"], [id_of("lynx")], id_of("web"), {})
     (message,) = answer["plugin_errors"]["Asks"]
     assert "scheduler.conf has no [engine] section" in message
     assert answer["result"] == [id_of("lynx")]

@@ -158,10 +158,9 @@ class Root:
 
     def call(self, unit: str, **properties: str) -> Any:
         look = {"forbidden": self.forbidden, "pids": [self.daemon.pid, 1]}
-        with self.daemon.proxy("/engine") as scheduler:
-            return scheduler.runFilters(
-                [unit], IDS, "vm-1", {"look": json.dumps(look), **properties}
-            )
+        return self.daemon.engine.runFilters(
+            [unit], IDS, "vm-1", {"look": json.dumps(look), **properties}
+        )
 
     def found(self, name: str) -> dict[str, Any]:
         return json.loads((self.out / name).read_text())

@@ -187,8 +187,7 @@ def test_the_tests_that_the_manual_names_are_there():
 
 def test_the_plugins_of_the_pages_are_called(daemon):
     """Every unit that the samples define is there."""
-    with daemon.proxy() as scheduler:
-        groups = ElementTree.fromstring(scheduler.discover())
+    groups = ElementTree.fromstring(daemon.design.discover())
     found = {unit.get("name") or unit.findtext("name") for group in groups for unit in group}
     assert found == {
         "Apart", "EnoughCores", "Everything", "FreeMemory", "Generation", "Licensed", "NightPacking", "OneNode", "Power", "Quiet", "QuietNight", "Racks", "Reserve", "Roomy", "Together", "Window", "few_vms", "max_vms", "max_vms_4",

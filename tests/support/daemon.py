@@ -11,8 +11,9 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 from xmlrpc.client import Fault, ServerProxy
 
 import pytest
@@ -56,6 +57,20 @@ def reserved_port() -> Iterator[int]:
         yield holding.getsockname()[1]
 
 
+class Calls:
+    """The methods of a daemon, each called over a connection of its own."""
+
+    def __init__(self, connect: Callable[[], ServerProxy]) -> None:
+        self._connect = connect
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        def call(*parameters: object) -> object:
+            with self._connect() as proxy:
+                return getattr(proxy, method)(*parameters)
+
+        return call
+
+
 class Daemon:
     """A daemon of its own for a test, started as an administrator starts it.
 
@@ -90,6 +105,7 @@ class Daemon:
                 pass_fds=given,
             )  # fmt: skip
         self.pid = self.process.pid
+        self.design, self.engine = Calls(self.proxy), Calls(partial(self.proxy, "/engine"))
         self.url = self._listening()
 
     def _listening(self) -> str:

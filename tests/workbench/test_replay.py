@@ -466,8 +466,7 @@ def test_a_replay_as_root_runs_plugins_as_plugin_user(start_daemon: StartDaemon)
         folder.chmod(0o755)
         text = "import os\ndef do_filter(hosts, vm, properties):\n    return hosts[: os.getuid()]\n"
         daemon = start_daemon({"Who": text}, "ssl = false\nrecord = true", folder=folder)
-        with daemon.proxy() as proxy:
-            assert proxy.runFilters(["Who"], [LYNX, PUMA], "v", {}) == []  # root's number is 0
+        assert daemon.design.runFilters(["Who"], [LYNX, PUMA], "v", {}) == []  # root's number is 0
         daemon.process.terminate()
         daemon.process.wait()
         conf = folder / "other.conf"

@@ -21,7 +21,7 @@ from ovirt_scheduler.log.format import as_utf8
 from ovirt_scheduler.model.tasks import Role
 
 _QUERY_SECONDS = 1.0
-_MOST_SAID = 2_000_000  # of hosts, by units; each takes some 300 bytes of memory
+_MOST_SAID = 2_000_000  # hosts, and verdicts of units on them; each takes some 300 bytes
 _STEPS = 10_000  # of SQLite's virtual machine between two looks at the clock
 
 
@@ -268,8 +268,8 @@ def _records(
         said += len(host_sets[row["host_set"]]) * (1 + len(json.loads(row["units"])))
     if said > _MOST_SAID:
         raise HistoryUnreadable(
-            f"the decisions asked for say {said:,} things of hosts, and {_MOST_SAID:,} are read at "
-            "once; ask for less: a smaller limit, a VM or a shorter time"
+            f"the decisions asked for have {said:,} verdicts on hosts, and {_MOST_SAID:,} are read "
+            "at once; ask for less: a smaller limit, a VM or a shorter time"
         )
     return [schema.unpack(row, host_sets[row["host_set"]]) for row in rows]
 

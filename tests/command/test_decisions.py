@@ -235,7 +235,7 @@ def test_decisions_that_say_too_much_are_listed(tmp_path):
         tmp_path, record(1, "runFilters", units, [{"id": f"h{n}"} for n in range(2001)], answer=[])
     )
     status, _, err = run(tmp_path, "decisions", "-o", "json")
-    assert (status, "things of hosts" in err) == (1, True)
+    assert (status, "verdicts on hosts" in err) == (1, True)
     assert "2001 hosts: 2001 left" in run(tmp_path, "decisions", "-o", "table")[1]
     assert run(tmp_path, "decisions", "-o", "names")[1] == f"{1:016x}\n"
     assert "did you mean web?" in run(tmp_path, "why", "wbe")[2]

@@ -303,7 +303,7 @@ def test_a_query_for_more_than_fits_into_memory_is_refused(tmp_path: Path):
     database.write([(row, None)] * 1000)
     database.close()
     reader = Reader(tmp_path / store.FILE, 60)
-    with pytest.raises(HistoryUnreadable, match=r"2,500,000 things of hosts.*a smaller limit"):
+    with pytest.raises(HistoryUnreadable, match=r"2,500,000 verdicts on hosts.*a smaller limit"):
         reader.decisions(Query(limit=1000))
     assert len(reader.decisions(Query(limit=10))) == 10
     assert len(reader.decisions(Query(limit=1000, brief=True))) == 1000

@@ -81,6 +81,8 @@ def files_in(folder: Path) -> CertificateFiles:
 def ensure(folder: Path, address: str = "localhost") -> CertificateFiles:
     """Make a certificate and its key in a folder, unless they are there.
 
+    If the folder is gone and the next one is there, a switch to that one was cut off: it is taken.
+
     The folder is made under another name and renamed. So a process that starts at the same time
     finds both files or none.
 
@@ -93,6 +95,9 @@ def ensure(folder: Path, address: str = "localhost") -> CertificateFiles:
     """
     files = files_in(folder)
     try:
+        if not folder.exists():
+            with contextlib.suppress(FileNotFoundError):
+                next_to(folder).rename(folder)
         if not any(file.exists() for file in files):
             _make(folder, address)
         missing = [file for file in files if not file.exists()]
@@ -129,6 +134,9 @@ def switch(folder: Path) -> Path:
     folder.rename(former)
     try:
         following.rename(folder)
+    except FileNotFoundError:  # a daemon that started just now has done it
+        if not folder.exists():
+            raise
     except OSError:
         former.rename(folder)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import logging
@@ -191,6 +192,29 @@ def test_a_switch_that_fails_halfway_leaves_what_is_used_in_its_place(tmp_path, 
     assert der(certificates.files_in(folder).certificate) == used
     certificates.switch(folder)
     assert der(certificates.files_in(folder).certificate) == new
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_a_daemon_that_starts_amid_a_switch_uses_the_next_pair(tmp_path, monkeypatch, cut_off):
+    """It makes none that nobody trusts: whether the switch goes on, or was killed there."""
+    folder = tmp_path / "certificate"
+    following = certificates.next_to(folder)
+    _, new = (der(certificates.ensure(each).certificate) for each in (folder, following))
+    rename = Path.rename
+
+    def interrupted(self, target):
+        rename(self, target)
+        if self == folder:
+            monkeypatch.undo()
+            assert der(certificates.ensure(folder).certificate) == new
+            if cut_off:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with contextlib.suppress(KeyboardInterrupt):
+        certificates.switch(folder)
+    assert der(certificates.files_in(folder).certificate) == new
+    assert not following.exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="giving files away takes root")

@@ -36,7 +36,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.model.text import NOT_IN_XML
+from ovirt_scheduler.model.text import NOT_IN_XML, one_line
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.addresses import url_host
 from ovirt_scheduler.security.atomic_file import read_whole
@@ -48,6 +48,7 @@ _NAME_IT = "name the daemon's certificate with --ca"
 _AS_ROOT = "sudo reads the state folder, for which none needs to run"
 _SECONDS = 125.0  # for an answer; the daemon gives every one within 119
 _MOST_BYTES = 1 << 30  # of an answer
+_MOST_OF_REASON = 200  # characters, why a call was refused
 _RECORD_SECONDS, _PAUSE = 1.0, 0.05  # for which a record is waited for, and between two looks
 # X509_verify_cert_error_string(3)
 _EXPIRED = 10
@@ -131,7 +132,7 @@ class Daemon:
             connection.request("POST", path, body.encode(), headers)
             with connection.getresponse() as response:  # it may hold the socket beyond its end
                 if response.status != HTTPStatus.OK:
-                    raise ProtocolError(self.url, response.status, response.reason, {})
+                    raise ProtocolError(self.url, response.status, _reason(response), {})
                 text = response.read(_MOST_BYTES)  # what is cut off is no XML
                 decision = response.getheader("X-Request-Id", "")  # contract 8.4
             (answer,), _ = xmlrpc.client.loads(text, use_builtin_types=True)
@@ -275,7 +276,8 @@ def _explained(url: str, instead: str, untrusted: str) -> Iterator[None]:
             f"{url}: {error.reason or error}; it may speak no TLS (ssl = false): --url http://"
         ) from None
     except ProtocolError as error:
-        tls = "; it may speak TLS (ssl = true): --url https://" if url.startswith("http:") else ""
+        may_speak_tls = url.startswith("http:") and error.errcode == HTTPStatus.BAD_REQUEST
+        tls = "; it may speak TLS (ssl = true): --url https://" if may_speak_tls else ""
         raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}{tls}") from None
     except (OSError, http.client.HTTPException) as error:
         raise NoAnswer(
@@ -284,6 +286,14 @@ def _explained(url: str, instead: str, untrusted: str) -> Iterator[None]:
         ) from None
     except (ExpatError, xmlrpc.client.Error, ValueError, TypeError, LookupError):
         raise NoAnswer(f"{url}: what answers there is no ovirt-scheduler; mend --url") from None
+
+
+def _reason(response: http.client.HTTPResponse) -> str:
+    """Why a call was refused: HTTP's words, and what the daemon says in a line of plain text."""
+    if response.headers.get_content_type() != "text/plain":
+        return response.reason
+    said = response.read(_MOST_OF_REASON).decode("utf-8", "replace")
+    return one_line(f"{response.reason}: {said}", _MOST_OF_REASON)
 
 
 def _address(url: str) -> SplitResult:

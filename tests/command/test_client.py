@@ -194,7 +194,7 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
 
 
 def test_a_refused_answer_keeps_no_connection():
-    """Nor does the error that tells of it. A user in the URL goes with the request."""
+    """Nor does the error, which has the daemon's words. A user in the URL goes with the request."""
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as aside:
 
         def refuse() -> bytes:
@@ -203,7 +203,8 @@ def test_a_refused_answer_keeps_no_connection():
                 channel.settimeout(LONG)
                 asked = channel.recv(1 << 16)
                 channel.sendall(
-                    b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 5\r\n\r\nlater"
+                    b"HTTP/1.1 503 Busy\r\nConnection: close\r\nContent-Length: 10\r\n"
+                    b"Content-Type: text/plain\r\n\r\nwait\n\x1bmore"
                 )
                 while channel.recv(1 << 16):  # until the client has ended it
                     pass
@@ -211,7 +212,7 @@ def test_a_refused_answer_keeps_no_connection():
 
         asked = aside.submit(refuse)
         daemon = Daemon(f"http://ada:pass@127.0.0.1:{server.getsockname()[1]}", None)
-        with pytest.raises(NoAnswer, match="HTTP 503 Busy") as caught:
+        with pytest.raises(NoAnswer, match=r"HTTP 503 Busy: wait \ufffdmore$") as caught:
             daemon(AnswerForm.DESIGN, "discover")
         assert b"Authorization: Basic YWRhOnBhc3M=\r\n" in asked.result(LONG)
         assert caught.value

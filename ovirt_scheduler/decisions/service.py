@@ -103,12 +103,8 @@ class DecisionService:
                 tells what there is.
         """
         drivers = self.registry.current().drivers
-        driver = drivers.get(name)
-        if driver is None or not driver.interfaces:
-            there = sorted(each for each in drivers if drivers[each].interfaces)
-            raise UnknownUnit(
-                f"there is no scheduler named {name!r:.160}; {_there_are(there, name)}"
-            )
+        schedulers = {each: driver for each, driver in drivers.items() if driver.interfaces}
+        driver = _found("scheduler", name, schedulers)
         if driver.defines(method) is None:
             raise UnknownUnit(
                 f"the scheduler {name} is no {INTERFACE_METHODS[method].interface}; "
@@ -122,11 +118,7 @@ class DecisionService:
         Raises:
             UnknownUnit: there is none; the text tells what there is.
         """
-        drivers = self.registry.current().drivers
-        if name not in drivers:
-            known = _there_are(sorted(drivers), name)
-            raise UnknownUnit(f"there is no driver named {name!r:.160}; {known}")
-        return drivers[name]
+        return _found("driver", name, self.registry.current().drivers)
 
     def publisher(self, topic: str, method: str) -> DriverUnit:
         """The driver that publishes the method under the topic.
@@ -134,11 +126,7 @@ class DecisionService:
         Raises:
             UnknownUnit: there is no such topic, or no such method; the text tells what there is.
         """
-        topics = self.registry.current().topics
-        driver = topics.get(topic)
-        if driver is None:
-            known = _there_are(sorted(topics), topic)
-            raise UnknownUnit(f"there is no topic named {topic!r:.160}; {known}")
+        driver = _found("topic", topic, self.registry.current().topics)
         if driver.method(method) is None:
             there = [each.name for each in driver.methods]
             raise UnknownUnit(
@@ -373,5 +361,9 @@ def _unit_errors(
     return errors
 
 
-def _there_are(names: Sequence[str], wanted: str) -> str:
-    return f"there are {', '.join(names) or 'none'}{spelling.hint(wanted, names)}"
+def _found(what: str, name: str, there: Mapping[str, DriverUnit]) -> DriverUnit:
+    if name not in there:
+        names = sorted(there)
+        known = f"there are {', '.join(names) or 'none'}{spelling.hint(name, names)}"
+        raise UnknownUnit(f"there is no {what} named {name!r:.160}; {known}")
+    return there[name]

@@ -22,8 +22,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Callable, Optional
 
 _LIBC = ctypes.CDLL(None)
-_ZONE = ctypes.c_long.in_dll(_LIBC, "timezone")
-_clear_environment = _LIBC.clearenv
+_clear_environment, _set_zone = _LIBC.clearenv, _LIBC.tzset
 _putenv, _umask = os.putenv, os.umask
 _set_locale = functools.partial(locale.setlocale, locale.LC_ALL)  # asks, where nothing is given
 _seed, _urandom, _int_of, _tzset = random.seed, os.urandom, int.from_bytes, time.tzset
@@ -75,7 +74,7 @@ class SavedState:
         self._mask = _umask(0o022)
         _umask(self._mask)
         self._settings = [(get, put, get()) for get, put in _SETTINGS]
-        self._zone = _ZONE.value, time.tzname
+        self._zone = _zone()
         self._lists = [_List(sys, "path"), _List(sys, "argv"), _List(warnings, "filters")]
         self._hooks = [_List(sys, "meta_path"), _List(sys, "path_hooks")]
         self._loggers = {name: _settings(logger) for name, logger in _loggers()}
@@ -134,8 +133,13 @@ class SavedState:
         _clear_environment()  # ``os.putenv`` changes it unseen by ``os.environ``
         for name, value in self._variables.items():
             _putenv(name, value)
-        if (_ZONE.value, time.tzname) != self._zone:
+        _set_zone()  # another zone may have the same names and offsets, and other rules
+        if _zone() != self._zone:
             _tzset()
+
+
+def _zone() -> tuple[object, ...]:
+    return time.timezone, time.altzone, time.daylight, time.tzname
 
 
 class _List:

@@ -98,6 +98,7 @@ os.environ | type(os.environ) | os.environ = {}
 what os.environ holds | dict(os.environ) | os.environ._data = {}
 putenv | LIBC.getenv(b'TRACE') | os.putenv('TRACE', '1')
 time zone | time.localtime(0).tm_zone | os.environ['TZ'] = 'XYZ-9'; time.tzset(); del os.environ['TZ']
+time zone of the same name | (time.localtime(0).tm_hour, time.altzone) | os.environ['TZ'] = 'UTC0UTC-5,0/0,J365/25'; time.tzset(); del os.environ['TZ']
 time zone with its variable | time.localtime(0).tm_zone | os.environ['TZ'] = 'XYZ-9'; time.tzset()
 sys.path | sys.path | sys.path.append('/trace')
 another sys.path | sys.path | sys.path = ['/trace']

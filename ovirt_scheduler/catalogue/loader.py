@@ -6,7 +6,6 @@ The same bytes are analysed, run and checksummed. An edit during that time count
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import re
 import time
@@ -58,11 +57,7 @@ class FolderScan:
     # Folders that are there, and cannot be listed or trusted.
     unreadable: list[Path] = field(default_factory=list)
     orphaned: list[Path] = field(default_factory=list)  # conf files whose plugin is in no folder
-
-    @functools.cached_property
-    def sources(self) -> Sources:
-        """The texts of the files."""
-        return Sources(self.files)
+    sources: Sources = field(init=False)  # of the files
 
     @staticmethod
     def all_in(folder: Path) -> Path:
@@ -157,6 +152,7 @@ class Loader:
                 ]
         for conf in (self.conf_path(file.name) for file in scan.files if not file.helper):
             scan.stamps[conf] = plugin_files.stamp(conf)
+        scan.sources = Sources(scan.files)
         return scan
 
     def rejects(self, conf: Path) -> bool:

@@ -14,7 +14,7 @@
                     JSON
                     {attribute: its line, counted from 0, or -n for the n-th of the second line}
                     [href of a list with nothing in it, ...]
-                    one of each other attribute
+                    the state of each other attribute
 
 Most plugins read a few plain attributes of all hosts: so these are read for all of them at once.
 Nothing in the bytes is trusted: JSON names nothing outside of it, takes at most some 30 times its

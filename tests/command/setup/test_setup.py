@@ -154,7 +154,7 @@ def test_remove_leaves_what_there_was_before(root, setup):
 
 
 def test_remove_keeps_what_is_somebody_elses(root, setup):
-    """An edited file, a conf file of a plugin of one's own, logs, and folders that were there."""
+    """Edited files, a conf file of a plugin of one's own, logs, and folders that were there."""
     at(root, "/var/log/ovirt-scheduler").mkdir(parents=True)
     setup()
     own = "/etc/ovirt/scheduler/plugins/Mine.conf"
@@ -162,6 +162,7 @@ def test_remove_keeps_what_is_somebody_elses(root, setup):
     became(root, OLDER)
     at(root, CONF).write_text(EDITED, "utf-8")
     setup()
+    at(root, UNIT).write_text("[Service]\n")
     (at(root, STATE) / "plugins").mkdir()  # the daemon's last good versions
     for file in (
         "clusters.json",
@@ -178,6 +179,8 @@ def test_remove_keeps_what_is_somebody_elses(root, setup):
     assert f"keep {CONF}, which was edited, and remove {CONF}.new\n" in told
     assert at(root, CONF).read_text("utf-8") == EDITED
     assert not at(root, f"{CONF}.new").exists()
+    assert f"kept: {UNIT}, which was edited\n" in told
+    assert at(root, UNIT).read_text("utf-8") == "[Service]\n"
     assert at(root, own).exists()
     assert "kept: the folder /etc/ovirt/scheduler/plugins, which holds Mine.conf\n" in told
     assert at(root, "/var/log/ovirt-scheduler").is_dir()

@@ -19,6 +19,7 @@ from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.store import FILE
 from tests.support.command import program, run, script, spawned
 from tests.support.processes import as_stranger
+from tests.support.waiting import LONG
 
 VM = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01"
 MORNING = 1769846400.25  # 2026-01-31T08:00:00.250Z
@@ -206,7 +207,7 @@ def test_what_is_recorded_is_followed(tmp_path):
             write(tmp_path, *({**SCORED, "id": f"{number:016x}"} for number in range(100, 300)))
             more = [following.stdout.readline() for _ in range(200)]
             following.send_signal(signal.SIGINT)
-            rest, _ = following.communicate(timeout=30)
+            rest, _ = following.communicate(timeout=LONG)
         finally:
             following.kill()
     assert (following.returncode, rest, first) == (0, "", f"{2:016x}\n")

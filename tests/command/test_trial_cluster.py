@@ -14,6 +14,7 @@ import pytest
 import ovirt_scheduler.schedulers
 from tests.support.command import program, run
 from tests.support.paths import PROJECT
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.usefixtures("one_executor")
 
@@ -164,7 +165,7 @@ def test_a_plugin_is_tried_again_at_each_edit(tmp_path):
             replace(plugin, "def do_score(hosts, vm, properties):\n    print(properties)\n")
             until(watching, "{'a': '2'}\n")
             watching.send_signal(signal.SIGINT)
-            watching.communicate(timeout=30)
+            watching.communicate(timeout=LONG)
         finally:
             watching.kill()
     assert watching.returncode == 0

@@ -21,7 +21,7 @@ from tests.support.certificates import write_pair
 from tests.support.command import spawned
 from tests.support.daemon import Daemon
 from tests.support.processes import offspring, title
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 IDS = ["host-1", "host-2"]
 CALL = xmlrpc.client.dumps((["plain"], IDS, "vm-1", {}), "runFilters").encode()
@@ -59,7 +59,9 @@ class Settled:
 
     def connect(self) -> http.client.HTTPSConnection:
         port = int(self.daemon.url.rpartition(":")[2])
-        return http.client.HTTPSConnection("localhost", port, context=self.daemon.trust, timeout=20)
+        return http.client.HTTPSConnection(
+            "localhost", port, context=self.daemon.trust, timeout=LONG
+        )
 
 
 def ask(connection: http.client.HTTPSConnection) -> http.client.HTTPResponse:
@@ -117,7 +119,7 @@ def test_a_call_under_way_is_answered(settled):
     settled.hang_up()
     assert answers == []
     touched.unlink()
-    thread.join(20)
+    thread.join(LONG)
     assert answers == [IDS]
 
 
@@ -225,7 +227,7 @@ def test_who_is_let_in_no_more_is_refused(tmp_path, request):
         trust = running.daemon.trust
         trust.load_cert_chain(tmp_path / "caller.pem", tmp_path / "caller.key")
         port = int(running.daemon.url.rpartition(":")[2])
-        connection = http.client.HTTPSConnection("localhost", port, context=trust, timeout=20)
+        connection = http.client.HTTPSConnection("localhost", port, context=trust, timeout=LONG)
         request.addfinalizer(connection.close)
         ask(connection)
         running.write(f"{authority}somebody else")

@@ -17,6 +17,7 @@ from ovirt_scheduler import __version__
 from ovirt_scheduler.daemon.control import Control, short_name
 from ovirt_scheduler.errors import BadParameters
 from tests.support.command import script
+from tests.support.waiting import LONG
 
 
 def refuse(asked, user):
@@ -38,7 +39,7 @@ def path(tmp_path):
 
 def ask(path, line):
     with socket.socket(socket.AF_UNIX) as channel, short_name(path) as name:
-        channel.settimeout(30)
+        channel.settimeout(LONG)
         channel.connect(name)
         channel.sendall(line)
         with channel.makefile() as file:
@@ -85,7 +86,7 @@ def test_many_may_ask_at_once(tmp_path):
     with contextlib.ExitStack() as stack:
         channels = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(40)]
         for channel in channels:
-            channel.settimeout(30)
+            channel.settimeout(LONG)
             channel.connect(str(tmp_path / "control"))
             channel.sendall(b'{"command": "who"}\n')
         control.start()

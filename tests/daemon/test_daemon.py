@@ -20,7 +20,7 @@ from tests.support.command import spawned
 from tests.support.daemon import refusal
 from tests.support.paths import PLUGINS, PROJECT, SHARED
 from tests.support.processes import lives, offspring, processes_with
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 IDS = ["host-1", "host-2", "host-3"]
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
@@ -253,7 +253,7 @@ def test_a_signal_ends_it_after_the_calls_under_way(start_daemon, tmp_path, numb
     # The kernel gives it to any thread; the main one waits for it, and hears of it.
     threads = {int(each.name) for each in Path(f"/proc/{daemon.pid}/task").iterdir()}
     os.kill(min(threads - {daemon.pid}), number)
-    assert daemon.process.wait(timeout=30) == 0
+    assert daemon.process.wait(timeout=LONG) == 0
     thread.join()
     assert answers == [["host-1"]]
     assert [pid for pid in below if Path(f"/proc/{pid}").exists()] == []

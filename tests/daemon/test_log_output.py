@@ -21,6 +21,7 @@ from tests.support.daemon import Daemon
 from tests.support.journal_reader import Journal
 from tests.support.paths import PROJECT
 from tests.support.rest_server import PASSWORD, Host, RestServer, id_of
+from tests.support.waiting import LONG
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
 VM = (PROJECT / "demo" / "vm.xml").read_text("utf-8")
@@ -85,7 +86,7 @@ class Run:
             finally:
                 with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                     sender.sendto(b"END=1\n", str(place))
-                reading.join(30)
+                reading.join(LONG)
         return [record_of(entry) for entry in entries[:-1]], f"{text}{entries}"
 
     def _daemon(self, engine: RestServer, log: str, before: tuple = ()) -> Daemon:
@@ -116,11 +117,11 @@ class Run:
             with daemon.proxy() as scheduler, pytest.raises(xmlrpc.client.Fault):
                 scheduler.runFilters(["Keeps"], f"{hosts}<in-garbage", vm, given)
             port = int(daemon.url.rpartition(":")[2])
-            connection = http.client.HTTPConnection("localhost", port, timeout=20)
+            connection = http.client.HTTPConnection("localhost", port, timeout=LONG)
             connection.request("GET", "/nowhere?token=in-a-query")
             assert connection.getresponse().status == 404
             connection.close()
-            with socket.create_connection(("localhost", port), timeout=20) as raw:
+            with socket.create_connection(("localhost", port), timeout=LONG) as raw:
                 raw.sendall(b"<in-garbage>\r\n\r\n")
                 assert b" 400 " in raw.recv(4096)
             self.tokens = list(engine.tokens)
@@ -278,12 +279,12 @@ def test_who_reads_standard_error_and_stops_holds_up_nobody(tmp_path):
         os.close(written)
         url = next(line.split()[-1] for line in lines if line.startswith("listening on "))
         try:
-            client = http.client.HTTPConnection(url.rpartition("/")[2], timeout=30)
+            client = http.client.HTTPConnection(url.rpartition("/")[2], timeout=LONG)
             for _ in range(100):  # a line each, of some hundred bytes
                 client.request("POST", "/design", xmlrpc.client.dumps((), "system.listMethods"))
                 assert client.getresponse().read()
             client.close()
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(LONG) == 0
         finally:
             process.kill()

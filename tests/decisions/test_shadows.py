@@ -28,7 +28,7 @@ from tests.support.command import run
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.jobs import HOSTS, job_of
 from tests.support.pages import get
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 LYNX, PUMA, OCELOT = IDS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
 NAMES = dict(zip(IDS, ("lynx", "puma", "ocelot")))
@@ -278,7 +278,7 @@ def test_it_is_not_called_while_no_place_is_free(daemon, pipe):
         wait_until(lambda: get(daemon.url, "/status.json").json["calls"]["running"])
         record = decided(daemon, lambda: scheduler.runFilters(["New"], IDS, VM, {}))
         os.write(end, b"go on\n")
-        live.join(30)
+        live.join(LONG)
     assert (record["units"][0]["outcome"], record["units"][0]["message"]) == (
         "not asked", "in shadow, and no place was free",
     )  # fmt: skip

@@ -12,6 +12,7 @@ from tests.support import engine_reader
 from tests.support.engine_reader import EngineFault, Forbidden
 from tests.support.java_matches import FOR_JAVA_ALONE
 from tests.support.paths import OLD_PLUGINS, PLUGINS, SHARED
+from tests.support.waiting import LONG
 
 H1, H2 = (f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "12")
 HOSTS = [H1, H2]
@@ -28,7 +29,7 @@ READERS = {
 def send(daemon, path, body, headers=None):
     """One HTTP request: status and body of the answer."""
     connection = http.client.HTTPConnection(
-        "localhost", int(daemon.url.rpartition(":")[2]), timeout=30
+        "localhost", int(daemon.url.rpartition(":")[2]), timeout=LONG
     )
     try:
         connection.request("POST", path, body, headers or {"Content-Type": "text/xml"})

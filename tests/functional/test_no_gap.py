@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.clients import Clients
 from tests.support.daemon import Daemon, reserved_port, under_manager
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 CLIENTS = 16
 KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:1]\n"
@@ -35,7 +35,7 @@ class Manager:
         (folder / "plugins" / "Keeps.py").write_text(KEEPS)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(folder / "notify"))
-        self._socket.settimeout(30)
+        self._socket.settimeout(LONG)
         self.daemon: Optional[Daemon] = None
 
     def start(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.daemon import Daemon
 from tests.support.pages import get
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 HOSTS = ["h1", "h2"]
 ASKED = ("/health", "/metrics", "/status")
@@ -72,7 +72,7 @@ def test_another_sites_name_reads_nothing(daemon):
 def test_one_connection_reads_several_pages(daemon):
     """One that is not there does not end it; with 304 for what has not changed, which has no body."""
     where = urlsplit(daemon.url)
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=LONG)
     known = ""
     for path, status in (("/style.css", 200), ("/units/Nobody", 404), ("/status", 200)):
         connection.request("GET", path)
@@ -91,7 +91,7 @@ def test_one_connection_reads_several_pages(daemon):
 def test_an_old_client_that_asks_to_keep_the_connection_is_told_that_it_is_kept(daemon):
     """HTTP/1.0 ends it otherwise."""
     where = urlsplit(daemon.url)
-    with socket.create_connection((where.hostname, where.port), timeout=30) as connection:
+    with socket.create_connection((where.hostname, where.port), timeout=LONG) as connection:
         old = "GET /health HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"
         connection.sendall(old.encode())
         answer = http.client.HTTPResponse(connection)

@@ -20,7 +20,7 @@ from tests.support.command import executed
 from tests.support.daemon import Daemon, reserved_port
 from tests.support.paths import PROJECT
 from tests.support.site import MadeSite
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 RULES = PROJECT / "packaging" / "prometheus" / "ovirt-scheduler.rules.yml"
 DASHBOARD = PROJECT / "packaging" / "grafana" / "ovirt-scheduler.json"
@@ -77,7 +77,7 @@ class Prometheus(NamedTuple):
 
     def ask(self, path: str, **parameters: str) -> Any:
         query = urllib.parse.urlencode(parameters)
-        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=LONG) as answer:
             return json.load(answer)["data"]
 
     def value(self, query: str) -> Any:

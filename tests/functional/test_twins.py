@@ -15,7 +15,7 @@ import pytest
 from tests.support.command import run
 from tests.support.processes import offspring
 from tests.support.twins import HAPROXY, VM, Callers, Twins
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 pytestmark = [
     pytest.mark.long,
@@ -61,7 +61,7 @@ def test_a_daemon_is_killed_and_only_calls_under_way_on_it_fail(twins):
         assert killed.stop(signal.SIGKILL) == -signal.SIGKILL
         gone = time.monotonic()
         callers.wait_for("b")
-        under_way.join(60)
+        under_way.join(LONG)
         assert failed
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
         wait_until(lambda: not twins.is_up("a"))

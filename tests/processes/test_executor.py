@@ -147,7 +147,7 @@ def test_a_process_that_dies_while_values_are_checked_refuses_none(executor, loa
 def test_a_plugin_that_hangs_while_it_is_loaded_refuses_no_value(executor, loads, unit_named):
     """Its call has failed with that, and the plugins behind it have time left."""
     units = [loads("time.sleep(1000)", timeout=1.5), unit_named("keeps_all")]
-    job = job_of(units, 3.0, properties={"most": "5"}, strict=True)
+    job = job_of(units, LONG, properties={"most": "5"}, strict=True)
     hung, kept = executor.run(job).results
     assert (hung.outcome, kept.outcome) == (Outcome.TIMED_OUT, Outcome.OK)
     assert hung.message.endswith("its timeout is 1.5 s")

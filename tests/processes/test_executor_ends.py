@@ -197,7 +197,7 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
         wait_until(lambda: closing._places._free, suits=operator.not_)
         closing.close()
         with pytest.raises(Overloaded, match="shutting down"):
-            request.result(30)
+            request.result(LONG)
 
 
 def test_a_plugin_that_closes_its_descriptors_and_works_on_is_ended_at_once(

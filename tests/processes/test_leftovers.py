@@ -25,7 +25,7 @@ from ovirt_scheduler.processes import handles, zygotes
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, processes_with, zygote_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -120,7 +120,7 @@ def test_chains_of_forks_confuse_nobody_who_reaps(own, chains, unit_named):
                 result = only(own.run(job_of([unit])))
                 found.add((result.unit, result.message))
         done.set()
-        assert chain_calls.result(60) > 0
+        assert chain_calls.result(LONG) > 0
     assert found == {
         ("exits_at_once", "ended its process without an answer (exit status 0)"),
         ("dies_by_signal", "died by SIGSEGV"),
@@ -194,7 +194,7 @@ def call_whose_child_is_held(
         (pid,) = wait_until(lambda: processes_with(marker))
         held = Held(pid)
         go.touch()
-        return held, only(call.result(30))
+        return held, only(call.result(LONG))
 
 
 def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
@@ -245,7 +245,7 @@ def test_a_plugins_process_that_does_not_end_is_told(
         call = threads.submit(own.run, job_of([unit]))
         held = Held(int(wait_until(lambda: running.exists() and running.read_text())))
         try:
-            assert only(call.result(30)).outcome is Outcome.TIMED_OUT
+            assert only(call.result(LONG)).outcome is Outcome.TIMED_OUT
             assert (
                 f"a process of {tmp_path / 'Sleeps.py'} was killed and does not end" in caplog.text
             )
@@ -296,7 +296,7 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
     with ThreadPoolExecutor(1) as threads:
         request = threads.submit(own.run, job_of([unit]))
         os.kill(starting, signal.SIGKILL)
-        assert only(request.result(30)).value == HOSTS
+        assert only(request.result(LONG)).value == HOSTS
     wait_until(lambda: zygote_of(own) != starting)  # its end may be heard of later
 
 
@@ -323,7 +323,7 @@ def test_who_waits_for_a_zygote_that_starts_waits_no_longer_than_its_time(own, u
             own.run(job_of([unit], seconds=0.2))
         assert time.monotonic() - began < handles._START_SECONDS / 2
         os.kill(starting, signal.SIGCONT)
-        assert only(patient.result(30)).value == HOSTS
+        assert only(patient.result(LONG)).value == HOSTS
     assert zygote_of(own) == starting
 
 

@@ -34,7 +34,7 @@ from tests.support.processes import (
     open_folder,
     processes_with,
 )
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -299,7 +299,7 @@ def test_a_call_under_way_is_ended_with_the_daemon(as_root, marker, room):
         below = wait_until(lambda: len(offspring(daemon.pid)) >= 3 and offspring(daemon.pid))
     finally:
         daemon.stop(signal.SIGKILL)
-        thread.join(20)
+        thread.join(LONG)
     wait_until(lambda: not any(map(lives, below)))
     assert processes_with(marker) == []
 

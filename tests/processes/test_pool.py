@@ -27,7 +27,7 @@ from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import frames
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -186,7 +186,7 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
     thread.start()
     reader = wait_until(lambda: next((pid for pid in spare if _grown(pid)), None))
     os.kill(reader, signal.SIGKILL)
-    thread.join(30)
+    thread.join(LONG)
     assert "the process that read the documents died by SIGKILL" in str(found[0])
     good = Document(b"<hosts><host id='a'/></hosts>")
     assert only(own.run(job_of([unit], hosts=good))).value == ("a",)

@@ -22,6 +22,7 @@ from cryptography.x509.oid import NameOID
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security.certificates import CertificateFiles, check, describe, ensure
 from tests.support.command import executed
+from tests.support.waiting import LONG
 
 PEM = serialization.Encoding.PEM
 NOW = datetime.datetime.now(datetime.timezone.utc)
@@ -134,7 +135,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 def make_at_once(folder: Path, barrier: Any, answers: Any) -> None:
-    barrier.wait(30)
+    barrier.wait(LONG)
     answers.put(describe(ensure(folder).certificate).fingerprint)
 
 
@@ -148,9 +149,9 @@ def test_processes_that_start_at_once_share_one_pair(tmp_path: Path) -> None:
     ]
     for starter in starters:
         starter.start()
-    got = {answers.get(timeout=30) for _ in starters}
+    got = {answers.get(timeout=LONG) for _ in starters}
     for starter in starters:
-        starter.join(30)
+        starter.join(LONG)
     assert len(got) == 1
     check(*ensure(tmp_path / "tls"))
     assert [path.name for path in tmp_path.iterdir()] == ["tls"]

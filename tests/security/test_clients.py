@@ -16,7 +16,7 @@ from tests.support.certificates import PEM, made
 from tests.support.command import executed
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 IDS = ["host-1", "host-2"]
 
@@ -170,7 +170,7 @@ def test_every_connection_is_verified_anew(daemon, folder, version):
     session = None
     for _ in range(2):
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=20) as plain,
+            socket.create_connection(("127.0.0.1", port), timeout=LONG) as plain,
             trust.wrap_socket(plain, server_hostname="localhost", session=session) as secure,
         ):
             secure.sendall(b"GET /nowhere HTTP/1.1\r\n\r\n")

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 from urllib.parse import urlsplit
 
+from tests.support.waiting import LONG
+
 
 class Got(NamedTuple):
     status: int
@@ -31,10 +33,10 @@ def get(
     where = urlsplit(url)
     assert where.hostname is not None
     if trust is None:
-        connection = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+        connection = http.client.HTTPConnection(where.hostname, where.port, timeout=LONG)
     else:
         connection = http.client.HTTPSConnection(
-            where.hostname, where.port, timeout=30, context=trust
+            where.hostname, where.port, timeout=LONG, context=trust
         )
     try:
         connection.request(method, path, headers=headers or {})

@@ -22,6 +22,7 @@ from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.http.tls import tls_context
+from tests.support.waiting import LONG
 
 SETTINGS = ServerSettings(port=0)
 HASTY = replace(SETTINGS, connection_timeout=0.2, idle_timeout=0.2)
@@ -38,7 +39,7 @@ class Gate:
 
     def run(self, _caller: Caller, _parameters: tuple[object, ...]) -> object:
         self.entered.release()
-        self.go_on.wait(30)
+        self.go_on.wait(LONG)
         return self.answer
 
 
@@ -79,7 +80,7 @@ class Running:
 
     def raw(self) -> socket.socket:
         """A connection below TLS."""
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=LONG)
         return self.open.enter_context(connection)
 
     def connect(self) -> socket.socket:
@@ -103,7 +104,7 @@ class Running:
     def held(self) -> socket.socket:
         """A connection whose call stands at the gate."""
         connection = self.sent(post(xmlrpc.client.dumps((), "gate").encode()))
-        assert self.gate.entered.acquire(timeout=30)
+        assert self.gate.entered.acquire(timeout=LONG)
         return connection
 
     def proxy(self, path: str = "/") -> xmlrpc.client.ServerProxy:
@@ -114,7 +115,7 @@ class Running:
         self.gate.go_on.set()
         self.open.close()
         self.server.stop(30)
-        self.thread.join(30)
+        self.thread.join(LONG)
         assert not self.thread.is_alive()
 
 

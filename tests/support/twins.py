@@ -24,7 +24,7 @@ from tests.support.certificates import PEM, made, write_pair
 from tests.support.clients import Clients
 from tests.support.daemon import Daemon, under_manager
 from tests.support.paths import PROJECT
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 HAPROXY = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 PORT = 18781
@@ -147,7 +147,7 @@ class Twins:
     def connect(self, context: ssl.SSLContext) -> HTTPConnection:
         """A connection to one of the two, of which nobody says which."""
         plain = socket.create_connection((self.address(" "), PORT), CONNECT_SECONDS)
-        plain.settimeout(60)
+        plain.settimeout(LONG)
         connection = HTTPSConnection("localhost", context=context)
         try:
             connection.sock = context.wrap_socket(plain, server_hostname="localhost")
@@ -162,7 +162,7 @@ class Twins:
 
     def close(self) -> None:
         self._haproxy.terminate()
-        self._haproxy.wait(30)
+        self._haproxy.wait(LONG)
         for daemon in self.daemons.values():
             daemon.stop(signal.SIGKILL)
         for kept in self._kept.values():

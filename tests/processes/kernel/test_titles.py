@@ -8,7 +8,7 @@ import threading
 
 from tests.support.command import script
 from tests.support.processes import offspring, title
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 SLEEPS = "import time\n\n\ndef do_filter(hosts, vm, properties):\n    time.sleep(60)\n"
 
@@ -30,7 +30,7 @@ def test_each_process_of_a_daemon_has_its_title(start_daemon):
     wait_until(lambda: wanted <= {title(pid) for pid in offspring(daemon.pid)})
     assert title(daemon.pid).split("\0")[1:4] == ["-m", "ovirt_scheduler", "serve"]
     daemon.process.kill()
-    calling.join(20)
+    calling.join(LONG)
 
 
 def test_a_long_title_is_cut_and_harms_nothing():

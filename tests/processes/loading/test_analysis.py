@@ -14,6 +14,7 @@ from ovirt_scheduler import manual
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.model.units import Kind
+from tests.support.waiting import LONG
 
 GOOD = "def do_filter(hosts, vm, properties): return hosts\n"
 
@@ -314,7 +315,7 @@ def test_an_import_that_sleeps_is_killed_and_holds_up_no_other(analyse):
     thread.start()
     assert [unit.kind for unit in analyse(GOOD).units] == [Kind.FILTER]
     assert thread.is_alive()
-    thread.join(30)
+    thread.join(LONG)
     (fault,) = slow
     assert fault.message.startswith("loading it failed: was killed after 10.")
     assert fault.message.endswith("s; its timeout is 10 s")

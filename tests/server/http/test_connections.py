@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from ovirt_scheduler.server.http.connections import Connections
+from tests.support.waiting import LONG
 
 
 class Peer:
@@ -31,12 +32,12 @@ class Peer:
     def close(self) -> None:
         self.other_end.close()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(LONG)
         self.socket.close()
 
     @property
     def cut(self) -> bool:
-        self.other_end.settimeout(30)
+        self.other_end.settimeout(LONG)
         return self.other_end.recv(1) == b""
 
     @property
@@ -90,7 +91,7 @@ def test_a_raised_limit_lets_in_who_waits(peers: list[Peer]) -> None:
     threading.Thread(target=add, daemon=True).start()
     assert not added.wait(0.1)
     table.set_limit(2)
-    assert added.wait(30)
+    assert added.wait(LONG)
     assert peers[0].open
 
 
@@ -130,7 +131,7 @@ def test_closing_wakes_the_one_that_waits_for_room(peers: list[Peer]) -> None:
     waiting = threading.Thread(target=lambda: answers.append(table.add(peers[1].socket)))
     waiting.start()
     table.close(time.monotonic() + 0.05)
-    waiting.join(30)
+    waiting.join(LONG)
     assert answers == [False]
 
 
@@ -150,6 +151,6 @@ def test_who_is_in_a_handshake_at_the_end_has_time_for_a_request(peers: list[Pee
     assert idle.cut
     assert greeted.open
     assert table.set_busy(greeted.socket)
-    draining.join(30)
+    draining.join(LONG)
     assert not draining.is_alive()
     assert not table.set_idle(greeted.socket)

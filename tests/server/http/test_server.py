@@ -33,7 +33,7 @@ from tests.support.served import (
     methods,
     post,
 )
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 # Calls and answers
 
@@ -125,7 +125,7 @@ def test_openssl_is_served(secure: Running) -> None:
         input=post(Connection="close"),
         check=True,
         capture_output=True,
-        timeout=30,
+        timeout=LONG,
     )
     assert b"HTTP/1.1 200" in done.stdout
     assert b"design" in done.stdout
@@ -171,7 +171,7 @@ def test_128_clients_at_once_are_served(running: Running) -> None:
     barrier = threading.Barrier(128)
 
     def call(number: int) -> Any:
-        barrier.wait(30)
+        barrier.wait(LONG)
         connection = running.sent(post(xmlrpc.client.dumps((number,), "echo").encode()))
         return Reply(connection).value
 
@@ -212,12 +212,12 @@ def test_busy_connections_make_others_wait(start: Callable[..., Running]) -> Non
     """With every connection in a call the next waits, and is served afterwards."""
     running = start(replace(SETTINGS, max_connections=1))
     busy = running.sent(post(xmlrpc.client.dumps((), "gate").encode(), Connection="close"))
-    assert running.gate.entered.acquire(timeout=30)
+    assert running.gate.entered.acquire(timeout=LONG)
     waiting = running.sent(post())
     waiting.settimeout(0.2)
     with pytest.raises(OSError):
         waiting.recv(1)
-    waiting.settimeout(30)
+    waiting.settimeout(LONG)
     running.gate.go_on.set()
     assert Reply(busy).value == "done"
     assert Reply(waiting).value == "design"
@@ -316,7 +316,7 @@ def test_stopping_waits_for_calls_under_way(running: Running) -> None:
     idle, under_way = running.kept(), running.held()
     stopping = threading.Thread(target=running.server.stop, args=[30])
     stopping.start()
-    running.thread.join(30)  # nothing is accepted any more
+    running.thread.join(LONG)  # nothing is accepted any more
     with pytest.raises(OSError):
         running.raw()
     assert at_end(idle)
@@ -324,7 +324,7 @@ def test_stopping_waits_for_calls_under_way(running: Running) -> None:
     reply = Reply(under_way)
     assert reply.headers["Connection"] == "close"
     assert reply.value == "done"
-    stopping.join(30)
+    stopping.join(LONG)
     assert not stopping.is_alive()
 
 

@@ -13,6 +13,7 @@ from OpenSSL import SSL
 
 from ovirt_scheduler.security.certificates import CertificateFiles
 from tests.support.served import CALL, SETTINGS, Reply, Running, ask, at_end, post, replies
+from tests.support.waiting import LONG
 
 # HTTP
 
@@ -269,7 +270,7 @@ def test_there_is_room_for_so_many_large_bodies_at_one_time(
     connections = [running.connect() for _ in range(16)]
     for connection in connections:
         connection.sendall(large)
-        assert running.gate.entered.acquire(timeout=30)
+        assert running.gate.entered.acquire(timeout=LONG)
     reply = ask(running, large)
     assert reply.status == 503
     assert "try it later" in reply.text

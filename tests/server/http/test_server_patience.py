@@ -21,7 +21,7 @@ from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.http.tls import tls_context
 from tests.support.served import HASTY, SETTINGS, Reply, Running, ask, at_end, messages, post
 from tests.support.site import MadeSite
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 PATIENT = replace(HASTY, connection_timeout=1)  # a busy machine may take 0.2 s to send a request
 
@@ -140,7 +140,7 @@ def test_a_large_answer_arrives_after_a_long_call(start: Callable[..., Running])
     connection.settimeout(2.2)
     with pytest.raises(OSError):
         connection.recv(1)
-    connection.settimeout(30)
+    connection.settimeout(LONG)
     running.gate.go_on.set()
     assert Reply(connection).value == running.gate.answer
 
@@ -154,7 +154,7 @@ def test_a_kept_connection_may_idle_longer_than_a_request_may_take(
     connection.settimeout(1.5 * PATIENT.connection_timeout)
     with pytest.raises(OSError):
         connection.recv(1)
-    connection.settimeout(30)
+    connection.settimeout(LONG)
     connection.sendall(post())
     assert Reply(connection).value == "design"
 
@@ -184,7 +184,7 @@ def test_a_request_byte_by_byte_is_cut(hasty: Running) -> None:
     thread.start()
     reply = Reply(connection)
     stop.set()
-    thread.join(30)
+    thread.join(LONG)
     assert reply.status == 408
 
 
@@ -219,7 +219,7 @@ def test_a_reset_is_no_error(running: Running, caplog: pytest.LogCaptureFixture)
     for sent in (b"", b"PO", post()[:-5], post(xmlrpc.client.dumps((), "gate").encode())):
         connection = running.sent(sent)
         if b"gate" in sent:
-            assert running.gate.entered.acquire(timeout=30)
+            assert running.gate.entered.acquire(timeout=LONG)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.close()
     running.end()

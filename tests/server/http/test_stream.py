@@ -21,6 +21,7 @@ from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.http.stream import Stream, TlsError
 from ovirt_scheduler.server.http.tls import tls_context
 from tests.support.command import executed
+from tests.support.waiting import LONG
 
 SHORT = 0.1
 
@@ -39,7 +40,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.socket, self.client = socket.socketpair()
-        self.client.settimeout(30)
+        self.client.settimeout(LONG)
         self.stream = Stream(self.socket, time.monotonic() + 30, 30)
 
     def close(self) -> None:
@@ -62,7 +63,7 @@ def in_thread(action: Callable[[], Any]) -> Callable[[], Any]:
     thread.start()
 
     def result() -> Any:
-        thread.join(30)
+        thread.join(LONG)
         return results[0]
 
     return result

@@ -1,4 +1,4 @@
-"""Packs hosts or VMs into bytes, from which one can be read without the others.
+"""Packs hosts or VMs into bytes, from which one attribute can be read without the others.
 
 ::
 
@@ -6,17 +6,14 @@
                                           of them when they are read (serialization.py)
 
     bytes   "oVsP"  length of the index (4, little-endian)
-            index   JSON: [kind, [id or null, ...], [length of each record, ...],
-                          {attribute: length of its column, ...}]
-            columns, each of a plain attribute: of every entity in turn its text, number, truth,
-                    member of an enumeration, or null: JSON
-            records, each of an entity: what else is in its state (serialization.py), in lines of
-                    JSON
-                    {attribute: its line, counted from 0, or -n for the n-th of the second line}
-                    [href of a list with nothing in it, ...]
-                    the state of each other attribute
+            index   JSON: [kind, [id or null, ...], {attribute: length of its column, ...},
+                          {attribute: length of its cells, ...}]
+            columns, each of an attribute: of every entity in turn its state (serialization.py)
+                    where that is short, else null: JSON
+            cells, each of an attribute: a line of JSON, the length of each entity's cell; then
+                    the cells: where the state is not short, the state as JSON, else nothing
 
-Most plugins read a few plain attributes of all hosts: so these are read for all of them at once.
+Most plugins read a few short attributes of all hosts: so these are read for all of them at once.
 Nothing in the bytes is trusted: JSON names nothing outside of it, takes at most some 30 times its
 length in memory, and its length is bounded. Bytes of another form are an ``UnreadableState``, at
 once or when the wrong attribute is read.
@@ -24,14 +21,13 @@ once or when the wrong attribute is read.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import mmap
 import os
 import struct
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Optional, Union
 
 from ovirt_scheduler.errors import UnreadableState
@@ -43,7 +39,7 @@ MOST_BYTES = 256 << 20  # some 150,000 hosts
 
 _Data = Union[bytes, mmap.mmap]
 _MAPPED = 64 << 10  # bytes; what is larger is mapped, so that only what is looked at is read
-_FIRST_LINES = 2
+_SHORT = 2  # members of a list's state: it is empty, or has one plain value
 _HEAD = struct.Struct("<4sI")
 _MARK = b"oVsP"
 
@@ -56,12 +52,24 @@ def pack(kind: str, members: Sequence[State]) -> bytes:
         members: n states (serialization.py), n >= 0, in the order to be kept.
     """
     columns: dict[str, list[Any]] = defaultdict(lambda: [None] * len(members))
-    records = [_record(state, columns, row) for row, state in enumerate(members)]
+    cells: dict[str, list[str]] = defaultdict(lambda: [""] * len(members))
+    for row, state in enumerate(members):
+        for name, value in state.items():
+            form = value.__class__
+            if form is dict or (form is list and len(value) > _SHORT):
+                cells[name][row] = _encode(value)
+            else:
+                columns[name][row] = value
+    columns.pop("", None)
     ids = columns.pop("_id", [None] * len(members))
-    written = {name: _encode(column).encode("ascii") for name, column in columns.items()}
-    lengths = {name: len(column) for name, column in written.items()}
-    index = _encode((kind, ids, [*map(len, records)], lengths)).encode("ascii")
-    return b"".join([_HEAD.pack(_MARK, len(index)), index, *written.values(), *records])
+    short = {name: _encode(column).encode("ascii") for name, column in columns.items()}
+    long = {
+        name: f"{_encode([*map(len, each)])}\n{''.join(each)}".encode("ascii")
+        for name, each in cells.items()
+    }
+    lengths = [{name: len(part) for name, part in parts.items()} for parts in (short, long)]
+    index = _encode((kind, ids, *lengths)).encode("ascii")
+    return b"".join([_HEAD.pack(_MARK, len(index)), index, *short.values(), *long.values()])
 
 
 # ``JSONEncoder.encode`` makes one of these each time, which takes longer than most lines.
@@ -74,122 +82,112 @@ def _encode(value: Any) -> str:
     return "".join(_encoder(value, 0))
 
 
-def _record(state: State, columns: Mapping[str, list[Any]], row: int) -> bytes:
-    """Put a state's plain values into their columns, and pack the others."""
-    hrefs: list[Any] = []
-    places: dict[str, int] = {}
-    lines: list[str] = []
-    for name, value in state.items():
-        form = value.__class__
-        if form is list and len(value) == 2 and value[0] == "list":
-            hrefs.append(value[1])
-            places[name] = -len(hrefs)
-        elif form is dict or form is list or (form is tuple and value[0] != "enum"):
-            places[name] = len(lines) + _FIRST_LINES
-            lines.append(_encode(value))
-        elif name:
-            columns[name][row] = value
-    return "\n".join([_encode(places), _encode(hrefs), *lines]).encode("ascii")
-
-
 class _Packed:
-    """Packed states, of which a column is read when it is asked for.
+    """Packed states, of which a part is read when it is asked for.
 
     Attributes:
-        bounds: where the records begin, and where the last one ends.
-        columns: by the attribute, where each begins and ends; once it was read, its values.
+        columns: by the attribute, the values; before they are read, where they begin and end.
 
     Raises:
         UnreadableState: it is no packed form of that kind.
     """
 
-    __slots__ = ("bounds", "columns", "data", "ids")
+    __slots__ = ("_cells", "_data", "columns", "ids")
 
     def __init__(self, data: _Data, kind: str):
-        self.data = data
-        self.ids, lengths, columns, begin = _index(data, kind)
-        bounds = [*itertools.accumulate((*columns.values(), *lengths), initial=begin)]
-        self.bounds = bounds[len(columns) :]
-        self.columns: dict[str, Any] = dict(zip(columns, zip(bounds, bounds[1:])))
+        self._data = data
+        self.ids, columns, cells, begin = _index(data, kind)
+        bounds = [*itertools.accumulate((*columns.values(), *cells.values()), initial=begin)]
+        places = zip(bounds, bounds[1:])
+        self.columns: dict[str, Any] = dict(zip(columns, places))
+        self._cells: dict[str, Any] = dict(zip(cells, places))  # the same, with the cells' bounds
+
+    @property
+    def names(self) -> set[str]:
+        """The attributes that an entity may have."""
+        return {*self.columns, *self._cells}
+
+    # Of threads that are here at once, each may read the same.
 
     def read_column(self, name: str, begin: int, end: int) -> list[Any]:
-        """Read the values of an attribute, which are there.
+        """Read a column, which is there.
 
         Raises:
             ValueError, RecursionError: it is no column.
         """
-        column = _decode(self.data[begin:end].decode("ascii"))
-        if column.__class__ is not list or len(column) != len(self.ids):
-            raise ValueError("no column")
+        column = self._list(begin, end)
         self.columns[name] = column
         return column
+
+    def cell(self, name: str, row: int) -> Any:
+        """Read a cell; None if there is none.
+
+        Raises:
+            ValueError, RecursionError: it is no cell.
+        """
+        bounds = self._cells.get(name)
+        if bounds is None:
+            return None
+        if bounds.__class__ is tuple:
+            begin, end = bounds
+            line = self._data.find(b"\n", begin, end)
+            lengths = self._list(begin, line)
+            bounds = [*itertools.accumulate(lengths, initial=line + 1)]
+            if not _are_lengths(lengths, 0) or bounds[-1] != end:
+                raise ValueError("no cells")
+            self._cells[name] = bounds
+        begin, end = bounds[row : row + 2]
+        return _decode(self._data[begin:end]) if begin < end else None
+
+    def _list(self, begin: int, end: int) -> list[Any]:
+        values: list[Any] = _decode(self._data[begin:end])
+        if values.__class__ is not list or len(values) != len(self.ids):
+            raise ValueError("not a value for each")
+        return values
 
 
 class Record:
     """A packed state of which a part is read when it is asked for.
 
-    Nothing in it is trusted: each method may raise a ValueError or a RecursionError.
+    Nothing in it is trusted: ``find`` may raise a ValueError, a TypeError or a RecursionError.
     """
 
-    __slots__ = ("_hrefs", "_lines", "_packed", "_row")
+    __slots__ = ("_packed", "_row")
 
     def __init__(self, packed: _Packed, row: int):
         self._packed = packed
         self._row = row
-        self._lines: Optional[list[str]] = None
-        self._hrefs: Optional[list[Any]] = None
 
+    @property
     def names(self) -> set[str]:
-        """Read which attributes there may be."""
-        return {*self._packed.columns, *_places(self._split()[0])}
+        """The attributes that there may be."""
+        return self._packed.names
 
     def find(self, name: str) -> Any:
         """Read the state of an attribute; None if there is no such attribute."""
         column = self._packed.columns.get(name)
         if column is not None:
-            if column.__class__ is tuple:  # of threads that are here at once, each may do this
+            if column.__class__ is tuple:
                 column = self._packed.read_column(name, *column)
             value = column[self._row]
             if value is not None:
                 return value
-        # Of threads that are here at once, each may do all of it.
-        lines = self._lines or self._split()
-        place = _places(lines[0]).get(name)
-        if place is None:
-            return None
-        if place > 0:
-            return _decode(lines[place])
-        hrefs = self._hrefs
-        if hrefs is None:
-            hrefs = self._hrefs = _decode(lines[1])
-        return ["list", hrefs[-1 - place]]
-
-    def _split(self) -> list[str]:
-        begin, end = self._packed.bounds[self._row : self._row + 2]
-        lines = self._packed.data[begin:end].decode("ascii").split("\n")
-        if len(lines) < _FIRST_LINES:
-            raise ValueError("cut")
-        self._lines = lines
-        return lines
+        return self._packed.cell(name, self._row)
 
 
 _scan = json.JSONDecoder().raw_decode
 
 
-def _decode(line: str) -> Any:
-    value, end = _scan(line)
-    if end != len(line):
+def _decode(data: bytes) -> Any:
+    text = data.decode("ascii")
+    value, end = _scan(text)
+    if end != len(text):
         raise ValueError("more than a value")
     return value
 
 
-@functools.lru_cache(maxsize=64)
-def _places(line: str) -> dict[str, int]:
-    """Read which attribute is where; of most hosts it is the same."""
-    places: dict[str, int] = _decode(line)
-    if any(place.__class__ is not int for place in places.values()):
-        raise ValueError("no places")
-    return places
+def _are_lengths(values: Collection[Any], least: int) -> bool:
+    return all(each.__class__ is int and each >= least for each in values)
 
 
 def records(
@@ -233,25 +231,25 @@ def _data_of(source: Source) -> _Data:
     return os.pread(source, size, 0)
 
 
-def _index(data: _Data, kind: str) -> tuple[list[Optional[str]], list[int], dict[str, int], int]:
-    """Read the ids, the length of each record and column, and where the first of these begins."""
+def _index(
+    data: _Data, kind: str
+) -> tuple[list[Optional[str]], dict[str, int], dict[str, int], int]:
+    """Read the ids, the length of each column and of all cells, and where the first one begins."""
     try:
         mark, length = _HEAD.unpack(data[: _HEAD.size])
         begin = _HEAD.size + length
-        found, ids, lengths, columns = _decode(data[_HEAD.size : begin].decode("ascii"))
+        found, ids, columns, cells = _decode(data[_HEAD.size : begin])
         is_index = (
             mark == _MARK
             and found == kind
             and ids.__class__ is list
-            and lengths.__class__ is list
-            and columns.__class__ is dict
             and all(each is None or each.__class__ is str for each in ids)
-            and all(each.__class__ is int and each > 0 for each in (*lengths, *columns.values()))
-            and len(ids) == len(lengths)
-            and begin + sum(lengths) + sum(columns.values()) == len(data)
+            and all(each.__class__ is dict for each in (columns, cells))
+            and _are_lengths(lengths := (*columns.values(), *cells.values()), 1)
+            and begin + sum(lengths) == len(data)
         )
     except (ValueError, TypeError, RecursionError, struct.error) as mistake:
         raise UnreadableState(f"no packed entities: {mistake!s:.100}") from None
     if not is_index:
         raise UnreadableState("no packed entities: the index is not that of the states")
-    return ids, lengths, columns, begin
+    return ids, columns, cells, begin

@@ -232,7 +232,7 @@ def complete(entity: Any) -> dict[str, Any]:
     record = held.get(_UNREAD)
     if record is not None:
         try:
-            names = record.names()
+            names = record.names
             if not names <= _ATTRIBUTES[entity.__class__.__name__]:
                 raise ValueError("another's attributes")
             for name in names:

@@ -94,7 +94,7 @@ class Registry:
         Many callers at once share one refresh that begins after they asked.
 
         Raises:
-            ExecutorUnavailable: no process can be had to analyse a plugin in.
+            ExecutorUnavailable: no process is available to analyse a plugin in.
         """
         asked = time.monotonic()
         with self._refreshing:
@@ -267,7 +267,7 @@ class Registry:
         try:
             with ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
                 loaded = list(pool.map(load, files))
-        except RuntimeError:  # no thread is to be had
+        except RuntimeError:  # no thread can be started
             loaded = [load(file) for file in files]
         return {file.path: state for file, state in zip(files, loaded) if state is not None}
 

@@ -99,7 +99,7 @@ class ClusterMigrations:
             The VMs that the engine does not refuse to migrate.
 
         Raises:
-            SchedulerError: no process is to be had for it; those not asked for are forgotten.
+            SchedulerError: no process is available for it; those not asked for are forgotten.
         """
         taken: list[str] = []
         for start in range(0, len(steps), _AT_ONCE):

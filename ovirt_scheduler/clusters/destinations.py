@@ -66,7 +66,7 @@ class ClusterDestinations:
             Whether the answer does not fit theirs, so that the scheduler has to be called again.
 
         Raises:
-            SchedulerError: no process is to be had for it.
+            SchedulerError: no process is available for it.
         """
         has_units = self.settings.filters or self.settings.cost_functions
         misfit = False

@@ -34,13 +34,13 @@ _MARK = re.compile(
 )
 _LONGEST_NAME = 11  # of the machine
 _FARTHEST = 10 * 365 * 86_400_000  # milliseconds that another clock may be ahead
-_MOST_WARNED = 20  # other daemons that the log tells of
+_MOST_WARNED = 20  # other daemons that the log names
 
 
 class Mark(NamedTuple):
     """The daemon that sent a correlation id."""
 
-    taken: bool  # by hand
+    taken: bool  # an administrator had it take the cluster over
     since: int  # milliseconds since 1970: when the daemon began to drive the cluster
     daemon: str  # the machine's name, and digits
     cluster: str  # digits made of its name

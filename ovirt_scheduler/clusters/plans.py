@@ -43,7 +43,7 @@ _HOUR = 3600.0
 _MOST_ENDED = 50  # plans that are remembered
 _MOST_KEPT = 20  # migrations in an event of the history
 _DECISIONS = {"approve": APPROVED, "refuse": REFUSED}  # what an action makes of a plan
-_OUTCOME_SECONDS = 8.0  # for which who approves waits for what becomes of it
+_OUTCOME_SECONDS = 8.0  # that whoever approves a plan waits for its outcome
 
 
 class Plans:

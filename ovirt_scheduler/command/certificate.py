@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace) -> Shown:
         settings = settings._replace(ssl=True, ssl_certificate=None, ssl_key=None)
     reports = certificate_report.report(settings, state, options.days)
     text = "".join(each.text() for each in reports) or f"{_NO_TLS}\n"
-    # Whoever asks to see a certificate is content with a bad one; whoever checks it is not.
+    # To show a certificate is well done even if the certificate is bad; to check it is not.
     well = options.action != "check" or all(each.described and not each.problem for each in reports)
     return Shown(text, [each.fields() for each in reports], well)
 

@@ -75,10 +75,10 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         return _failed(
             BadInput(f"{error.filename}: {error.strerror}; run this as a user who may read it")
         )
-    except BrokenPipeError:  # whoever read has seen enough
+    except BrokenPipeError:  # the reader has ended, such as head
         return 0
     except KeyboardInterrupt:
-        return 128 + signal.SIGINT  # as shells tell of it
+        return 128 + signal.SIGINT  # as shells report it
 
 
 def _failed(error: SchedulerError) -> int:

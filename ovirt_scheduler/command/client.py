@@ -59,7 +59,7 @@ _MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, ArithmeticErro
 
 # Calls a method: answer form, name, parameters. The reply has the results of the plugins' calls if
 # they ran in this process; XML-RPC has nothing of what they printed. It has the record of what was
-# decided, where that can be had.
+# decided, if that is known.
 Call = Callable[..., Reply]
 
 
@@ -68,7 +68,7 @@ class Daemon:
 
     Attributes:
         url: for messages: it has no password.
-        answered: the latest call, and the answer to it; None if there is none.
+        answered: the latest call and its answer; None before the first.
 
     Raises (when called):
         BadUsage: a parameter that XML-RPC cannot carry.

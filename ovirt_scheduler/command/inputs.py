@@ -164,7 +164,7 @@ def json_pairs(items: Iterable[str]) -> dict[str, object]:
     ``key=@FILE`` stands for the text of a file, such as a document of hosts.
 
     Raises:
-        BadUsage: one has no ``=``, or begins like a list or a dict of JSON, but is none.
+        BadUsage: one has no ``=``, or begins like a list or a dict of JSON, but is no JSON.
         BadInput: its file cannot be read.
     """
     found: dict[str, object] = {}

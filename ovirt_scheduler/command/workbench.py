@@ -136,7 +136,7 @@ def _changes(options: argparse.Namespace) -> Changes:
     """What the options would have changed.
 
     Raises:
-        BadUsage: a factor that is none.
+        BadUsage: a factor is no integer, or is missing.
     """
     factors: dict[str, int] = {}
     added = getattr(options, "with")

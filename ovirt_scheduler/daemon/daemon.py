@@ -146,7 +146,7 @@ class _Signals:
 
         try:
             threading.Thread(target=run, name="start", daemon=True).start()
-        except RuntimeError:  # no thread is to be had
+        except RuntimeError:  # no thread can be started
             run()
         while _WORK_DONE not in self._heard:
             if self._heard.intersection(_ENDS):

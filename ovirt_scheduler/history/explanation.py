@@ -110,7 +110,7 @@ def summary(decision: Record) -> dict[str, Any]:
     """What a list shows of a decision, besides what the decision says itself.
 
     Returns:
-        ``summary``: what came of it, ``cleaned``; ``is_bad``: a unit failed that would have
+        ``summary``: its outcome, ``cleaned``; ``is_bad``: a unit failed that would have
         counted, something went wrong, or no host was left; ``failures``: the units that failed,
         each with its message.
     """

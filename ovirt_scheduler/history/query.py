@@ -69,7 +69,7 @@ def moment(text: str) -> float:
     """Seconds since 1970 of a time in RFC 3339; one without a zone is local.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no such time.
     """
     if text.endswith(("Z", "z")):  # which fromisoformat knows from Python 3.11 on
         text = f"{text[:-1]}+00:00"

@@ -31,7 +31,7 @@ class Ranking:
 
     @cached_property
     def totals(self) -> Mapping[str, int]:
-        """Host id to total, the best first; a host that no unit scored is not there."""
+        """Host id to total, the best first; a host that no unit scored is left out."""
         return dict(sorted(self._given.items(), key=itemgetter(1)))
 
     @cached_property

@@ -125,7 +125,7 @@ def _put_units_and_hosts(record: Record, decision: Decision) -> None:
         if each.unit["kind"] == Kind.COST_FUNCTION.words:
             _put_costs(each, told)
         elif each.unit["kind"] == Kind.FILTER.words:  # those in shadow come last
-            # One that is not there accepts no host, and then nothing is called (contract 4.2).
+            # A missing filter accepts no host, and then nothing is called (contract 4.2).
             about = left if each.unit["mode"] == "live" else told
             left = _put_verdicts(each, told, about, missed=not execution.hosts)
     ranking.put_totals(record)
@@ -236,7 +236,7 @@ def _put_verdicts(
     """Add one filter's verdict on each host, and return the hosts that are left.
 
     Args:
-        missed: a filter that is not there accepts no host.
+        missed: a missing filter accepts no host.
     """
     result = asked.result
     about = {host["id"] for host in left} if result is not None else set()

@@ -89,5 +89,5 @@ class DriverUnit(NamedTuple):
 
 # VM id to host ids, the best first; none for any host.
 Migrations = Mapping[str, tuple[str, ...]]
-# VM id to the hosts that it may go to, each with its cost; a VM that is not there may go to any.
+# VM id to the hosts that it may go to, each with its cost; any other VM may go to any host.
 Destinations = Mapping[str, Mapping[str, int]]

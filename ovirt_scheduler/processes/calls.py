@@ -130,7 +130,7 @@ def make_calls(
         n results in the order of the calls. A plugin's failure is a result.
 
     Raises:
-        ExecutorUnavailable: no process is to be had.
+        ExecutorUnavailable: no process is available.
     """
     results: dict[int, CallResult] = {}
     waiting = deque(_Pending(place, call) for place, call in enumerate(calls))

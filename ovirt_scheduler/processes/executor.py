@@ -159,7 +159,7 @@ class Executor:
         """Look at a plugin's file in a process of its own; a fault in it is in the result.
 
         Raises:
-            ExecutorUnavailable: no process is to be had for it.
+            ExecutorUnavailable: no process is available for it.
         """
         return single_use.analyse(self._pool, candidate)
 
@@ -178,7 +178,7 @@ class Executor:
             BadParameters: the host whose status has changed is not among the hosts.
             RefusedProperty: a value that a unit or the driver refuses, where the job is strict.
             Overloaded: no place became free in time, too many wait, or the executor is closed.
-            ExecutorUnavailable: no process is to be had for it.
+            ExecutorUnavailable: no process is available for it.
         """
         with self._taken(len(job.of(Kind.COST_FUNCTION)), job.deadline) as parallel:
             return self._run(job, parallel)

@@ -58,7 +58,7 @@ _SERIALS = itertools.count(1)
 
 
 def unavailable(wanted: str, error: OSError) -> str:
-    """The message of an error for want of descriptors or memory, or of a file to run."""
+    """The message of an error: descriptors or memory are short, or a file to run is missing."""
     file = f"{error.filename}: " if error.filename else ""
     return f"{wanted} cannot be had: {file}{error.strerror}"
 

@@ -197,7 +197,7 @@ class Pool:
             order: FORK, or FORK_READER for one that reads documents without the SDK.
 
         Raises:
-            ExecutorUnavailable: there is none to be had.
+            ExecutorUnavailable: none is available.
         """
         with self._news:
             found = self._spare[order].pop() if self._spare[order] else None
@@ -214,7 +214,7 @@ class Pool:
             fresh: take a new one, even if another is idle.
 
         Raises:
-            ExecutorUnavailable: there is none to be had.
+            ExecutorUnavailable: none is available.
         """
         key = ProcessKey.of(plugin, limits)
         with self._news:

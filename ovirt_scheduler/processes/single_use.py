@@ -44,7 +44,7 @@ def read(
 
     Raises:
         UnreadableDocument: its process died before it answered.
-        ExecutorUnavailable: no process is to be had.
+        ExecutorUnavailable: no process is available.
     """
     task = ReadTask(tuple(documents), tells_states)
     packs, found, seen = _read(pool, task, deadline, frames.FORK_READER)
@@ -113,7 +113,7 @@ def split(pool: Pool, documents: Sequence[Document]) -> list[Optional[list[bytes
 
     Raises:
         UnreadableDocument: its process died before it answered.
-        ExecutorUnavailable: no process is to be had.
+        ExecutorUnavailable: no process is available.
     """
     size = sum(len(each.data) for each in documents)
     task, deadline = SplitTask(tuple(documents)), time.monotonic() + _SPLIT_SECONDS
@@ -144,7 +144,7 @@ def analyse(pool: Pool, candidate: Candidate) -> Analysis:
     """Look at a plugin's file; a fault in it is in the result.
 
     Raises:
-        ExecutorUnavailable: no process is to be had for it.
+        ExecutorUnavailable: no process is available for it.
     """
     deadline = time.monotonic() + ANALYSIS_LIMITS.timeout
     done = _do(pool, candidate, deadline, messages.ANALYSIS_LIMIT)
@@ -179,7 +179,7 @@ def _do(
     """Have a spare process do a task, and wait until that has ended.
 
     Raises:
-        ExecutorUnavailable: no process is to be had.
+        ExecutorUnavailable: no process is available.
     """
     nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)

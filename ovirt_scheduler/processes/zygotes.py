@@ -71,7 +71,7 @@ class Zygotes:
             deadline: for a zygote to have started, in seconds on the monotonic clock.
 
         Raises:
-            ExecutorUnavailable: there is none to be had, or this is closed.
+            ExecutorUnavailable: none is available, or this is closed.
         """
         self.forked += 1
         for is_last in (False, True):

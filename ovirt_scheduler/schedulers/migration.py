@@ -10,7 +10,7 @@ from ovirtsdk4 import AuthError, types
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.plugin import Driver, EngineUnavailable, engine_connection
 
-_CURL = re.compile(r"\[\(<[^>]*>, \d+, '(.*)'\)\]")  # the SDK tells of libcurl's error as a list
+_CURL = re.compile(r"\[\(<[^>]*>, \d+, '(.*)'\)\]")  # the SDK shows libcurl's error as a list
 
 
 class Migration(Driver):
@@ -46,7 +46,7 @@ class Migration(Driver):
             try:
                 target = types.Host(id=host) if host else None
                 vms.vm_service(vm).migrate(host=target, query={"correlation_id": mark})
-            except Exception as error:  # noqa: BLE001  the SDK tells of torn answers in many ways
+            except Exception as error:  # noqa: BLE001  the SDK reports torn answers in many ways
                 said = _CURL.sub(r"\1", one_line(str(error)))
                 known = isinstance(error, AuthError) or getattr(error, "fault", None) is not None
                 (refused if known else unanswered)[vm] = said or type(error).__name__

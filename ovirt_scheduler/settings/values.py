@@ -116,7 +116,7 @@ def _address(text: str) -> str:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        # A last label of digits would be an IPv4 address that is none.
+        # A last label of digits would be a broken IPv4 address.
         label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
         _match(rf"(?:{label}\.){{0,30}}(?![0-9]+$){label}", text)
     return text

@@ -59,7 +59,7 @@ class Unknown(Exception):
 
 
 class Absent(Unknown):
-    """It names a host or VM that is not there."""
+    """The request names a host or VM that does not exist."""
 
     status = HTTPStatus.NOT_FOUND
 

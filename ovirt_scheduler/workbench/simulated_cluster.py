@@ -330,7 +330,7 @@ class SimulatedCluster:
 
     Attributes:
         name: of the cluster.
-        left_out: names of VMs that run on a host that is not there, and why they do not count.
+        left_out: names of VMs that run on a missing host, and why they do not count.
 
     Raises:
         BadInput: there is no host; or a host or VM is of version 3 of the engine's API, or has a

@@ -268,7 +268,7 @@ class _Cutter:
             more = ", or not UTF-8" if fault.code == _INVALID_TOKEN else ""
             problem = expat.ErrorString(fault.code) + more
             raise error(f"{where}:{fault.lineno}: {problem}") from None
-        finally:  # else they keep each other
+        finally:  # else parser and handlers keep each other alive
             parser.StartElementHandler = parser.EndElementHandler = None
             parser.StartDoctypeDeclHandler = parser.StartNamespaceDeclHandler = None
 

@@ -338,7 +338,7 @@ class Service(Step):
         return f"\nthe daemon's last line: {line.strip()}" if line.strip() else ""
 
     def _has_old_unit(self) -> bool:
-        """Whether the old proxy has a unit; our alias of the same name is none."""
+        """Whether the old proxy has a unit; our alias of the same name does not count."""
         if self.machine.path(f"{_UNITS}/{OLD_UNIT}").is_symlink():
             return False
         names = [f"{folder}/systemd/system/{OLD_UNIT}" for folder in PACKAGES]

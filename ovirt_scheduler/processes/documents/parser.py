@@ -226,7 +226,7 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Optional[list[State]]:
     except expat.ExpatError as mistake:
         refuse(expat.ErrorString(mistake.code))
     finally:
-        for name in handlers:  # else these and the parser keep each other, and what was read
+        for name in handlers:  # else these and the parser keep each other alive, and what was read
             setattr(parser, name, None)
     walk.members.check_number()
     return walk.states if walk.certain else None
@@ -265,8 +265,8 @@ class _Walk:
         self._data = data
         self.certain = not _has_long_runs(data)
         self.states: list[State] = []
-        # What comes next belongs to this entity or list. Here is looked up what becomes of it;
-        # where the links of the entity go; its level: 0 for a host or VM, 1 for what that holds.
+        # The entity or list that the next element belongs to; how its elements are read; where its
+        # links go; its level: 0 for a host or VM, 1 for what that holds.
         self._state: Any = self.states
         self._lookup: _Lookup = _NO_FIELDS.get
         self._links = _NO_LINKS

@@ -23,7 +23,7 @@ def split(document: Document) -> list[bytes]:
         last. White space and comments between elements are left out.
 
     Raises:
-        UnreadableDocument, expat.ExpatError: it is none that was read before.
+        UnreadableDocument, expat.ExpatError: it is no document that was read before.
     """
     data = utf8(document, HOSTS)
     parser = expat.ParserCreate("utf-8")

@@ -69,5 +69,5 @@ def leave_keyring() -> None:
     number = _KEYCTL.get(os.uname().machine)
     if number is not None and _LIBC.syscall(number, _JOIN_SESSION_KEYRING, None) < 0:
         error = ctypes.get_errno()
-        if error not in (errno.ENOSYS, errno.EPERM):  # then there are no keys to be had
+        if error not in (errno.ENOSYS, errno.EPERM):  # then there are no keys
             raise OSError(error, os.strerror(error))

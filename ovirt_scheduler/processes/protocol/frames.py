@@ -85,7 +85,7 @@ def pack(kind: bytes, nonce: int, payload: bytes = b"") -> bytes:
 
 def pack_task(task: Task, nonce: int) -> memoryview:
     """The frame of a task; documents are copied into it once."""
-    frame = bytearray(HEADER.size)  # Python 3.13 tells of a BytesIO that ends before its view
+    frame = bytearray(HEADER.size)  # Python 3.13 reports a BytesIO that ends before its view
     file: Any = SimpleNamespace(write=frame.extend)
     plain = _plain(task) if isinstance(task, CallTask) else task
     pickle.dump(plain, file, pickle.HIGHEST_PROTOCOL)

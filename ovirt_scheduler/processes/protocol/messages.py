@@ -176,7 +176,7 @@ def pack_read(documents: Sequence[ReadDocument], seen: Sequence[dict[str, list[o
 
 
 def read_limit(size: int) -> int:
-    """The bytes that a reader can need to tell of so many bytes of documents."""
+    """The bytes that a reader's message can need for so many bytes of documents."""
     return _FEW_BYTES + 6 * size
 
 

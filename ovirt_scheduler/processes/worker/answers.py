@@ -24,7 +24,7 @@ from ovirt_scheduler.processes.protocol.shapes import MOST_CHARACTERS, MOST_VALU
 _HUGE = 10**18
 
 _NO_LITERAL = object()
-# What print() makes of a list of ids. Python's parser takes forty times as long to read it.
+# A list of ids as print() writes it. Python's parser takes forty times as long to read it.
 _LIST_OF_IDS = re.compile(r"\['[^'\\\x00-\x1f]*'(?:, '[^'\\\x00-\x1f]*')*\]")
 _SHOWN = 80  # characters of what was returned, in a message
 _MOST_LEVELS = 16  # arrays and structs within each other

@@ -52,17 +52,17 @@ _OF_LIBC = 3 << 31  # signals 32 and 33, in a mask
 _SIGNALS = [number for number in range(1, 65) if number not in (9, 19, 32, 33)]
 _LIMITS = {value for name, value in vars(resource).items() if name.startswith("RLIMIT_")}
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-# prctl(2): dumpable, timer slack, securebits with keepcaps among them, what becomes of damaged
-# memory, whether memory may become executable, and be merged, are given as they are; subreaper and
-# the signal at the parent's death into a place.
+# prctl(2) returns dumpable, timer slack, securebits (with keepcaps), how damaged memory is treated,
+# and whether memory may become executable, and be merged. It writes subreaper and the signal at the
+# parent's death into a variable.
 _FLAGS, _FLAGS_INTO = (3, 30, 27, 34, 66, 68), (37, 2)
-# Names of sys that are something else in each call, or of no account.
+# Names of sys that differ in each call, or do not matter.
 _VOLATILE = (
     "stdout", "stderr", "__stdout__", "__stderr__",
     "last_type", "last_value", "last_traceback", "last_exc", "__warningregistry__",
 )  # fmt: skip
 
-# Lines of /proc/self/status that are to stay, each with what differs when it does.
+# Lines of /proc/self/status that have to stay, each with the word for a difference.
 _STATUS = {
     b"Uid": "user", b"Gid": "user", b"Groups": "user", b"NSpgid": "session", b"NSsid": "session",
     b"SigPnd": "signals", b"ShdPnd": "signals", b"SigBlk": "signals", b"SigIgn": "signals",
@@ -218,7 +218,7 @@ class Baseline:
             interpreter.pop(name, None)
         return {
             "descriptors": _descriptors(),
-            "signals": [*map(_handler_of, self._handled)],  # the status tells of all others
+            "signals": [*map(_handler_of, self._handled)],  # the status has all others
             "timers": (*map(signal.getitimer, _TIMERS), _pread(self._timers, _CHUNK, 0)),
             "resource limits": [*map(_getrlimit, _LIMITS)],
             "priority": (_getpriority(os.PRIO_PROCESS, 0), _getscheduler(0)),

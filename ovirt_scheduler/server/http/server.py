@@ -298,7 +298,7 @@ class ConnectionHandler:
         self._stream.deadline = time.monotonic() + self._server.settings.idle_timeout
         try:
             first = self._input.peek(1)
-        except ConnectionError:  # no request is cut by that; many clients leave so
+        except ConnectionError:  # no request is lost; many clients leave like this
             return False
         return bool(first) and self._server.connections.set_busy(self._connection)
 

@@ -232,7 +232,7 @@ def _segment(name: object) -> str:
 
 
 def _typed(name: str, text: str) -> object:
-    """A member of a query: a number, a boolean, or the text where it is none."""
+    """A member of a query: a number or a boolean; any other text as it is."""
     if name == "brief" and text in ("true", "false"):
         return text == "true"
     return int(text) if name == "limit" and re.fullmatch("[0-9]{1,9}", text) else text

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Optional
 
 _LONGEST = 100  # characters; a comparison takes the time of both names' product
-_MOST = 500  # names that one is compared with
+_MOST = 500  # names that one is compared with, and functions of a file that are looked at
 _LONGER = 3  # characters, at most, that one is longer than the other
 
 _FUNCTION = re.compile(rb"^[ \t]*(?:async[ \t]+)?def[ \t]+(do_\w+)", re.MULTILINE)
@@ -54,7 +54,7 @@ def misspelt(source: bytes, functions: Iterable[str]) -> Iterator[tuple[int, str
         Line, name and the name that may be meant.
     """
     called = tuple(functions)
-    for found in _FUNCTION.finditer(source):
+    for found in itertools.islice(_FUNCTION.finditer(source), _MOST):
         name = found.group(1).decode("ascii", "replace")
         meant = None if name in called else nearest(name, called)
         if meant is not None:

@@ -24,6 +24,7 @@ from ovirt_scheduler.command.client import Call
 from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
+from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, SchedulerError
 from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
@@ -232,25 +233,31 @@ def run(
         if not kinds and not called:
             for driver in loaded.drivers:
                 notes += scheduler_calls.not_asked(driver, asked)
-        texts, fields, well = [], [], True
-        for words, names, ask in questions:
-            shown = ask()
-            after = [
-                f"after this call the plugin's process cannot be kept: {why}; each such call "
-                f"starts a new process ({manual.page('plugins.md')}, A process of its own)"
-                for why in dict.fromkeys(running.executor.settle(_SETTLE_SECONDS))
-            ]
-            after += _acted(engine)
-            # The last call is that of the scheduler, after the units that a property named.
-            *_, call = shown.fields.pop("calls", [{"outcome": "not called", "notes": []}])
-            took = f", {call['milliseconds']} ms" if "milliseconds" in call else ""
-            texts.append(f"{words}: {call['outcome']}{took}\n{_notes(after)}{shown.text}")
-            call["notes"] = [*notes, *after, *call["notes"]]
-            fields.append({**names, **shown.fields, **call})
-            well = well and shown.well
+        answered = [_answered(each, running, engine) for each in questions]
     if not questions:
         raise BadUsage(f"{path}: nothing in it is called unless you say how; {'; '.join(notes)}")
-    return Shown(_notes(notes) + "\n".join(texts), fields, well)
+    text = _notes(notes) + "\n".join(each.text for each in answered)
+    fields = [{**each.fields, "notes": [*notes, *each.fields["notes"]]} for each in answered]
+    return Shown(text, fields, all(each.well for each in answered))
+
+
+def _answered(question: _Question, running: Runtime, engine: Optional[MadeEngine]) -> Shown:
+    """Call what is in question: how the call ended, what it left behind, and the answer."""
+    words, names, ask = question
+    shown = ask()
+    after = [
+        f"after this call the plugin's process cannot be kept: {why}; each such call "
+        f"starts a new process ({manual.page('plugins.md')}, A process of its own)"
+        for why in dict.fromkeys(running.executor.settle(_SETTLE_SECONDS))
+    ]
+    after += _acted(engine)
+    # The last call is that of the scheduler, after the units that a property named.
+    *_, call = shown.fields.pop("calls", [{"outcome": "not called", "notes": []}])
+    took = f", {call['milliseconds']} ms" if "milliseconds" in call else ""
+    text = f"{words}: {call['outcome']}{took}\n{_notes(after)}{shown.text}"
+    return Shown(
+        text, {**names, **shown.fields, **call, "notes": [*after, *call["notes"]]}, shown.well
+    )
 
 
 def _notes(notes: Iterable[str]) -> str:

@@ -236,13 +236,12 @@ class Runs:
             vm = vm or make_vm()
         asked_vm = vm if "vm" in defined.parameters else None
         files = {path: self._load(path) for path in (*filters, *cost_functions)}
-        factors = {Kind.FILTER: dict.fromkeys(filters, 1), Kind.COST_FUNCTION: cost_functions}
         wanted = {
-            kind: tuple(
-                _wanted(files[path], kind, path)._replace(factor=factor)
-                for path, factor in of_kind.items()
-            )
-            for kind, of_kind in factors.items()
+            Kind.FILTER: tuple(_wanted(files[path], Kind.FILTER, path) for path in filters),
+            Kind.COST_FUNCTION: tuple(
+                _wanted(files[path], Kind.COST_FUNCTION, path)._replace(factor=factor)
+                for path, factor in cost_functions.items()
+            ),
         }
         statuses = {"old_status": old_status, "new_status": new_status}
         told = {name: word for name, word in statuses.items() if word is not None}

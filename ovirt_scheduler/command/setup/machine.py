@@ -88,10 +88,19 @@ class Machine:
             raise StepFailed(f"{place}: cannot be read: {error.strerror}") from None
 
     def write(self, name: str, data: bytes, mode: int = 0o644) -> None:
-        """Write a file whole or not at all; make the folders above it."""
+        """Write a file whole or not at all; make the folders above it.
+
+        Raises:
+            StepFailed: it cannot be written.
+        """
         place = self.path(name)
-        self.make_folder(self.name(place.parent))
-        write_whole(place, data, mode)
+        try:
+            self.make_folder(self.name(place.parent))
+            write_whole(place, data, mode)
+        except OSError as error:
+            raise StepFailed(
+                f"{place}: cannot be written: {error.strerror}; mend it, then run setup again"
+            ) from None
 
     def make_folder(self, name: str, mode: int = 0o755) -> None:
         """Make a folder, and those above it with mode 0755."""

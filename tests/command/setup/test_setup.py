@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import shutil
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -322,6 +325,16 @@ def test_a_step_that_fails_tells_why_and_the_next_run_goes_on(root, setup):
     assert "already so: /etc/sysusers.d/ovirt-scheduler.conf\n" in told
     setup("--remove")
     assert not at(root, "/etc/sysusers.d/ovirt-scheduler.conf").exists()
+
+
+def test_a_disk_that_is_full_is_told(tmp_path, root):
+    """With the file that was to be written."""
+    no_room = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0))
+    status, _, err = spawned(tmp_path, "setup", "--root", root, preexec_fn=no_room)
+    assert status == 1
+    assert re.fullmatch(
+        rf"ovirt-scheduler: {root}/.*: cannot be written: File too large; .*\n", err
+    )
 
 
 @pytest.mark.parametrize("options", [["--dry-run"], []])

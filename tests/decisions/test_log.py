@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
+from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.store import FILE
 from tests.support.daemon import Daemon, StartDaemon
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 HOSTS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "1234"]
 
@@ -20,6 +24,13 @@ def do_filter(hosts, vm, properties):
 NONE = """
 def do_filter(hosts, vm, properties):
     return []
+"""
+SLOW = """
+import time
+
+def do_filter(hosts, vm, properties):
+    time.sleep(0.2)
+    return hosts
 """
 FAILS = """
 import pathlib
@@ -35,7 +46,7 @@ def do_filter(hosts, vm, properties):
 def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) -> Daemon:
     folder = tmp_path_factory.mktemp("logged")
     fails = FAILS.format(mended=str(folder / "mended"))
-    texts = {"First": FIRST, "None_": NONE, "Fails": fails}
+    texts = {"First": FIRST, "None_": NONE, "Slow": SLOW, "Fails": fails}
     return start_daemon(texts, "ssl = false\nengine_reasons = true", folder=folder)
 
 
@@ -55,6 +66,18 @@ def test_the_requests_line_says_who_removed_how_many(daemon: Daemon):
     assert logged(daemon, rf"{about}0 left, 1 removed by First, 3 by None_; [0-9.]+ ms")
     words = rf"{about}3 left, 1 removed by First; chosen h\d \({chosen}\); [0-9.]+ ms"
     assert logged(daemon, words)
+
+
+def test_milliseconds_are_those_that_a_request_took(daemon: Daemon):
+    """In the log and in the history: no fewer than the plugin's, no more than the caller waited."""
+    began = time.monotonic()
+    daemon.design.runFilters(["Slow"], HOSTS, "slow", {})
+    waited = (time.monotonic() - began) * 1000
+    line = logged(daemon, r"VM slow, 4 hosts: .* ms")
+    reader = Reader(daemon.state / FILE, LONG)
+    (record,) = wait_until(lambda: reader.decisions(Query(vm="slow")))
+    told = (line.split()[-2], record["milliseconds"], record["units"][0]["milliseconds"])
+    assert all(200 <= float(each) <= waited for each in told), told
 
 
 def test_the_engine_is_told_who_removed_the_hosts(daemon: Daemon):

@@ -191,6 +191,7 @@ def test_other_verbs_are_not_allowed(plain: Running, verb: str, path: str) -> No
                 (b": chunked\r", 400),
             )
         ],
+        (chunked(CALL, X=f"x\r\nContent-Length: {len(CALL)}"), 400),
         (chunked(CALL).replace(b"HTTP/1.1", b"HTTP/1.0"), 400),
         (chunked(CALL).replace(b";extension=1", b";extension=\r1"), 400),
         (chunked(CALL).replace(b";extension=1", b"\x0b"), 400),

@@ -7,12 +7,16 @@ Used in the zygotes and in what they fork; in the daemon for what a dead zygote 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import time
 from collections.abc import Collection, Iterable, Iterator
-from typing import Optional
+from typing import Callable, Optional
 
+# That of signal makes an enumeration of each value: it copies memory of the parent.
+_handle: Callable[[int, int], object] = importlib.import_module("_signal").signal
+_DEFAULT = int(signal.SIG_DFL)
 _PAUSE = 0.005  # seconds between two checks
 _READ_BYTES = 4096
 _WALL = 0x40000000  # __WALL: also children that end without SIGCHLD, as clone(2) can make them
@@ -22,7 +26,7 @@ def reset_signals(handled: Iterable[signal.Signals]) -> None:
     """Restore the default action of signals that the parent handled."""
     signal.set_wakeup_fd(-1)
     for number in handled:
-        signal.signal(number, signal.SIG_DFL)
+        _handle(number, _DEFAULT)
 
 
 def close_all_but(kept: Collection[int]) -> None:

@@ -31,7 +31,6 @@ import threading
 import time
 import tracemalloc
 import weakref
-from pathlib import Path
 from typing import Any, Callable
 
 from ovirt_scheduler.model.plugins import Limits
@@ -84,12 +83,13 @@ _trim, _has_children, _lift_limits = malloc.give_back, children.exist, limits.li
 _handler_of: Callable[[int], object] = importlib.import_module("_signal").getsignal
 _python_threads: Callable[[], int] = vars(importlib.import_module("_thread"))["_count"]
 
+weakref.finalize(loaded_modules, int).detach()  # the first one ever has itself called at the exit
+
 
 class Baseline:
     """The state that the process had before its plugin was first loaded."""
 
     def __init__(self) -> None:
-        weakref.finalize(self, int).detach()  # the first one ever has itself called at the exit
         self._saved = SavedState()
         self._modules = loaded_modules.noted()
         self._status = _Status()
@@ -293,7 +293,7 @@ def _stays(look: Callable[[], object]) -> bool:
 
 def _opened(path: str) -> int:
     """A file of /proc for reading; an empty one where the kernel has no such file."""
-    found = path if Path(path).exists() else os.devnull
+    found = path if os.path.exists(path) else os.devnull  # noqa: PTH110  no objects on this path
     return os.open(found, os.O_RDONLY | os.O_CLOEXEC)
 
 

@@ -26,7 +26,10 @@ _ELSEWHERE = {"os.environ", "time.tzname", "time.timezone", "time.altzone", "tim
 _PACKAGE = __name__.partition(".")[0]
 _definition_of = ctypes.pythonapi.PyModule_GetDef  # null for a module that no C code made
 _definition_of.argtypes, _definition_of.restype = [ctypes.py_object], ctypes.c_void_p
-_zip, _view, _len = zip, memoryview, len  # bound before a plugin could put others in their place
+# Bound before a plugin could put others in their place.
+_zip, _view, _len = zip, memoryview, len
+_bytes_at, _size_of = ctypes.string_at, dict.__sizeof__
+_WORD = ctypes.sizeof(ctypes.c_void_p)
 # Modules whose classes are looked at, too: entities and connections are made of them.
 _SDK = ("ovirtsdk4", "ovirtsdk4.service", "ovirtsdk4.services", "ovirtsdk4.types")
 
@@ -36,7 +39,7 @@ _Versions = Union[bytes, list[list[object]]]
 
 def _version(content: dict[Any, Any]) -> ctypes.c_uint64:
     """The version of a dict, where CPython 3.9 to 3.13 keep it."""
-    return ctypes.c_uint64.from_address(id(content) + 3 * ctypes.sizeof(ctypes.c_void_p))
+    return ctypes.c_uint64.from_address(id(content) + 3 * _WORD)
 
 
 def _has_versions() -> bool:
@@ -60,12 +63,40 @@ class _Globals(NamedTuple):
     content: dict[str, object]
 
 
+class _Entries:
+    """The keys and values that a dict has now, to be compared with those that it has later.
+
+    Looking at the values one by one would copy the page of each. This compares the memory that has
+    their addresses: the table to which a dict points, in CPython 3.9 to 3.13.
+    """
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.content = content
+        self._kept = [*content.items()]  # so that no other object gets one of their addresses
+        self._table = ctypes.c_size_t.from_address(id(content) + 4 * _WORD)
+        self._size = _size_of(content)
+        self._begin, self._end = 0, self._size - dict.__basicsize__
+        whole = self._memory()
+        (first, _), (_, last) = self._kept[0], self._kept[-1]
+        self._begin = whole.find(id(first).to_bytes(_WORD, sys.byteorder))
+        self._end = whole.rfind(id(last).to_bytes(_WORD, sys.byteorder)) + _WORD
+        self._before = self._memory()
+
+    def _memory(self) -> bytes:
+        return _bytes_at(self._table.value + self._begin, self._end - self._begin)
+
+    def are_there(self) -> bool:
+        """Whether the dict surely begins with them; not, if its table has another size."""
+        return _size_of(self.content) == self._size and self._memory() == self._before
+
+
 class LoadedModules:
     """The modules that were loaded when this was made, before a plugin's."""
 
     def __init__(self) -> None:
         self._modules: dict[str, object] = {}
         self._order: list[object] = []
+        self._entries: Optional[_Entries] = None  # of sys.modules; None where there is no version
         self._watched: list[_Globals] = []  # first those that our own code needs, builtins foremost
         self._needed = 0  # how many
         self._numbers: list[ctypes.c_uint64] = []  # the versions of what is watched
@@ -106,8 +137,15 @@ class LoadedModules:
                         (content,) = gc.get_referents(vars(found))  # of the proxy: the class's dict
                         self._watch(f"{name}.{found.__name__}", content)
         self._seen = self._versions()
-        self._modules = {**sys.modules}
-        self._order = [*self._modules.values()]
+        if new or not self._are_all_there():
+            self._modules = {**sys.modules}
+            self._order = [*self._modules.values()]
+            self._entries = _Entries(sys.modules) if _HAS_VERSIONS else None
+
+    def _are_all_there(self) -> bool:
+        """Whether the modules are surely as they were taken."""
+        entries = self._entries
+        return entries is not None and sys.modules is entries.content and entries.are_there()
 
     def _watch(self, words: str, content: dict[str, object]) -> None:
         place = len(self._watched)
@@ -133,7 +171,7 @@ class LoadedModules:
 
     def difference(self) -> str:
         """The first name that differs in the modules that were there; empty if none does."""
-        if [*sys.modules.values()][: len(self._order)] != self._order:
+        if not self._are_all_there() and [*sys.modules.values()][: len(self._order)] != self._order:
             for name, module in self._modules.items():
                 if sys.modules.get(name) is not module:
                     return name
@@ -205,15 +243,14 @@ def _is_compiled(module: object) -> bool:
     return isinstance(module, ModuleType) and _definition_of(module) is not None
 
 
-_known: Optional[LoadedModules] = None
+_known: list[LoadedModules] = []  # one at most; so the names of this module stay as they are
 
 
 def note() -> None:
     """Note the modules of this process, the zygote, for all processes that are forked from it."""
-    global _known  # noqa: PLW0603  one process, and what is forked from it
-    _known = LoadedModules()
+    _known[:] = [LoadedModules()]
 
 
 def noted() -> LoadedModules:
     """The modules that the zygote noted; those of this process where it noted none."""
-    return _known or LoadedModules()
+    return _known[0] if _known else LoadedModules()

@@ -354,6 +354,27 @@ def test_a_thread_that_a_call_tells_to_end_may_take_a_moment(calls_of):
     assert calls.replaced == {}
 
 
+def test_modules_that_come_and_go_are_no_difference_and_one_in_the_place_of_another_is(monkeypatch):
+    """Also after the table of all modules has grown, and where one of them has moved to its end."""
+    modules = loaded_modules.LoadedModules()
+    for count in (1, 5000):
+        names = [f"made_{number}" for number in range(count)]
+        sys.modules.update(dict.fromkeys(names, json))
+        assert modules.difference() == ""
+        for name in names:
+            del sys.modules[name]
+        assert modules.difference() == ""
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "bisect", json)
+        assert modules.difference() == "bisect"
+    assert modules.difference() == ""
+    modules.take_in({})
+    monkeypatch.delitem(sys.modules, "bisect")
+    assert modules.difference() == "bisect"
+    modules.take_in({})
+    assert modules.difference() == ""
+
+
 def test_an_interpreter_that_says_no_version_of_a_dict_is_looked_at_all_the_same(monkeypatch):
     """The values of all modules are, then."""
     monkeypatch.setattr(loaded_modules, "_HAS_VERSIONS", False)

@@ -14,7 +14,7 @@ from typing import Optional
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model import records
-from ovirt_scheduler.model.plugins import Source
+from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.atomic_file import write_state
 
@@ -105,7 +105,9 @@ class LastGood:
         try:
             version = self._read(path)
             if version.sources:  # the plugin's file was not gone
-                return loader.make(version.sources[0], version.sources[1:], version.conf)
+                first, *helpers = version.sources
+                candidate = Candidate(first, str(path.parent), tuple(helpers))
+                return loader.make(candidate, version.conf)
         except FileNotFoundError:
             pass
         except (OSError, ValueError, PluginError) as error:

@@ -185,44 +185,25 @@ class Loader:
             )
         source = scan.sources.of(file)
         others, refused = scan.sources.importable(file)
-        return self.make(source, others, plugin_files.read_conf(self.conf_path(file.name)), refused)
+        candidate = Candidate(source, str(file.path.parent), tuple(others), tuple(refused))
+        return self.make(candidate, plugin_files.read_conf(self.conf_path(file.name)))
 
-    def make(
-        self,
-        source: Source,
-        neighbours: Sequence[Source],
-        conf_data: Optional[bytes],
-        refused: Sequence[tuple[str, str]] = (),
-    ) -> LoadedPlugin:
+    def make(self, candidate: Candidate, conf_data: Optional[bytes]) -> LoadedPlugin:
         """Make a plugin from the text of its files.
-
-        Args:
-            refused: names of modules beside it that are not to be run, and why.
 
         Raises:
             PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
         """
+        source = candidate.source
         path = Path(source.path)
         conf = parse_plugin_conf(conf_data or b"", self.conf_path(source.name))
         if not conf.enabled:
             return LoadedPlugin(source.name, path, (), (source,), conf_data, "")
-        analysis = self._analyse(
-            Candidate(source, str(path.parent), tuple(neighbours), tuple(refused))
-        )
-        if analysis.fault is not None:
-            fault = analysis.fault
-            paths = {own.path for own in (source, *neighbours)}
-            raise PluginError(
-                fault.message, fault.file if fault.file in paths else source.path, fault.line
-            )
-        used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
-        if used and (used[0] != source or not {*used} <= {source, *neighbours}):
-            # It ran in the process that tells: its checksum, and what is kept, are the file's own.
-            raise PluginError("its analysis named files that are not its own; remove it", str(path))
+        analysis, used = self._analysed(candidate)
         checksum = _checksum(used, conf_data)
         code = PluginCode(
             source.name,
-            str(path.parent),
+            candidate.folder,
             analysis.modules,
             analysis.wants_engine,
             analysis.wants_statistics,
@@ -241,6 +222,27 @@ class Loader:
         return LoadedPlugin(
             source.name, path, units, used or (source,), conf_data, checksum, drivers, warnings
         )
+
+    def _analysed(self, candidate: Candidate) -> tuple[Analysis, tuple[Source, ...]]:
+        """Analyse a file.
+
+        Returns:
+            The analysis, and those of the candidate's files that the plugin consists of.
+
+        Raises:
+            PluginError: it has a fault.
+        """
+        analysis = self._analyse(candidate)
+        path, own = candidate.source.path, (candidate.source, *candidate.neighbours)
+        fault = analysis.fault
+        if fault is not None:
+            file = fault.file if fault.file in {each.path for each in own} else path
+            raise PluginError(fault.message, file, fault.line)
+        used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
+        if used and (used[0] != candidate.source or not {*used} <= {*own}):
+            # It ran in the process that tells: its checksum, and what is kept, are the file's own.
+            raise PluginError("its analysis named files that are not its own; remove it", path)
+        return analysis, used
 
     def _unit(
         self, found: FoundUnit, code: PluginCode, conf: PluginConf, checksum: str

@@ -57,7 +57,7 @@ def read_options(options: argparse.Namespace) -> Inputs:
     named = getattr(options, "vm", None)  # of a balance there is none
     asked_vm = NO_VM if named is None else vm(named)
     asked_hosts = () if options.hosts is None else hosts(options.hosts)
-    return Inputs(asked_hosts, asked_vm, pairs(options.property))
+    return Inputs(asked_hosts, asked_vm, pairs(options.property, "--property"))
 
 
 @contextlib.contextmanager
@@ -126,8 +126,11 @@ def vm(file: Path) -> str:
     return found[0]
 
 
-def pairs(items: Iterable[str]) -> dict[str, str]:
+def pairs(items: Iterable[str], option: str = "argument") -> dict[str, str]:
     """Read items of the form ``key=value``.
+
+    Args:
+        option: to which they were given, for the message.
 
     Raises:
         BadUsage: one has no ``=``.
@@ -136,7 +139,7 @@ def pairs(items: Iterable[str]) -> dict[str, str]:
     for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key:
-            raise BadUsage(f"{item!r} is not of the form key=value")
+            raise BadUsage(f"{option} {item!r} is not of the form key=value")
         found[key] = value
     return found
 

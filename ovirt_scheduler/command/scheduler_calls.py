@@ -82,7 +82,7 @@ def call_method(
     """
     if driver.defines(method) is None:
         return calls.schedule(call, str(driver.topic), method, inputs.json_pairs(words))
-    named, subject = inputs.pairs(words), _SUBJECTS.get(method)
+    named, subject = inputs.pairs(words, "--call"), _SUBJECTS.get(method)
     known = [] if subject is None else [subject, "old_status", "new_status"]
     for name in named:
         if name not in known:
@@ -158,7 +158,7 @@ def _with_status(document: HostsInput, identity: str, status: str) -> tuple[str,
     if not isinstance(document, str):
         return "", document
     root = ElementTree.fromstring(document)  # noqa: S314  a file of whoever runs the command
-    (element,) = (each for each in (root, *root) if each.get("id") == identity)
+    element = next(each for each in (root, *root) if each.get("id") == identity)
     state = element.find("status/state")  # version 3
     state = element.find("status") if state is None else state
     state = ElementTree.SubElement(element, "status") if state is None else state

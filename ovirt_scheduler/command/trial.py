@@ -25,7 +25,13 @@ from ovirt_scheduler.command.inputs import Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Runtime
-from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, SchedulerError
+from ovirt_scheduler.errors import (
+    BadInput,
+    BadUsage,
+    NotOverwritten,
+    PluginError,
+    SchedulerError,
+)
 from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
@@ -114,6 +120,8 @@ def _run(options: argparse.Namespace) -> Shown:
             arguments.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
             try:
                 arguments.show(_try(options), arguments.output_of(options))
+            except NotOverwritten:  # nothing could be shown of a later run either
+                raise
             except SchedulerError as error:
                 arguments.write(f"ovirt-scheduler: {error}\n")
             arguments.write(f"\n{time.strftime('%X')}: waiting for an edit; Ctrl-C ends\n")
@@ -168,7 +176,7 @@ def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
         first = next(iter({**inputs.names(down, "vm"), **known}), "")
         identity = scheduler_calls.find(vms, "vm", named) if named else first
         vm = engine.cluster.get(f"/vms/{identity}?follow=statistics")
-    return Inputs(hosts, vm, inputs.pairs(options.property), vms)
+    return Inputs(hosts, vm, inputs.pairs(options.property, "--property"), vms)
 
 
 def catalogue_of(*files: LoadedPlugin) -> Catalogue:

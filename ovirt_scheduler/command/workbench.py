@@ -301,9 +301,9 @@ def _policies(options: argparse.Namespace, cluster: str) -> Mapping[str, Cluster
     default = config.DEFAULT_FILE
     file: Optional[Path] = options.config or (default if default.exists() else None)
     name = options.section or cluster
-    changes = inputs.pairs(options.set)
+    changes = inputs.pairs(options.set, "--set")
     found: dict[str, ClusterSettings] = {}
-    for option, more in (("--set", {}), ("--against", inputs.pairs(options.against))):
+    for option, more in (("--set", {}), ("--against", inputs.pairs(options.against, "--against"))):
         if option == "--set" or more:
             whole = {**changes, **more}
             words = ", ".join(f"{key} = {value}" for key, value in whole.items()) or "as it is"

@@ -366,6 +366,16 @@ def test_a_mistake_in_a_call_is_told_with_what_was_meant(tmp_path, words, told):
         call(path, *words.split(), asked=Inputs(HOSTS, vms=VMS))
 
 
+def test_a_host_that_is_there_twice_is_told(tmp_path):
+    """As the daemon tells of it, and not when its status is changed."""
+    path = tmp_path / "Whole.py"
+    path.write_text(SCHEDULER)
+    twice = "<hosts><host id='a'/><host id='a'/></hosts>"
+    words = "on_host_status_changed host=a old_status=down new_status=up"
+    with pytest.raises(UnreadableDocument, match="host number 2 has the id a of another one"):
+        call(path, *words.split(), asked=Inputs(twice, vms=VMS))
+
+
 def test_what_a_call_lacks_is_told(tmp_path):
     """VMs, hosts, or any call at all."""
     path = tmp_path / "Whole.py"

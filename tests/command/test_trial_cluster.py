@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ovirt_scheduler.schedulers
-from tests.support.command import program, run
+from tests.support.command import program, run, spawned
 from tests.support.paths import PROJECT
 from tests.support.waiting import LONG
 
@@ -169,6 +169,17 @@ def test_a_plugin_is_tried_again_at_each_edit(tmp_path):
         finally:
             watching.kill()
     assert watching.returncode == 0
+
+
+def test_a_disk_that_is_full_ends_the_watch(tmp_path):
+    """Nobody would see what it shows."""
+    plugin, hosts = tmp_path / "Mine.py", tmp_path / "hosts"
+    plugin.write_text("def do_filter(hosts, vm, properties):\n    return hosts\n")
+    hosts.write_text("a b")
+    with Path("/dev/full").open("w") as full:
+        ended = spawned(tmp_path, "try", plugin, "--hosts", hosts, "--watch", stdout=full)
+    told = "ovirt-scheduler: standard output cannot be written: No space left on device\n"
+    assert ended == (73, None, told)
 
 
 def until(watching, line):

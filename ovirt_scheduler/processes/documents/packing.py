@@ -87,25 +87,21 @@ class _Packed:
 
     Attributes:
         columns: by the attribute, the values; before they are read, where they begin and end.
+        cells: likewise, but instead of values where each begins, and where the last one ends.
 
     Raises:
         UnreadableState: it is no packed form of that kind.
     """
 
-    __slots__ = ("_cells", "_data", "columns", "ids")
+    __slots__ = ("_data", "cells", "columns", "ids")
 
     def __init__(self, data: _Data, kind: str):
         self._data = data
         self.ids, columns, cells, begin = _index(data, kind)
         bounds = [*itertools.accumulate((*columns.values(), *cells.values()), initial=begin)]
-        places = zip(bounds, bounds[1:])
+        places = zip(bounds, bounds[1:])  # of the columns, then of the cells
         self.columns: dict[str, Any] = dict(zip(columns, places))
-        self._cells: dict[str, Any] = dict(zip(cells, places))  # the same, with the cells' bounds
-
-    @property
-    def names(self) -> set[str]:
-        """The attributes that an entity may have."""
-        return {*self.columns, *self._cells}
+        self.cells: dict[str, Any] = dict(zip(cells, places))
 
     # Of threads that are here at once, each may read the same.
 
@@ -125,7 +121,7 @@ class _Packed:
         Raises:
             ValueError, RecursionError: it is no cell.
         """
-        bounds = self._cells.get(name)
+        bounds = self.cells.get(name)
         if bounds is None:
             return None
         if bounds.__class__ is tuple:
@@ -135,7 +131,7 @@ class _Packed:
             bounds = [*itertools.accumulate(lengths, initial=line + 1)]
             if not _are_lengths(lengths, 0) or bounds[-1] != end:
                 raise ValueError("no cells")
-            self._cells[name] = bounds
+            self.cells[name] = bounds
         begin, end = bounds[row : row + 2]
         return _decode(self._data[begin:end]) if begin < end else None
 
@@ -161,7 +157,7 @@ class Record:
     @property
     def names(self) -> set[str]:
         """The attributes that there may be."""
-        return self._packed.names
+        return {*self._packed.columns, *self._packed.cells}
 
     def find(self, name: str) -> Any:
         """Read the state of an attribute; None if there is no such attribute."""

@@ -125,7 +125,7 @@ def _read_all(task: ReadTask, read_states: ReadStates) -> tuple[bytes, list[int]
                 return messages.pack_read([], []), []
             found, note, pack = read
             if task.tells_states:
-                _check_number(found)
+                seen.append(_seen(found))
         except UnreadableDocument as error:
             documents.append(ReadDocument(problem=str(error)))
             continue
@@ -133,8 +133,6 @@ def _read_all(task: ReadTask, read_states: ReadStates) -> tuple[bytes, list[int]
         ids = tuple(each.get("_id") for each in found)
         names = tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in found)
         documents.append(ReadDocument(ids, names, note=note))
-        if task.tells_states:
-            seen.append(_seen(found))
     return messages.pack_read(documents, seen), descriptors
 
 
@@ -163,11 +161,6 @@ def _read(unread: Unread, read_states: ReadStates) -> Optional[tuple[list[State]
     raise parser.too_large(kind)
 
 
-def _check_number(found: Sequence[State]) -> None:
-    if len(found) > MOST_STATES:
-        raise UnreadableDocument(f"it tells of more than {MOST_STATES:,} hosts or VMs")
-
-
 def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State], str]:
     """The entities that the engine was asked for, with their ids as they were asked."""
     wanted = {each.lower(): each for each in asked}  # the engine writes its ids in small letters
@@ -194,7 +187,13 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State],
 
 
 def _seen(found: Sequence[State]) -> dict[str, list[object]]:
-    """What the daemon has to know of hosts or VMs: as ``unpack_hosts`` and ``unpack_vms``."""
+    """What the daemon has to know of hosts or VMs: as ``unpack_hosts`` and ``unpack_vms``.
+
+    Raises:
+        UnreadableDocument: there are too many.
+    """
+    if len(found) > MOST_STATES:
+        raise UnreadableDocument(f"it tells of more than {MOST_STATES:,} hosts or VMs")
     seen: dict[str, list[object]] = {}
     for state in found:
         status = state["_status"][2] if "_status" in state else ""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.model import records
-from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
+from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
@@ -275,13 +275,17 @@ def unpack_analysis(payload: bytes) -> Analysis:
     except (ValueError, RecursionError) as error:
         raise FrameError(f"not an analysis: {error!s:.200}") from None
     # The process ran the file, and may say anything.
-    fault = analysis.fault
     return replace(
         analysis,
         units=tuple(map(_described, analysis.units)),
         drivers=tuple(map(_described_driver, analysis.drivers)),
-        fault=fault and replace(fault, message=one_line(fault.message, _FAULT_LIMIT)),
+        fault=analysis.fault and _on_one_line(analysis.fault),
+        doubts=tuple(map(_on_one_line, analysis.doubts)),
     )
+
+
+def _on_one_line(found: FileFault) -> FileFault:
+    return replace(found, message=one_line(found.message, _FAULT_LIMIT))
 
 
 def _described(found: _Described) -> _Described:

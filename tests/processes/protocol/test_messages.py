@@ -300,18 +300,22 @@ def test_an_analysis_arrives_as_it_was_sent(analysis):
     assert messages.unpack_analysis(records.dump(analysis)) == analysis
 
 
-def test_a_description_is_cut_where_it_arrives():
+def test_texts_of_an_analysis_are_cut_where_they_arrive():
     """A docstring may be computed; discover answers it."""
     fields = json.loads(records.dump(ANALYSIS))
     (method,) = fields["drivers"][0]["methods"]
     for each, name in ((fields["units"][0], "description"), (fields["drivers"][0], "description"),
                        (method, "help")):  # fmt: skip
         each[name] = "x" * 1_000_000
+    fields["doubts"] = [{"file": "/p/u.py", "line": 3, "message": "two\nlines " + "x" * 1_000_000}]
     found = messages.unpack_analysis(json.dumps(fields).encode())
     (driver,) = found.drivers
     cut = "x" * 16_383 + "\u2026"
     descriptions = [found.units[0].description, driver.description, driver.methods[0].help]
     assert descriptions == [cut, cut, cut]
+    (doubt,) = found.doubts
+    assert doubt.message.startswith("two lines x")
+    assert len(doubt.message) == 4096
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,8 @@ class Pool:
         while True:
             with self._news:
                 settled, over = self._look()
-                for kept, why in over:
-                    self._end_idle(kept, why)
+                for worker, why in over:
+                    self._end_idle(worker, why)
                 if (settled and not self._ending) or time.monotonic() >= give_up:
                     latest = [*self._latest]
                     self._latest.clear()
@@ -219,9 +219,9 @@ class Pool:
         key = ProcessKey.of(plugin, limits)
         with self._news:
             self._busy[key] += 1
-            kept = None if fresh else self._taken(key)
-        if kept is not None:
-            return kept
+            worker = None if fresh else self._taken(key)
+        if worker is not None:
+            return worker
         try:
             return self._new(plugin, limits, deadline)
         except BaseException:
@@ -229,20 +229,20 @@ class Pool:
             raise
 
     def _taken(self, key: ProcessKey) -> Optional[Worker]:
-        bench = self._idle.get(key, deque())
-        for kept in [*reversed(bench)]:  # the one used last first
-            why = "" if kept.ready else kept.hear()
-            if why or kept.ready:
-                bench.remove(kept)
+        idle = self._idle.get(key, deque())
+        for worker in [*reversed(idle)]:  # the one used last first
+            why = "" if worker.ready else worker.hear()
+            if why or worker.ready:
+                idle.remove(worker)
             if why:
-                self._end_idle(kept, why)
-            elif kept.ready:
-                return kept
-        if not bench:
+                self._end_idle(worker, why)
+            elif worker.ready:
+                return worker
+        if not idle:
             return None
-        kept = bench.popleft()  # none is ready: the one that settles for longest
-        kept.patient = len(bench) >= self._parallel
-        return kept
+        worker = idle.popleft()  # none is ready: the one that settles for longest
+        worker.patient = len(idle) >= self._parallel
+        return worker
 
     def _new(self, plugin: PluginCode, limits: Limits, deadline: float) -> Worker:
         nonce = frames.new_nonce()
@@ -251,34 +251,34 @@ class Pool:
         worker.begin_setup(ProcessKey.of(plugin, limits), plugin.modules[0].path, setup, nonce)
         return worker
 
-    def give_back(self, kept: Worker, nonce: int, called: bool) -> None:
+    def give_back(self, worker: Worker, nonce: int, called: bool) -> None:
         """Keep a process that has answered, unless it serves one call only.
 
         Args:
             nonce: of the task that it had; READY to that is what the process says next.
             called: its task ran the plugin.
         """
-        if called and kept.key.serves_one_call:
-            self.discard(kept, "calls_per_process")
+        if called and worker.key.serves_one_call:
+            self.discard(worker, "calls_per_process")
             return
-        kept.has_answered(nonce, _SETTLE_SECONDS)
-        self.put_back(kept)
+        worker.has_answered(nonce, _SETTLE_SECONDS)
+        self.put_back(worker)
 
-    def put_back(self, kept: Worker) -> None:
+    def put_back(self, worker: Worker) -> None:
         """Keep a process that was not ready in time for a call, or note that it ended."""
         with self._news:
-            self._no_longer_busy(kept.key)
-            lives = self._lives(kept)
+            self._no_longer_busy(worker.key)
+            lives = self._lives(worker)
             if lives:
-                self._idle.setdefault(kept.key, deque()).append(kept)
+                self._idle.setdefault(worker.key, deque()).append(worker)
                 self._wake()
         if not lives:
-            self._end(kept, kept.hear() or "ended")
+            self._end(worker, worker.hear() or "ended")
 
-    def discard(self, kept: Worker, why: str) -> None:
+    def discard(self, worker: Worker, why: str) -> None:
         """End a process, or forget one that has ended."""
-        self._no_longer_busy(kept.key)
-        self._end(kept, why)
+        self._no_longer_busy(worker.key)
+        self._end(worker, why)
 
     def _no_longer_busy(self, key: ProcessKey) -> None:
         with self._news:
@@ -286,7 +286,7 @@ class Pool:
             if self._busy[key] <= 0:
                 del self._busy[key]
 
-    def _end(self, kept: Worker, why: str) -> None:
+    def _end(self, worker: Worker, why: str) -> None:
         """End a process that nobody else uses.
 
         Not many while the lock is held: the zygote would wait until somebody, with the lock, reads
@@ -298,21 +298,21 @@ class Pool:
         if not self._closed:
             _log.debug(
                 "a process of %(file)s is ended: %(reason)s",
-                {"file": kept.file, "reason": _in_words(why)},
+                {"file": worker.file, "reason": _in_words(why)},
             )
-        if kept.status is None:
-            kept.kill()
-        kept.close()
+        if worker.status is None:
+            worker.kill()
+        worker.close()
         with self._news:
             self._miss()
 
-    def _end_idle(self, kept: Worker, why: str) -> None:
-        if kept.loading and why in _BY_ITSELF:
+    def _end_idle(self, worker: Worker, why: str) -> None:
+        if worker.loading and why in _BY_ITSELF:
             with self._news:
-                times, _ = self._failed.get(kept.key, (0, 0.0))
+                times, _ = self._failed.get(worker.key, (0, 0.0))
                 pause = min(_LONGEST_PAUSE, _TICK * 2 ** min(times, 10))
-                self._failed[kept.key] = times + 1, time.monotonic() + pause
-        self._end(kept, why)
+                self._failed[worker.key] = times + 1, time.monotonic() + pause
+        self._end(worker, why)
 
     def ended(self, worker: Worker) -> None:
         """Note that a worker has ended; an idle one is forgotten."""
@@ -323,9 +323,9 @@ class Pool:
                     worker.close()
                     self._wake()
                     return
-            for bench in self._idle.values():
-                if worker in bench:
-                    bench.remove(worker)
+            for idle in self._idle.values():
+                if worker in idle:
+                    idle.remove(worker)
                     self._end_idle(worker, worker.hear() or "ended")
                     return
 
@@ -388,8 +388,8 @@ class Pool:
             self._ending = len(over)
             missing = [*self._missing()]
             few = {order: SPARE - len(spare) for order, spare in self._spare.items()}
-        for kept, why in over:
-            self._end_idle(kept, why)
+        for worker, why in over:
+            self._end_idle(worker, why)
         self._ending = 0
         return not self._make(missing, few) and settled
 
@@ -402,40 +402,38 @@ class Pool:
         now = self._looked = time.monotonic()
         settled = True
         over: list[tuple[Worker, str]] = []
-        everyone = sorted(
-            (kept for bench in self._idle.values() for kept in bench), key=lambda kept: kept.used
-        )
+        everyone = sorted(itertools.chain(*self._idle.values()), key=lambda worker: worker.used)
         too_many = self.kept - self._most
-        for place, kept in enumerate(everyone):  # those used longest ago first
-            why = kept.hear()
-            if not why and not kept.ready:
+        for place, worker in enumerate(everyone):  # those used longest ago first
+            why = worker.hear()
+            if not why and not worker.ready:
                 settled = False
-                kept.send_setup()
-                why = "did not get ready" if now >= kept.ready_by else ""
-            kept.drop_output()
-            if not why and kept.ready:
-                if now >= kept.ready_by:  # ready for a while: the plugin loads well
-                    self._failed.pop(kept.key, None)
-                why = self._superfluous(kept, now, place < too_many)
+                worker.send_setup()
+                why = "did not get ready" if now >= worker.ready_by else ""
+            worker.drop_output()
+            if not why and worker.ready:
+                if now >= worker.ready_by:  # ready for a while: the plugin loads well
+                    self._failed.pop(worker.key, None)
+                why = self._superfluous(worker, now, place < too_many)
             if why:
-                self._idle[kept.key].remove(kept)
-                over.append((kept, why))
-        for key in [key for key, bench in self._idle.items() if not bench]:
+                self._idle[worker.key].remove(worker)
+                over.append((worker, why))
+        for key in [key for key, idle in self._idle.items() if not idle]:
             del self._idle[key]
         return settled, over
 
-    def _superfluous(self, kept: Worker, now: float, too_many: bool) -> str:
+    def _superfluous(self, worker: Worker, now: float, too_many: bool) -> str:
         """Why a process that is ready should not be kept; empty if it should."""
-        if kept.key not in self._wanted and now >= kept.used + _IDLE_SECONDS:
+        if worker.key not in self._wanted and now >= worker.used + _IDLE_SECONDS:
             return "not in use"
-        if kept.grown and now >= kept.used + _GROWN_SECONDS:
+        if worker.grown and now >= worker.used + _GROWN_SECONDS:
             return "grown"
         if too_many:
             return "kept_processes"
-        if now >= kept.born + _LIFE_SECONDS:
+        if now >= worker.born + _LIFE_SECONDS:
             return "age"
-        others = len(self._idle[kept.key]) > self._ahead_of(kept.key)
-        return "idle" if others and now >= kept.used + _IDLE_SECONDS else ""
+        others = len(self._idle[worker.key]) > self._ahead_of(worker.key)
+        return "idle" if others and now >= worker.used + _IDLE_SECONDS else ""
 
     @staticmethod
     def _ahead_of(key: ProcessKey) -> int:
@@ -470,15 +468,15 @@ class Pool:
             return False
         return bool(missing) or max(few.values()) > 0
 
-    def _load(self, kept: Worker) -> None:
+    def _load(self, worker: Worker) -> None:
         """Have a process load its plugin before a call needs it."""
-        kept.ready_by = time.monotonic() + _LOAD_SECONDS
-        kept.send_setup()
+        worker.ready_by = time.monotonic() + _LOAD_SECONDS
+        worker.send_setup()
         with self._news:
-            if self._lives(kept):
-                self._idle.setdefault(kept.key, deque()).append(kept)
+            if self._lives(worker):
+                self._idle.setdefault(worker.key, deque()).append(worker)
             else:
-                self._end_idle(kept, "ended")
+                self._end_idle(worker, "ended")
 
     def _lives(self, worker: Worker) -> bool:
         """Whether a worker can be kept: it lives, and its end would be noticed."""

@@ -18,6 +18,7 @@ import socket
 import stat
 import struct
 import time
+import weakref
 from collections.abc import Mapping
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -63,7 +64,11 @@ def use(handler: logging.Handler, level: str) -> None:
     """Log with this handler from now on, and close the one before."""
     # No line shows these, and each record would look them up.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    former, root.handlers = root.handlers, [handler]  # at once: threads go on logging
+    for each in former:
+        each.close()
 
 
 def say(line: str) -> None:
@@ -234,10 +239,7 @@ class LogFile(RotatingFileHandler):
         return self.stream, self._opened.st_size
 
     def _close_stream(self) -> None:
-        """Close the file, but not the handler: that waits for whoever changes the log.
-
-        ``basicConfig`` holds logging's own lock while it waits for this handler's.
-        """
+        """Close the file, but not the handler: that takes a lock of all of logging."""
         if self.stream is not None:
             self.stream.close()
             self.stream = None
@@ -309,6 +311,8 @@ class JournalHandler(StandardError):
         self._next_send = 0.0  # on the monotonic clock
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.settimeout(_SEND_SECONDS)
+        # Not by ``close``: a thread may be about to log here when the log changes.
+        weakref.finalize(self, self._socket.close)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, or write it to standard error if the journal does not take it."""
@@ -327,11 +331,6 @@ class JournalHandler(StandardError):
                 _log.info("the journal takes entries again")
         except Exception:  # noqa: BLE001  as every handler does: a log breaks no call
             self.handleError(record)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
-        super().close()
 
     def _send(self, data: bytes) -> str:
         """Send an entry. Gives the reason if it was not taken, or an empty text."""

@@ -176,3 +176,14 @@ def test_the_reader_of_these_tests_is_strict(data):
     """What journald would drop or cut is an error here."""
     with pytest.raises((AssertionError, ValueError)):
         fields_of(data)
+
+
+def test_a_line_that_comes_while_the_log_changes_is_taken(journal, tmp_path):
+    """By a handler that was closed since its thread took it; its socket goes with it."""
+    handler = JournalHandler(str(tmp_path / "socket"))
+    its_socket = handler._socket
+    handler.close()
+    handler.handle(logging.LogRecord("x", logging.INFO, __file__, 1, "late", None, None))
+    assert journal.entry()["MESSAGE"] == ["late"]
+    del handler
+    assert its_socket.fileno() == -1

@@ -167,6 +167,24 @@ def test_a_file_moved_while_the_log_changes_holds_up_nobody(handler, path, monke
     assert lines(path) == ["two"]
 
 
+def test_no_line_is_lost_while_the_log_changes(path, monkeypatch):
+    """Calls go on amid a reload, and log their lines."""
+    monkeypatch.setattr(logging, "root", logging.RootLogger(logging.INFO))
+    handlers.use(LogFile(path), "info")
+
+    def call():
+        for _ in range(500):
+            logging.root.info("line")
+
+    calls = [threading.Thread(target=call) for _ in range(4)]
+    for each in calls:
+        each.start()
+    while any(each.is_alive() for each in calls):
+        handlers.use(LogFile(path), "info")
+    handlers.use(logging.NullHandler(), "info")
+    assert lines(path) == ["line"] * 2000
+
+
 def test_a_folder_that_is_gone_is_told_once_and_the_lines_come_to_standard_error(
     handler, path, capfd
 ):

@@ -90,7 +90,7 @@ class Registry:
     def refresh(self) -> Catalogue:
         """Load the files that have changed or did not load before, and wait for that.
 
-        A file that took long to fail is loaded again if it has changed, or has rested for a while.
+        A file that took long to fail is only loaded again if it has changed, or after a while.
         Many callers at once share one refresh that begins after they asked.
 
         Raises:

@@ -85,8 +85,8 @@ def heading(decision: Record) -> str:
 def outcome(decision: Record) -> str:
     """The outcome: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
     answer, method = decision.get("answer"), decision.get("method")
-    hosts = decision.get("hosts", ())
-    count = count_of(len(hosts), "host") if hosts else "no hosts"
+    number = len(decision.get("hosts", ()))
+    count = count_of(number, "host") if number else "no hosts"
     if isinstance(answer, Mapping) and answer:
         return _migrations(decision, answer)
     if isinstance(answer, bool):

@@ -179,19 +179,14 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
 
 def unpack_summary(row: sqlite3.Row) -> Record:
     """What a list shows of a decision (contract 8.4)."""
-    failures = json.loads(row["failures"] or "[]")
-    return {
-        **_begun(row),
-        "summary": row["summary"],
-        "is_bad": bool(row["is_bad"]),
-        "failures": failures,
-    }
+    brief = {"summary": row["summary"], "is_bad": bool(row["is_bad"])}
+    return {**_begun(row), **brief, "failures": json.loads(row["failures"] or "[]")}
 
 
 def _begun(row: sqlite3.Row) -> Record:
     """The part of a record that lists show too, from its own columns."""
-    record: Record = {"id": row["id"], "time": written(row["time"] / 1000)}
-    record.update(milliseconds=row["milliseconds"], method=row["method"])
+    record: Record = {name: row[name] for name in ("id", "time", "milliseconds", "method")}
+    record["time"] = written(row["time"] / 1000)
     if row["vm_id"] is not None:
         record["vm"] = entity(row["vm_id"], row["vm_name"])
     return record

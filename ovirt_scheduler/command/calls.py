@@ -7,12 +7,12 @@ They are listed in the design form, which says more of each.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import itertools
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Optional
 from xml.etree import ElementTree
 
@@ -107,12 +107,10 @@ def _schedule(call: Call, asked: argparse.Namespace) -> Shown:
 
 def _run(options: argparse.Namespace) -> Shown:
     """Call the daemon, or the plugins in this process."""
-    with contextlib.ExitStack() as stack, inputs.naming_files(options):
-        call: Call
-        if options.local:
-            call = stack.enter_context(client.local(arguments.settings(options)))
-        else:
-            call = stack.enter_context(client.of_options(options))
+    opened: AbstractContextManager[Call] = (
+        client.local(arguments.settings(options)) if options.local else client.of_options(options)
+    )
+    with opened as call, inputs.naming_files(options):
         shown: Shown = options.ask(call, options)
     if not options.local and options.url is None:
         asked = getattr(options, "unit", getattr(options, "scheduler", None))

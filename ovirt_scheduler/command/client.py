@@ -12,6 +12,7 @@ import ssl
 import time
 import xmlrpc.client
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable, Optional, Union, cast
@@ -213,8 +214,7 @@ def of_options(options: argparse.Namespace) -> Iterator[Daemon]:
         ) from error
 
 
-@contextlib.contextmanager
-def history(options: argparse.Namespace) -> Iterator[Recorded]:
+def history(options: argparse.Namespace) -> AbstractContextManager[Recorded]:
     """Read the history: in the state folder if that can be read, unless a daemon is named.
 
     Raises:
@@ -222,10 +222,8 @@ def history(options: argparse.Namespace) -> Iterator[Recorded]:
     """
     file = arguments.state() / store.FILE
     if options.url is None and os.access(file, os.R_OK):
-        yield Reader(file)
-    else:
-        with of_options(options) as daemon:
-            yield daemon
+        return contextlib.nullcontext(Reader(file))
+    return of_options(options)
 
 
 @contextlib.contextmanager

@@ -324,6 +324,9 @@ def test_check_tells_a_program_the_same(tmp_path):
 
 def test_cert_makes_shows_and_checks(tmp_path):
     """Made once; shown with names, days and fingerprint; checked against --days."""
+    status, out, _ = run(tmp_path, "cert", "check")
+    assert status == 1
+    assert "there is none yet" in out
     status, out, err = run(tmp_path, "cert", "make")
     assert (status, err) == (0, "")
     assert f"ssl_certificate  {tmp_path}/state/certificate/certificate.pem\n" in out

@@ -147,8 +147,8 @@ class Plans:
         with self._changed:
             plan = self._find(key)
             if plan.state != WAITING:
-                said = f"{plan.state}, {plan.because}" if plan.because else plan.state
-                raise SchedulerError(f"plan {plan.id} does not wait: it is {said}")
+                outcome = f"{plan.state}, {plan.because}" if plan.because else plan.state
+                raise SchedulerError(f"plan {plan.id} does not wait: it is {outcome}")
             self._put(replace(plan, state=state, by=by))
             if state == REFUSED:
                 now = time.monotonic()

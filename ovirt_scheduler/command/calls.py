@@ -294,8 +294,8 @@ class _Answer:
         why = self._why(values)
         if not any(why):
             return tables.table(("HOST", "ID", heading), rows)
-        told = [(*row, reason) for row, reason in zip(rows, why)]
-        return tables.table(("HOST", "ID", heading, "WHY"), told)
+        with_reasons = [(*row, reason) for row, reason in zip(rows, why)]
+        return tables.table(("HOST", "ID", heading, "WHY"), with_reasons)
 
     def reasons(self) -> str:
         """A table of the hosts, if there is a reason for one of them."""

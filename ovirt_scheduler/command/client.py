@@ -290,8 +290,8 @@ def _reason(response: http.client.HTTPResponse) -> str:
     """Why a call was refused: HTTP's words, and what the daemon says in a line of plain text."""
     if response.headers.get_content_type() != "text/plain":
         return response.reason
-    said = response.read(_MOST_OF_REASON).decode("utf-8", "replace")
-    return one_line(f"{response.reason}: {said}", _MOST_OF_REASON)
+    body = response.read(_MOST_OF_REASON).decode("utf-8", "replace")
+    return one_line(f"{response.reason}: {body}", _MOST_OF_REASON)
 
 
 def _address(url: str) -> SplitResult:

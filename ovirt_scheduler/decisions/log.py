@@ -111,19 +111,19 @@ def summary(decision: Decision) -> str:
     Of a driver's call also which host was chosen, or how many VMs are to be migrated.
     """
     returns, execution, answer = decision.request.returns, decision.execution, decision.answer
-    said = left = _left(len(execution.hosts), execution.filters, decision.calls)
+    outcome = left = _left(len(execution.hosts), execution.filters, decision.calls)
     if returns is Returns.COSTS:
-        said = f"{len(answer)} with a cost"
+        outcome = f"{len(answer)} with a cost"
     elif isinstance(answer, Migration):
-        said = f"{len(answer.hosts) or 'any'} to migrate to"
+        outcome = f"{len(answer.hosts) or 'any'} to migrate to"
     elif returns is Returns.MIGRATION:
-        said = "nothing to migrate"
+        outcome = "nothing to migrate"
     elif decision.request.last is not None and decision.failure is None:
         if returns is Returns.MIGRATIONS:
-            said = f"{left}; {count_of(len(answer), 'VM')} to migrate"
+            outcome = f"{left}; {count_of(len(answer), 'VM')} to migrate"
         elif isinstance(answer, tuple):
-            said = f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
-    return f"{count_of(len(execution.hosts), 'host')}: {said}"
+            outcome = f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
+    return f"{count_of(len(execution.hosts), 'host')}: {outcome}"
 
 
 def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:

@@ -175,9 +175,9 @@ class DecisionService:
             secret=job.engine.token,
         )
         if self.shadows is not None:
-            looks = _looks(request.subjects, job, chosen, left, execution)
+            shadow_jobs = _shadow_jobs(request.subjects, job, chosen, left, execution)
             inputs = recording.inputs(request, job.replies, selected)
-            self.shadows.call(decision, inputs, looks, self._with_engine)
+            self.shadows.call(decision, inputs, shadow_jobs, self._with_engine)
         log.log_decision(decision)
         log.log_problems(request.caller.request_id, (*execution.errors, *of_answer))
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
@@ -270,7 +270,7 @@ def _planned(
     return request._replace(wanted=wanted), job, left_out
 
 
-def _looks(
+def _shadow_jobs(
     subjects: Subjects,
     job: Job,
     chosen: Mapping[Kind, Chosen],

@@ -50,19 +50,19 @@ class Shadows:
         self,
         decision: Decision,
         inputs: Optional[Inputs],
-        looks: Sequence[Job],
+        jobs: Sequence[Job],
         add_engine: AddEngine,
     ) -> None:
         """Call units in shadow once the answer is out, and keep the decision then.
 
         Args:
             inputs: what the decision was made on, if that is known.
-            looks: the units' calls, each as a job. Without any the decision is kept at once.
+            jobs: the units' calls, each as a job. Without any the decision is kept at once.
             add_engine: adds the engine's replies to a job.
         """
-        put = partial(self._put, decision, inputs, looks, add_engine)
+        put = partial(self._put, decision, inputs, jobs, add_engine)
         later = decision.request.caller.afterwards
-        if not looks:
+        if not jobs:
             self._history.keep(decision, inputs)
         elif later is None:
             put()
@@ -79,7 +79,7 @@ class Shadows:
         self,
         decision: Decision,
         inputs: Optional[Inputs],
-        looks: Sequence[Job],
+        jobs: Sequence[Job],
         add_engine: AddEngine,
     ) -> None:
         size = record.size(decision) + _size(decision)
@@ -87,7 +87,7 @@ class Shadows:
         def run() -> None:
             made = decision
             try:
-                made = self._called(decision, looks, add_engine)
+                made = self._called(decision, jobs, add_engine)
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("units in shadow could not be called, this is a bug")
             self._history.keep(made, inputs)
@@ -104,13 +104,13 @@ class Shadows:
                 self._thread.submit(run)
         if not put:
             why = "in shadow, and too many decisions wait for theirs"
-            ended = [ShadowCall(job.calls[0], problem=why) for job in looks]
+            ended = [ShadowCall(job.calls[0], problem=why) for job in jobs]
             self._history.keep(decision._replace(shadows=tuple(ended)), inputs)
 
-    def _called(self, decision: Decision, looks: Sequence[Job], add_engine: AddEngine) -> Decision:
+    def _called(self, decision: Decision, jobs: Sequence[Job], add_engine: AddEngine) -> Decision:
         ended: list[ShadowCall] = []
         secret = decision.secret
-        for job in looks:
+        for job in jobs:
             (call,) = job.calls
             problem, result = "in shadow, and no place was free", None
             try:

@@ -68,8 +68,8 @@ class _HttpReply(NamedTuple):
             secret: a reason with this text is not shown.
         """
         # Two texts are all that is looked for, so this is no reading of the document.
-        said = dict(_FAULT.findall(self.body[:_LONGEST_FAULT]))
-        texts = (said[name] for name in (b"reason", b"detail") if name in said)
+        parts = dict(_FAULT.findall(self.body[:_LONGEST_FAULT]))
+        texts = (parts[name] for name in (b"reason", b"detail") if name in parts)
         reason = ": ".join(html.unescape(text.decode("utf-8", "replace")) for text in texts)
         if not self.content_type.startswith(_XML) or not reason.strip() or secret in reason:
             return f"{self.words}; expected XML"
@@ -234,8 +234,8 @@ class EngineClient:
             content_type = curl.getinfo(pycurl.CONTENT_TYPE) or ""
             return _HttpReply(curl.getinfo(pycurl.RESPONSE_CODE), content_type, body.getvalue())
         except pycurl.error as error:
-            code, said = error.args
-            reason = said or f"libcurl's error {code}"
+            code, message = error.args
+            reason = message or f"libcurl's error {code}"
             if body.too_large:
                 reason = f"an answer of more than {most >> 20} MiB"
             raise EngineUnavailable(f"{without_query(url)}: {reason}") from None

@@ -174,8 +174,10 @@ def why(decision: Record) -> dict[str, str]:
 def is_plain(decision: Record) -> bool:
     """Whether one unit decided alone and gave no reasons, so that its answer says it all."""
     hosts = decision.get("hosts", ())
-    said = (each for host in hosts for part in ("verdicts", "costs") for each in host.get(part, ()))
-    return len(decision.get("units", ())) < 2 and not any(each.get("reason") for each in said)
+    entries = (
+        each for host in hosts for part in ("verdicts", "costs") for each in host.get(part, ())
+    )
+    return len(decision.get("units", ())) < 2 and not any(each.get("reason") for each in entries)
 
 
 def host_names(decisions: Iterable[Record]) -> dict[str, str]:

@@ -130,8 +130,8 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     rows = []
     in_order = sorted(last, key=lambda each: (each in out, last[each].get("rank", len(last))))
     for key in in_order[: explanation.MOST_HOSTS]:
-        told = [*(of_unit.get(key) for of_unit in cells), *(last[key].get(part) for part in scored)]
-        rows.append([names[key], *(_NOTHING if word is None else str(word) for word in told)])
+        row = [*(of_unit.get(key) for of_unit in cells), *(last[key].get(part) for part in scored)]
+        rows.append([names[key], *(_NOTHING if word is None else str(word) for word in row)])
     headings = ["HOST", *(_heading(unit) for _, unit in units), *map(str.upper, scored)]
     return headings, rows
 

@@ -21,7 +21,7 @@ from ovirt_scheduler.log.format import as_utf8
 from ovirt_scheduler.model.tasks import Role
 
 _QUERY_SECONDS = 1.0
-_MOST_SAID = 2_000_000  # hosts, and verdicts of units on them; each takes some 300 bytes
+_MOST_VERDICTS = 2_000_000  # hosts, and verdicts of units on them; each takes some 300 bytes
 _STEPS = 10_000  # of SQLite's virtual machine between two looks at the clock
 
 
@@ -261,15 +261,15 @@ def _records(
         _SELECT.format("decisions.*, units") + where + _NEWEST_FIRST, values
     ).fetchall()
     host_sets: dict[int, Sequence[Named]] = {}
-    said = 0
+    verdicts = 0
     for row in rows:
         if row["host_set"] not in host_sets:
             host_sets[row["host_set"]] = _hosts(db, row["host_set"])
-        said += len(host_sets[row["host_set"]]) * (1 + len(json.loads(row["units"])))
-    if said > _MOST_SAID:
+        verdicts += len(host_sets[row["host_set"]]) * (1 + len(json.loads(row["units"])))
+    if verdicts > _MOST_VERDICTS:
         raise HistoryUnreadable(
-            f"the decisions asked for have {said:,} verdicts on hosts, and {_MOST_SAID:,} are read "
-            "at once; ask for less: a smaller limit, a VM or a shorter time"
+            f"the decisions asked for have {verdicts:,} verdicts on hosts, and {_MOST_VERDICTS:,} "
+            "are read at once; ask for less: a smaller limit, a VM or a shorter time"
         )
     return [schema.unpack(row, host_sets[row["host_set"]]) for row in rows]
 

@@ -119,15 +119,15 @@ def _put_units_and_hosts(record: Record, decision: Decision) -> None:
         own = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
         record["units"].append({**own, **_ended(execution.result), "mode": "live"})
     hosts = execution.hosts or _ids(request.subjects.hosts)
-    record["hosts"] = told = [entity(host, names.get(host, "")) for host in hosts]
-    left: Sequence[Record] = told
+    record["hosts"] = entries = [entity(host, names.get(host, "")) for host in hosts]
+    left: Sequence[Record] = entries
     for each in asked:
         if each.unit["kind"] == Kind.COST_FUNCTION.words:
-            _put_costs(each, told)
+            _put_costs(each, entries)
         elif each.unit["kind"] == Kind.FILTER.words:  # those in shadow come last
             # A missing filter accepts no host, and then nothing is called (contract 4.2).
-            about = left if each.unit["mode"] == "live" else told
-            left = _put_verdicts(each, told, about, missed=not execution.hosts)
+            about = left if each.unit["mode"] == "live" else entries
+            left = _put_verdicts(each, entries, about, missed=not execution.hosts)
     ranking.put_totals(record)
 
 

@@ -164,16 +164,16 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
         {**unit, **{name: call[name] for name in _OF_CALL if name in call}}
         for unit, call in zip(units, calls)
     ]
-    record["hosts"] = told = [entity(*host) for host in hosts]
+    record["hosts"] = entries = [entity(*host) for host in hosts]
     for unit, call in zip(units, calls):
         if "said" in call:
-            _unpack_said(told, unit, call)
+            _unpack_said(entries, unit, call)
     ranking.put_totals(record)
     answer = record.get("answer")
     if answer == _FOLLOWS:
         record["answer"] = _following(record)
     elif isinstance(answer, list):
-        record["answer"] = [told[each]["id"] if type(each) is int else each for each in answer]
+        record["answer"] = [entries[each]["id"] if type(each) is int else each for each in answer]
     return record
 
 

@@ -78,8 +78,8 @@ def say(line: str) -> None:
     """
     used = logging.getLogger().handlers
     if any(isinstance(each.formatter, JsonFormatter) for each in used):
-        said = logging.LogRecord(__name__, logging.INFO, __file__, 0, line, None, None)
-        line = JsonFormatter().format(said)
+        record = logging.LogRecord(__name__, logging.INFO, __file__, 0, line, None, None)
+        line = JsonFormatter().format(record)
     StandardError().write(line)
 
 

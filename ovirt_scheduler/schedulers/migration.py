@@ -47,7 +47,7 @@ class Migration(Driver):
                 target = types.Host(id=host) if host else None
                 vms.vm_service(vm).migrate(host=target, query={"correlation_id": mark})
             except Exception as error:  # noqa: BLE001  the SDK reports torn answers in many ways
-                said = _CURL.sub(r"\1", one_line(str(error)))
+                reason = _CURL.sub(r"\1", one_line(str(error)))
                 known = isinstance(error, AuthError) or getattr(error, "fault", None) is not None
-                (refused if known else unanswered)[vm] = said or type(error).__name__
+                (refused if known else unanswered)[vm] = reason or type(error).__name__
         return {"refused": refused, "unanswered": unanswered}

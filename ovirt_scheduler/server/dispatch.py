@@ -117,8 +117,8 @@ class Method(NamedTuple):
     @property
     def help(self) -> str:
         """What ``system.methodHelp`` answers: how it is called, and what it does."""
-        told = [(each, _PARAMETERS[each]) for each in self.parameters]
-        lines = [f"\n{name} ({' or '.join(of.types)}): {of.help}" for name, of in told]
+        described = [(each, _PARAMETERS[each]) for each in self.parameters]
+        lines = [f"\n{name} ({' or '.join(of.types)}): {of.help}" for name, of in described]
         return f"{self.name}({', '.join(self.parameters)})\n\n{self.text}{''.join(lines)}"
 
     @property

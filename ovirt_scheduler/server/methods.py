@@ -240,8 +240,10 @@ def _for_engine(decision: Decision, returns: Returns) -> Decision:
         return decision
     (wanted,) = decision.request.wanted[Kind.BALANCE]
     error = f"answered with {migration.vm!r:.80}, which is not the id of a VM"
-    told = (*decision.unit_errors.get(wanted.name, ()), error)
-    return decision._replace(answer=None, unit_errors={**decision.unit_errors, wanted.name: told})
+    messages = (*decision.unit_errors.get(wanted.name, ()), error)
+    return decision._replace(
+        answer=None, unit_errors={**decision.unit_errors, wanted.name: messages}
+    )
 
 
 def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> object:

@@ -244,9 +244,9 @@ class Runs:
             ),
         }
         statuses = {"old_status": old_status, "new_status": new_status}
-        told = {name: word for name, word in statuses.items() if word is not None}
+        known = {name: word for name, word in statuses.items() if word is not None}
         asked = Subjects(_ids(hosts), _ids(vms), asked_vm and asked_vm.id, host and host.id)
-        call = DriverCall(driver, method, told)
+        call = DriverCall(driver, method, known)
         request = Request(_caller(), asked, _texts(properties), wanted, call)
         machines = [*vms, *filter(None, (vm,))]
         services = self._services(hosts, machines, loaded, *files.values())

@@ -428,8 +428,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, ask: Callable[[], str]) -> None:
         wanted = f"Bearer {self.server.token}"
-        said = self.headers.get("Authorization", "")
-        if not secrets.compare_digest(said.encode(), wanted.encode()):
+        authorization = self.headers.get("Authorization", "")
+        if not secrets.compare_digest(authorization.encode(), wanted.encode()):
             self._send(HTTPStatus.UNAUTHORIZED, "<fault><reason>log in first</reason></fault>")
             return
         try:

@@ -180,18 +180,18 @@ def _engine_use(plugin: ModuleType, code: Iterable[Module]) -> tuple[bool, bool]
     Raises:
         Misdefined: ``uses_statistics`` is neither True nor False.
     """
-    said = getattr(plugin, "uses_statistics", None)
-    if said is not None and not isinstance(said, bool):
-        raise Misdefined(1, f"uses_statistics is {said!r:.60}; set it to True or False")
+    declared = getattr(plugin, "uses_statistics", None)
+    if declared is not None and not isinstance(declared, bool):
+        raise Misdefined(1, f"uses_statistics is {declared!r:.60}; set it to True or False")
     nodes = [node for each in code for node in ast.walk(ast.parse(each.source))]
     texts = [(each, getattr(node, each, None)) for node in nodes for each in _NAMING]
     names = {text.partition(".")[0] for _, text in texts if isinstance(text, str)}
     connects = bool(names & {"engine_connection", modules.VERSION_3})
-    if said is None:
-        said = ("attr", "statistics") in texts or any(
+    if declared is None:
+        declared = ("attr", "statistics") in texts or any(
             isinstance(node, ast.Constant) and node.value == "statistics" for node in nodes
         )
-    return connects, said
+    return connects, declared
 
 
 def _syntax_fault(source: Source, error: BaseException) -> FileFault:

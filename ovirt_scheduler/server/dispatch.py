@@ -23,6 +23,7 @@ from ovirt_scheduler.errors import (
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.server import values
 from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
 
@@ -139,7 +140,7 @@ class Method(NamedTuple):
         """
         most = len(self.parameters)
         if not most - self.optional <= len(parameters) <= most:
-            wanted = f"{most} parameter{'s' * (most > 1)} ({', '.join(self.parameters)})"
+            wanted = f"{count_of(most, 'parameter')} ({', '.join(self.parameters)})"
             at_most = "at most " * bool(self.optional)
             message = f"{self.name} takes {at_most + wanted if most else 'no parameters'}"
             raise BadParameters(f"{message}, not {len(parameters)}")

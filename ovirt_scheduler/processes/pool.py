@@ -67,7 +67,7 @@ _ENDED_FOR = {
 }
 
 # Reasons of these that are the plugin's doing, if nobody has called the process yet.
-_BY_ITSELF = ("did not get ready", "ended", OUT_OF_TURN)
+_BY_ITSELF = {*ENDS, "did not get ready", "ended", OUT_OF_TURN}
 
 
 def _in_words(why: str) -> str:
@@ -307,7 +307,7 @@ class Pool:
             self._miss()
 
     def _end_idle(self, worker: Worker, why: str) -> None:
-        if worker.loading and why in _BY_ITSELF:
+        if worker.loading and why.partition(":")[0] in _BY_ITSELF:
             with self._news:
                 times, _ = self._failed.get(worker.key, (0, 0.0))
                 pause = min(_LONGEST_PAUSE, _TICK * 2 ** min(times, 10))
@@ -386,11 +386,12 @@ class Pool:
             due = time.monotonic() >= self._looked + _TICK  # not for each process that is missed
             settled, over = self._look() if due else (False, [])
             self._ending = len(over)
-            missing = [*self._missing()]
-            few = {order: SPARE - len(spare) for order, spare in self._spare.items()}
         for worker, why in over:
             self._end_idle(worker, why)
-        self._ending = 0
+        with self._news:
+            self._ending = 0
+            missing = [*self._missing()]  # an end just now may put off the next load
+            few = {order: SPARE - len(spare) for order, spare in self._spare.items()}
         return not self._make(missing, few) and settled
 
     def _look(self) -> tuple[bool, list[tuple[Worker, str]]]:

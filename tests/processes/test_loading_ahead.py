@@ -113,17 +113,25 @@ def test_what_is_loaded_ahead_may_print_a_lot(load_ahead, loaded):
     assert wait_until(loaded.exists)
 
 
+@pytest.mark.parametrize("how", ["threading.Timer(0.05, os._exit, [0]).start()", "differ()"])
 def test_a_plugin_whose_process_ends_itself_is_loaded_ahead_less_and_less_often(
-    load_ahead, loaded, monkeypatch
+    load_ahead, loaded, monkeypatch, how
 ):
-    """By a thread that it starts when it is loaded, a moment after it is ready."""
+    """By a thread that it starts when it is loaded; or by what it says itself then."""
     monkeypatch.setattr(pool, "_TICK", 0.05)
     load_ahead(
         "Ends",
-        "import os, threading, time\n"
+        "import os, sys, threading, time\n"
+        "from ovirt_scheduler.processes.protocol import frames\n"
         f"with open({str(loaded)!r}, 'a') as file:\n"
         "    print(time.monotonic(), file=file)\n"
-        "threading.Timer(0.05, os._exit, [0]).start()\n",
+        "def differ():\n"
+        "    frame = sys._getframe()\n"
+        "    while frame and frame.f_code.co_name != 'serve':\n"
+        "        frame = frame.f_back\n"
+        "    if frame:  # no analysis\n"
+        "        os.write(3, frames.pack(frames.DIFFERS, frame.f_locals['nonce'], b'memory: x'))\n"
+        f"{how}\n",
     )
     *_, before, last = wait_until(
         lambda: loaded.read_text().split() if loaded.exists() else [],

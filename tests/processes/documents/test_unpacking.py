@@ -90,6 +90,19 @@ def test_several_packs() -> None:
     assert [(host.id, host.name) for host in found] == [("b", "2"), ("a", "1"), ("x", None)]
 
 
+def test_an_attribute_that_is_short_for_some() -> None:
+    """A list with members, an empty one, one that is elsewhere, and none: each as the SDK has it."""
+    lists = (
+        "<tags><tag id='t'/><tag id='u'/></tags>", "<tags/>", "<link href='/tags' rel='tags'/>", ""
+    )  # fmt: skip
+    members = "".join(f"<host id='{place}'>{tags}</host>" for place, tags in enumerate(lists))
+    document = f"<hosts>{members}</hosts>".encode()
+    found = serialization.unpack("Host", [reading.pack_hosts(Document(document))], [*"0123"])
+    for mine, other in zip(found, Reader.read(document)):
+        assert list(differences(mine, other)) == []
+    assert [host.tags is not None and len(host.tags) for host in found] == [2, 0, 0, False]
+
+
 def test_entities_of_the_sdk_are_packed() -> None:
     """Those that were read elsewhere, by way of their states."""
     read = Reader.read(HOSTS)

@@ -109,7 +109,7 @@ def _written(folder: Path, texts: Mapping[str, str], ending: str) -> Path:
 
 @pytest.fixture(scope="module")
 def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaemon]:
-    """Starts daemons; each is stopped when the module's tests are done."""
+    """Starts daemons; each is stopped when the module's tests are done, and has to end well."""
     started: list[Daemon] = []
 
     def run(
@@ -143,8 +143,9 @@ def start_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartDaem
     yield run
     for daemon in started:
         try:
-            daemon.stop()
+            status = daemon.stop()
         except subprocess.TimeoutExpired:
             daemon.process.kill()
             daemon.process.wait()
             raise
+        assert status in (0, -signal.SIGKILL), daemon.log  # some are killed

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
-SUPPORT = PROJECT / "tests" / "support"
 DATA = PROJECT / "tests" / "data"
 CORPUS = DATA / "corpus"
 DOCUMENTS = DATA / "documents"

@@ -63,8 +63,9 @@ def run(command: str, folder, daemon) -> str:
 
 
 def test_every_command_shows_what_the_page_shows(reader):
-    """But for ids, times, ports and checksums."""
+    """But for ids, times, ports and checksums; a command with nothing below it works."""
     found = list(blocks())
-    assert len(found) > 7
+    assert len([block for block in found if block.shown]) > 6
     for block in found:
-        assert as_in_the_page(run(block.command, *reader)) == as_in_the_page(block.shown), block
+        told = as_in_the_page(run(block.command, *reader))
+        assert told == as_in_the_page(block.shown) or not block.shown, block

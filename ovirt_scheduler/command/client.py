@@ -274,9 +274,7 @@ def _explained(url: str, instead: str, untrusted: str) -> Iterator[None]:
             f"{url}: {error.reason or error}; it may speak no TLS (ssl = false): --url http://"
         ) from None
     except ProtocolError as error:
-        may_speak_tls = url.startswith("http:") and error.errcode == HTTPStatus.BAD_REQUEST
-        tls = "; it may speak TLS (ssl = true): --url https://" if may_speak_tls else ""
-        raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}{tls}") from None
+        raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}") from None
     except (OSError, http.client.HTTPException) as error:
         raise NoAnswer(
             f"{url}: {error!s:.200}; is the daemon running (systemctl status ovirt-scheduler)? "

@@ -250,7 +250,7 @@ def test_an_integer_that_cannot_be_sent_is_wrong_usage(plain):
 def test_the_wrong_scheme_is_told(daemon, plain):
     """Which of the two it may be."""
     wrong = (
-        (daemon.url.replace("https:", "http:"), "--url https://"),
+        (daemon.url.replace("https:", "http:"), "this port speaks TLS; use https"),
         (plain.url.replace("http:", "https:"), "--url http://"),
     )
     for url, told in wrong:

@@ -22,6 +22,7 @@ from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.methods import DecisionMethods, history_methods
 from ovirt_scheduler.settings.config import Settings
@@ -68,7 +69,9 @@ class Runtime:
         want = None if state is None else self.executor.want
         loader = Loader(settings, self.executor.analyse, SHIPPED)
         self.registry = Registry(loader, store, want, self.keep_event)
-        self.history = None if state is None else History(state / FILE, self.executor.split)
+        self.history: Optional[History] = None
+        if state is not None:
+            self.history = History(state / FILE, self.executor.split, malloc.give_back)
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections: dict[str, tuple[str, ...]] = {}
         self._inventory: Optional[Inventory] = None  # in force

@@ -84,6 +84,14 @@ class Database:
         """Close the database; nothing is read or written after this."""
         self._db.close()
 
+    def shrink(self) -> None:
+        """Free the pages of the file that are kept in memory, some 2 MB.
+
+        Raises:
+            sqlite3.Error: the database is of no use now.
+        """
+        self._db.execute("PRAGMA shrink_memory").fetchall()
+
     def write(self, decisions: Sequence[Made], events: Sequence[Record] = ()) -> None:
         """Write all of these or none; after an error it is to be closed."""
         recorded = [inputs for _, inputs in decisions if inputs is not None]

@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 
 FILE = "history.sqlite"
 
+_REST = 2.0  # seconds without a record, after which memory is given back
 _GATHER = 0.25  # seconds that records are gathered before they are written together
 _MOST_WAITING = 4096  # records in the queue
 _MOST_BYTES = 64 << 20  # of memory that they keep, about
@@ -63,11 +64,15 @@ class History:
     Args:
         path: of the file, in a folder of the daemon's own.
         split: cuts documents into pieces, in a process that opens them.
+        at_rest: called by the writer's thread when there was nothing to write for some seconds.
     """
 
-    def __init__(self, path: Path, split: Split = leave_out) -> None:
+    def __init__(
+        self, path: Path, split: Split = leave_out, at_rest: Callable[[], None] = lambda: None
+    ) -> None:
         self._path = path
         self._split = split
+        self._at_rest = at_rest
         self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
         self.tally = Tally()
         self._queue: deque[_Entry] = deque()
@@ -171,7 +176,9 @@ class History:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._filled.wait()
+            if not self._filled.wait(_REST):
+                self._give_memory_back()
+                self._filled.wait()
             self._closing.wait(_GATHER)
             self._filled.clear()
             self._write_all()
@@ -248,6 +255,13 @@ class History:
         if self._database is None:
             self._database = Database(self._path, self._split)
         return self._database
+
+    def _give_memory_back(self) -> None:
+        """Free what only makes writing faster, and return it to the system."""
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):  # the next decision finds it, and tells
+                self._database.shrink()
+        self._at_rest()
 
     def _close(self) -> None:
         if self._database is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import _sqlite3
 import contextlib
+import ctypes
+import queue
 import signal
 import sqlite3
 import time
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ovirt_scheduler.history import store
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
@@ -191,3 +195,24 @@ def test_the_oldest_go_when_the_history_is_full(tmp_path: Path):
         assert db.execute("SELECT count(*) FROM host_sets").fetchone() == (kept,)
         assert db.execute("SELECT count(*) FROM names").fetchone() == (2 * kept,)
     assert 0 < kept < 1500
+
+
+def test_memory_is_given_back_when_there_is_nothing_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """SQLite's pages of the file; what comes after that is written all the same."""
+    used = getattr(ctypes.CDLL(_sqlite3.__file__), "sqlite3_memory_used", None)
+    if used is None:
+        pytest.skip("this SQLite does not say how much memory it uses")
+    monkeypatch.setattr(store, "_REST", 0.1)
+    rests: queue.SimpleQueue[int] = queue.SimpleQueue()
+    history = History(tmp_path / "history.sqlite", at_rest=lambda: rests.put(used()))
+    history.start()
+    empty = rests.get(timeout=LONG)
+    for number in range(500):
+        history.event({"event": "reloaded", "message": "x" * 4000, "number": number})
+    assert rests.get(timeout=LONG) < empty + 200_000
+    history.event({"event": "stopped"})
+    history.close(LONG)
+    with contextlib.closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
+        assert db.execute("SELECT count(*) FROM events").fetchone() == (501,)

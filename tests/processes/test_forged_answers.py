@@ -92,13 +92,14 @@ def test_a_frame_without_end_is_a_failure_before_it_fills_memory(executor, unit_
     assert "a frame of 4611686018427387904 bytes; at most " in result.message
 
 
-def test_a_long_frame_between_answers_ends_its_process_at_once(unit_named, tmp_path):
-    """Nothing is awaited there that is as long as an answer may be."""
+@pytest.mark.parametrize("length", [0, 100_000])
+def test_a_frame_of_its_own_between_answers_ends_its_process(unit_named, tmp_path, length):
+    """READY for another call, or what is as long as an answer may be: neither is awaited there."""
     (tmp_path / "Speaks.py").write_text(
         "import os, struct\n"
         "class Last:\n"
         "    def __del__(self):\n"
-        "        os.write(3, struct.pack('!cQQ', b'r', 0, 100_000))\n"
+        f"        os.write(3, struct.pack('!cQQ', b'r', 0, {length}))\n"
         "def do_filter(hosts, vm, properties):\n"
         "    global KEPT\n"
         "    KEPT = Last()\n"

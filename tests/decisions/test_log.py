@@ -7,9 +7,11 @@ import time
 
 import pytest
 
+from ovirt_scheduler.decisions.log import Failures
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
+from ovirt_scheduler.model.results import CallResult, Outcome
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.waiting import LONG, wait_until
 
@@ -103,3 +105,11 @@ def test_equal_failures_are_folded(daemon: Daemon):
     tenth = r"filter Fails raised again, 10 times since \S+ \S+: OSError: no such thing"
     assert len(re.findall(tenth, daemon.log)) == 1
     assert len(re.findall(r"filter Fails raised", daemon.log)) == 2
+
+
+def test_of_equal_failures_fewer_and_fewer_are_told():
+    """The first, the 10th, the 100th and each thousandth; numbers tell none apart (contract 8.6)."""
+    results = (CallResult("u", Outcome.RAISED, message=f"after {n} ms") for n in range(3000))
+    failures = Failures()
+    told = [failures.add("filter", result) for result in results]
+    assert [each.times for each in told if each.is_due] == [1, 10, 100, 1000, 2000, 3000]

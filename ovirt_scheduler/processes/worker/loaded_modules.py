@@ -30,6 +30,8 @@ _definition_of.argtypes, _definition_of.restype = [ctypes.py_object], ctypes.c_v
 _zip, _view, _len = zip, memoryview, len
 _bytes_at, _size_of = ctypes.string_at, dict.__sizeof__
 _WORD = ctypes.sizeof(ctypes.c_void_p)
+# Modules that libraries compiled by Cython share: the first one makes them, any one adds to them.
+_CYTHON = ("cython_runtime", "_cython_")
 # Modules whose classes are looked at, too: entities and connections are made of them.
 _SDK = ("ovirtsdk4", "ovirtsdk4.service", "ovirtsdk4.services", "ovirtsdk4.types")
 
@@ -120,7 +122,8 @@ class LoadedModules:
         for name, module in new.items():
             spec = getattr(module, "__spec__", None)
             made = module not in self._order if spec is None else spec.name not in sys.modules
-            if made and name.rpartition(".")[0] not in new and not _is_compiled(module):
+            of_library = name.startswith(_CYTHON) or name.rpartition(".")[0] in new
+            if made and not of_library and not _is_compiled(module):
                 return name
         return ""
 
@@ -230,6 +233,8 @@ def _may_add(words: str, name: str, before: Mapping[str, object], value: object)
     that it makes when it is asked for it (PEP 562). In builtins everybody would see it.
     """
     if words != "builtins" and (name.startswith("_") or "__getattr__" in before):
+        return True
+    if words.startswith(_CYTHON):
         return True
     return sys.modules.get(f"{words}.{name}") is value
 

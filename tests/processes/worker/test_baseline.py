@@ -279,6 +279,11 @@ def test_with_one_call_for_each_process_nothing_is_seen_either(calls_of, change)
         ),
         ordinary("import colorsys, xml.dom.minidom, sqlite3, cryptography.x509"),
         ordinary("import concurrent.futures\nconcurrent.futures.ThreadPoolExecutor"),
+        ordinary(  # as libraries do that Cython compiled
+            "for name in ('cython_runtime', '_cython_0_1'):\n"
+            "    vars(sys.modules.setdefault(name, types.ModuleType(name)))['trace'] = 1",
+            "import sys, types",
+        ),
         ordinary("import asyncio\nasyncio.run(asyncio.sleep(0))"),
         ordinary(
             "asyncio.run(main())",

@@ -172,19 +172,37 @@ def test_a_damaged_history_is_set_aside(start_daemon: StartDaemon, tmp_path: Pat
     assert (daemon.state / "history.sqlite.damaged").exists()
 
 
+def record(number: int, at: float) -> Record:
+    return {
+        "id": f"{number:016x}", "time": at, "milliseconds": 1.0, "caller": "x" * 300,
+        "method": "runFilters", "form": "design", "vm": {"id": f"vm {number}"},
+        "units": [], "hosts": [{"id": f"host {number}"}], "answer": [],
+    }  # fmt: skip
+
+
+def test_what_is_older_than_the_days_that_it_is_kept_goes(tmp_path: Path):
+    """However little there is; events go, too."""
+    history = History(tmp_path / "history.sqlite")
+    history.bound(2, 1 << 30)
+    history.start()
+    for days in (3, 1):
+        made = record(days, time.time() - days * 86400)
+        history.event({"time": made["time"], "event": "edited", "unit": made["id"]})
+        history.put(lambda made=made: made)
+    history.close(LONG)
+    reader = Reader(tmp_path / "history.sqlite", LONG)
+    assert [each["id"] for each in reader.decisions(Query())] == [record(1, 0)["id"]]
+    assert [each["unit"] for each in reader.events()] == [record(1, 0)["id"]]
+
+
 def test_the_oldest_go_when_the_history_is_full(tmp_path: Path):
     """By bytes; what no decision names any more goes with them."""
     history = History(tmp_path / "history.sqlite")
     history.bound(30, 200_000)
     history.start()
     for number in range(1500):
-        record = {
-            "id": f"{number:016x}", "time": 1e9, "milliseconds": 1.0, "caller": "x" * 300,
-            "method": "runFilters", "form": "design", "vm": {"id": f"vm {number}"},
-            "units": [], "hosts": [{"id": f"host {number}"}], "answer": [],
-        }  # fmt: skip
-        record["time"] = time.time()
-        history.put(lambda record=record: record)
+        made = record(number, time.time())
+        history.put(lambda made=made: made)
     history.close(LONG)
     reader = Reader(tmp_path / "history.sqlite", LONG)
     assert reader.decisions(Query(vm="vm 1499"))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import time
+import xmlrpc.client
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -68,6 +71,20 @@ def test_the_requests_line_says_who_removed_how_many(daemon: Daemon):
     assert logged(daemon, rf"{about}0 left, 1 removed by First, 3 by None_; [0-9.]+ ms")
     words = rf"{about}3 left, 1 removed by First; chosen h\d \({chosen}\); [0-9.]+ ms"
     assert logged(daemon, words)
+
+
+def test_an_answer_has_the_id_of_its_decision(daemon: Daemon):
+    """In a header: by it the log and the history know the decision (contract 8.4)."""
+    connection = http.client.HTTPConnection(urlsplit(daemon.url).netloc, timeout=LONG)
+    body = xmlrpc.client.dumps((["First"], HOSTS, "by its id", {}), "runFilters")
+    connection.request("POST", "/design", body)
+    answer = connection.getresponse()
+    assert answer.read()
+    connection.close()
+    reader = Reader(daemon.state / FILE, LONG)
+    (record,) = wait_until(lambda: reader.decisions(Query(vm="by its id")))
+    assert record["id"] == answer.headers["X-Request-Id"]
+    assert f" request {record['id']} runFilters, " in daemon.log
 
 
 def test_milliseconds_are_those_that_a_request_took(daemon: Daemon):

@@ -110,6 +110,13 @@ GOOD = ["ok", [[0], 0, []], "", "", None]
         ),
         json.dumps(GOOD[:-1]).encode(),
         json.dumps([*GOOD, 1]).encode(),
+        *(  # what is said: a text for a host by its place, and notes
+            json.dumps([*GOOD, said, notes]).encode()
+            for said, notes in (
+                ([[-1, "x"]], []), ([[9, "x"]], []), ([[True, "x"]], []), ([[0, 7]], []),
+                ([0], []), (0, []), ([], [7]), ([], "x"),
+            )
+        ),
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_refused(payload):

@@ -50,10 +50,12 @@ def give_back_code() -> None:
 def _unchanged_code() -> Iterator[tuple[int, int]]:
     """Begin and end of each mapping of a file that nobody can write, and nobody has written."""
     place, is_code = "", False
-    for line in Path("/proc/self/smaps").read_text("utf-8", "replace").splitlines():
-        words = line.split()
-        if not words[0].endswith(":"):  # a mapping begins
-            place, is_code = words[0], words[1] in ("r-xp", "r--p") and words[-1].startswith("/")
-        elif is_code and words[:2] == ["Anonymous:", "0"]:
-            begin, end = place.split("-")
-            yield int(begin, 16), int(end, 16)
+    with Path("/proc/self/smaps").open("rb") as smaps:  # a line at a time: it is long
+        for line in smaps:
+            words = line.split()
+            if not words[0].endswith(b":"):  # a mapping begins
+                is_code = words[1] in (b"r-xp", b"r--p") and words[-1].startswith(b"/")
+                place = words[0].decode("ascii")
+            elif is_code and words[:2] == [b"Anonymous:", b"0"]:
+                begin, end = place.split("-")
+                yield int(begin, 16), int(end, 16)

@@ -108,7 +108,7 @@ GOOD = ["ok", [[0], 0, []], "", "", None]
             ))
             for wrong in several
         ),
-        json.dumps(GOOD[:-1]).encode(),
+        json.dumps(GOOD[:-1]).encode(), json.dumps(GOOD).encode() + b" 1",
         json.dumps([*GOOD, 1]).encode(),
         *(  # what is said: a text for a host by its place, and notes
             json.dumps([*GOOD, said, notes]).encode()

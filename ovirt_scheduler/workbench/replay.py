@@ -187,7 +187,7 @@ def _driver_call(service: DecisionService, recorded: Recorded) -> DriverCall:
 
 
 def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:
-    """The request without units in shadow; added units count like others."""
+    """The catalogue without units in shadow; added ones count like others."""
     live = {
         key: replace(unit, shadow=False)
         for key, unit in catalogue.shadows.items()

@@ -101,7 +101,6 @@ def _start(assembly: Assembly, notifier: Notifier, signals: _Signals) -> None:
     assembly.listen()
     handlers.say(f"listening on {assembly.server.url}")
     notifier.ready(f"listening on {assembly.server.url}")
-    malloc.give_back_code()
     assembly.watch()
 
 

@@ -80,7 +80,6 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     gc.collect()
     gc.freeze()
     control.send(frames.ALIVE)
-    malloc.give_back_code()
     _Zygote(control, main_of_workers.run, readers).run()
     sys.exit(0)
 

@@ -53,28 +53,6 @@ def test_what_is_free_is_given_back():
     del kept
 
 
-CODE = """
-from pathlib import Path
-from lxml import etree
-from ovirt_scheduler.processes.kernel import malloc
-
-def of_files():
-    (line,) = [x for x in Path("/proc/self/status").read_text().splitlines() if "RssFile" in x]
-    return int(line.split()[1])
-
-before = of_files()
-malloc.give_back_code()
-print(before - of_files(), etree.fromstring("<host id='1'/>").get("id"))
-"""
-
-
-def test_code_that_only_loading_needed_is_given_back():
-    """It comes back where it is used."""
-    given, found = script(CODE).stdout.split()
-    assert int(given) > 4000  # kB
-    assert found == "1"
-
-
 def test_connections_that_end_have_it_given_back(plain):
     """Each had a thread, and the heap that the thread used."""
     kept = used_and_freed()

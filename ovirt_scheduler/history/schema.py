@@ -220,8 +220,9 @@ def _packed_calls(units: Sequence[Record], hosts: Sequence[Record]) -> list[Reco
         for part in ("verdicts", "costs"):
             for entry in host.get(part, ()):
                 call = by_name[part, entry["unit"]]
-                said = call.setdefault("said", [None] * len(hosts))
-                said[place] = _LETTERS.get(entry.get("verdict"), entry.get("cost"))
+                if "said" not in call:
+                    call["said"] = [None] * len(hosts)
+                call["said"][place] = _LETTERS.get(entry.get("verdict"), entry.get("cost"))
                 for name in _OF_FEW:
                     if name in entry:
                         call.setdefault(name, {})[str(place)] = entry[name]

@@ -14,15 +14,13 @@ import threading
 from pathlib import Path
 from typing import Callable
 
-from OpenSSL import SSL
-
 from ovirt_scheduler.daemon.certificate_report import report
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.log.handlers import say
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.certificates import Description
 from ovirt_scheduler.security.clients import Clients
-from ovirt_scheduler.server.http.tls import tls_context
+from ovirt_scheduler.server.http.tls import TlsContext, tls_context
 from ovirt_scheduler.settings.config import Settings
 
 _log = logging.getLogger(__name__)
@@ -30,7 +28,7 @@ _log = logging.getLogger(__name__)
 _DAY = 86400.0  # seconds
 
 
-def context(settings: Settings, state: Path) -> tuple[SSL.Context, Description]:
+def context(settings: Settings, state: Path) -> tuple[TlsContext, Description]:
     """The TLS context, and its certificate: that of the settings, or one that is made here."""
     certificate, key = settings.ssl_certificate, settings.ssl_key
     if certificate is None or key is None:

@@ -14,14 +14,13 @@ from dataclasses import replace
 from typing import Any, BinaryIO, Callable, Optional
 
 import pytest
-from OpenSSL import SSL
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.requests import Caller
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
-from ovirt_scheduler.server.http.tls import tls_context
+from ovirt_scheduler.server.http.tls import TlsContext, tls_context
 from tests.support.waiting import LONG
 
 SETTINGS = ServerSettings(port=0)
@@ -125,7 +124,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 
 
 @pytest.fixture(scope="module")
-def context(files: CertificateFiles) -> SSL.Context:
+def context(files: CertificateFiles) -> TlsContext:
     return tls_context(*files)
 
 
@@ -159,7 +158,7 @@ def hasty(start: Callable[..., Running]) -> Running:
 
 
 @pytest.fixture
-def secure(start: Callable[..., Running], context: SSL.Context, files: CertificateFiles) -> Running:
+def secure(start: Callable[..., Running], context: TlsContext, files: CertificateFiles) -> Running:
     return start(replace(SETTINGS, tls=context), files)
 
 

@@ -48,7 +48,7 @@ from ovirt_scheduler.server.http.stream import Stream, TlsError
 from ovirt_scheduler.server.pages.site import Page, Site, is_page
 
 if TYPE_CHECKING:
-    from OpenSSL import SSL
+    from ovirt_scheduler.server.http.tls import TlsContext
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class ServerSettings:
 
     address: str = "localhost"
     port: int = 18781  # 0: the kernel chooses
-    tls: Optional[SSL.Context] = None  # of connections to come; None: plain HTTP
+    tls: Optional[TlsContext] = None  # of connections to come; None: plain HTTP
     root_form: AnswerForm = AnswerForm.DESIGN
     max_connections: int = 512
     max_request_size: int = 64 << 20
@@ -272,7 +272,7 @@ class ConnectionHandler:
         patience = server.settings.connection_timeout
         self._stream = Stream(connection, time.monotonic() + patience, patience)
         self._input = io.BufferedReader(self._stream, _BUFFER)
-        self._context: Optional[SSL.Context] = None
+        self._context: Optional[TlsContext] = None
         self._request = Request()
 
     def serve(self) -> None:

@@ -7,7 +7,6 @@ sees an ``io.RawIOBase``, the same for plain sockets and for TLS.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import math
 import select
@@ -18,9 +17,8 @@ from typing import TYPE_CHECKING, Callable, Optional, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-    from OpenSSL import SSL
 
-    from ovirt_scheduler.server.http.tls import TlsConnection
+    from ovirt_scheduler.server.http.tls import TlsConnection, TlsContext
 
 _T = TypeVar("_T")
 
@@ -71,7 +69,7 @@ class Stream(io.RawIOBase):
         first = self._attempt(lambda: self._socket.recv(1, socket.MSG_PEEK), select.POLLIN)
         return first == _TLS_HANDSHAKE if first else None
 
-    def start_tls(self, context: SSL.Context) -> None:
+    def start_tls(self, context: TlsContext) -> None:
         """Shake hands as a TLS server; everything after goes through TLS.
 
         Raises:
@@ -79,9 +77,7 @@ class Stream(io.RawIOBase):
             TlsError: no TLS, no version that both speak, or a client that is refused.
             ConnectionError: the connection broke.
         """
-        module = importlib.import_module("ovirt_scheduler.server.http.tls")  # see there
-        tls: TlsConnection = module.TlsConnection(context, self._socket)
-        self._tls = tls
+        self._tls = tls = context(self._socket)
         try:
             self._attempt(tls.shake_hands, select.POLLIN)
         except TlsError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import socket
+from functools import partial
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
@@ -25,10 +26,10 @@ _T = TypeVar("_T")
 _OP_NO_RENEGOTIATION = getattr(SSL, "OP_NO_RENEGOTIATION", 1 << 30)
 
 
-def tls_context(certificate: Path, key: Path, admitted: Optional[Clients] = None) -> SSL.Context:
-    """Make the context for a server's connections (contract 1.1).
+def tls_context(certificate: Path, key: Path, admitted: Optional[Clients] = None) -> TlsContext:
+    """Make what opens TLS on a server's connections (contract 1.1).
 
-    A context in use may not be changed: for new files make a new one.
+    Its context may not be changed while it is in use: for new files make a new one.
 
     Args:
         certificate: a PEM file, the server's certificate first, then its chain if any.
@@ -53,7 +54,7 @@ def tls_context(certificate: Path, key: Path, admitted: Optional[Clients] = None
         raise ConfigError(message, str(certificate)) from None
     if admitted is not None:
         admitted.admit(context)
-    return context
+    return partial(TlsConnection, context)
 
 
 def _ciphers() -> bytes:
@@ -110,6 +111,9 @@ class TlsConnection:
     def shutdown(self) -> None:
         """Tell the peer that nothing follows."""
         _raising(self._tls.shutdown)
+
+
+TlsContext = partial[TlsConnection]  # called with the connection
 
 
 def _raising(action: Callable[[], _T]) -> _T:

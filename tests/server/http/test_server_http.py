@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Callable
 
 import pytest
-from OpenSSL import SSL
 
 from ovirt_scheduler.security.certificates import CertificateFiles
+from ovirt_scheduler.server.http.tls import TlsContext
 from tests.support.served import CALL, SETTINGS, Reply, Running, ask, at_end, post, replies
 from tests.support.waiting import LONG
 
@@ -239,7 +239,7 @@ def test_a_bad_request_is_refused_in_plain_text(
 
 @pytest.mark.parametrize("coding", ["length", "chunked", "gzip", "chunked-gzip"])
 def test_a_body_past_the_limit_is_refused(
-    start: Callable[..., Running], context: SSL.Context, files: CertificateFiles, coding: str
+    start: Callable[..., Running], context: TlsContext, files: CertificateFiles, coding: str
 ) -> None:
     """413 reaches even a client that sends all of its body before it reads."""
     body = b"x" * 20_000_000

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
-from OpenSSL import SSL
 
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
-from ovirt_scheduler.server.http.tls import tls_context
+from ovirt_scheduler.server.http.tls import TlsContext, tls_context
 from tests.support.served import HASTY, SETTINGS, Reply, Running, ask, at_end, messages, post
 from tests.support.site import MadeSite
 from tests.support.waiting import LONG, wait_until
@@ -112,7 +111,7 @@ def test_a_silent_connection_is_cut(hasty: Running) -> None:
 
 
 def test_a_silent_handshake_is_cut(
-    start: Callable[..., Running], context: SSL.Context, files: CertificateFiles
+    start: Callable[..., Running], context: TlsContext, files: CertificateFiles
 ) -> None:
     """A client that stops before, or within, its handshake is let go, and delays nobody."""
     running = start(replace(HASTY, tls=context, connection_timeout=2, idle_timeout=30), files)

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from OpenSSL import SSL
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.http.stream import Stream, TlsError
-from ovirt_scheduler.server.http.tls import tls_context
+from ovirt_scheduler.server.http.tls import TlsContext, tls_context
 from tests.support.command import executed
 from tests.support.waiting import LONG
 
@@ -69,7 +68,7 @@ def in_thread(action: Callable[[], Any]) -> Callable[[], Any]:
     return result
 
 
-def shake_hands(pair: Pair, context: SSL.Context, theirs: ssl.SSLContext) -> None:
+def shake_hands(pair: Pair, context: TlsContext, theirs: ssl.SSLContext) -> None:
     raw = pair.client
     secured = in_thread(lambda: theirs.wrap_socket(raw, server_hostname="localhost"))
     pair.stream.start_tls(context)
@@ -78,7 +77,7 @@ def shake_hands(pair: Pair, context: SSL.Context, theirs: ssl.SSLContext) -> Non
 
 @pytest.fixture(params=["plain", "tls"])
 def pair(
-    request: pytest.FixtureRequest, plain: Pair, context: SSL.Context, files: CertificateFiles
+    request: pytest.FixtureRequest, plain: Pair, context: TlsContext, files: CertificateFiles
 ) -> Pair:
     if request.param == "tls":
         shake_hands(plain, context, client_context(files))
@@ -156,7 +155,7 @@ def test_the_end_of_the_peers_bytes_is_an_end(pair: Pair) -> None:
 
 
 def test_a_torn_tls_connection_is_an_error(
-    plain: Pair, context: SSL.Context, files: CertificateFiles
+    plain: Pair, context: TlsContext, files: CertificateFiles
 ) -> None:
     """An end without TLS's own goodbye could be an attacker's cut, and is no end."""
     shake_hands(plain, context, client_context(files))
@@ -213,7 +212,7 @@ def test_a_peer_may_leave_without_a_byte(plain: Pair) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16", b"\x16\x03\x01\x02\x00"])
-def test_a_handshake_has_its_deadline(plain: Pair, context: SSL.Context, sent: bytes) -> None:
+def test_a_handshake_has_its_deadline(plain: Pair, context: TlsContext, sent: bytes) -> None:
     """A peer that stops before or in its first message is given up."""
     plain.client.sendall(sent)
     plain.stream.deadline = time.monotonic() + SHORT
@@ -224,14 +223,14 @@ def test_a_handshake_has_its_deadline(plain: Pair, context: SSL.Context, sent: b
 @pytest.mark.parametrize(
     "sent", [b"POST / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x00" * 99]
 )
-def test_what_is_no_handshake_is_told(plain: Pair, context: SSL.Context, sent: bytes) -> None:
+def test_what_is_no_handshake_is_told(plain: Pair, context: TlsContext, sent: bytes) -> None:
     """The error has a reason in words."""
     plain.client.sendall(sent)
     with pytest.raises(TlsError, match=r"[a-z]{3}"):
         plain.stream.start_tls(context)
 
 
-def offer(pair: Pair, context: SSL.Context, theirs: ssl.SSLContext) -> str:
+def offer(pair: Pair, context: TlsContext, theirs: ssl.SSLContext) -> str:
     """What the two agree on; the server's error where they do not."""
     raw = pair.client
 
@@ -249,7 +248,7 @@ def offer(pair: Pair, context: SSL.Context, theirs: ssl.SSLContext) -> str:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_current_versions_are_spoken(
-    plain: Pair, context: SSL.Context, files: CertificateFiles, version: ssl.TLSVersion
+    plain: Pair, context: TlsContext, files: CertificateFiles, version: ssl.TLSVersion
 ) -> None:
     """TLS 1.2 and 1.3 both work (contract 1.1)."""
     theirs = client_context(files)
@@ -261,7 +260,7 @@ def test_current_versions_are_spoken(
 def test_old_versions_are_not_spoken(plain: Pair, files: CertificateFiles) -> None:
     """TLS 1.1 is refused even where OpenSSL would allow it at both ends."""
     context = tls_context(*files)
-    context.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
+    context.args[0].set_cipher_list(b"DEFAULT:@SECLEVEL=0")
     theirs = client_context(files)
     theirs.set_ciphers("DEFAULT:@SECLEVEL=0")
     theirs.minimum_version = theirs.maximum_version = ssl.TLSVersion.TLSv1_1
@@ -282,7 +281,7 @@ def test_suites_of_cbc_with_sha1_are_not_spoken(plain: Pair, files: CertificateF
     pair.close()
 
 
-def test_a_session_is_resumed(context: SSL.Context, files: CertificateFiles) -> None:
+def test_a_session_is_resumed(context: TlsContext, files: CertificateFiles) -> None:
     """A client that comes back with its session need not do the whole handshake."""
     theirs = client_context(files)
     theirs.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -303,7 +302,7 @@ def test_a_session_is_resumed(context: SSL.Context, files: CertificateFiles) -> 
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
-def test_a_client_cannot_renegotiate(context: SSL.Context) -> None:
+def test_a_client_cannot_renegotiate(context: TlsContext) -> None:
     """A second handshake in a connection, which costs us more than the client, is refused."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -9,6 +9,7 @@ import pytest
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record, make_record
+from ovirt_scheduler.history.schema import pack
 from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
@@ -164,22 +165,43 @@ def test_a_clusters_own_calls_are_kept(driven):
     assert hook["id"] != record["id"]
 
 
-def test_a_record_of_many_filters_takes_little_for_each_verdict():
-    """A reference: entries of their own would take 184 bytes, 37 MB of 20 filters and 10,000 hosts."""
-    hosts = tuple(f"host-{number}" for number in range(2000))
-    wanted = tuple(WantedUnit(f"filter-{number}") for number in range(20))
+def filtered(hosts: tuple[str, ...], filters: int) -> Decision:
+    """A decision of so many filters that accept all hosts."""
+    wanted = tuple(WantedUnit(f"filter-{number}") for number in range(filters))
     code, limits = PluginCode("filters", "/", ()), Limits(1, 1, 1, 1)
     units = [PolicyUnit(each.name, Kind.FILTER, "", code, "", limits) for each in wanted]
-    decision = Decision(
+    return Decision(
         Request(
             Caller("id", AnswerForm.DESIGN, "peer"), Subjects(hosts), {}, {Kind.FILTER: wanted}
         ),
         Execution(hosts, tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted)),
         hosts, calls=tuple(UnitCall(unit, {}) for unit in units),
     )  # fmt: skip
+
+
+def test_a_record_of_many_filters_takes_little_for_each_verdict():
+    """A reference: entries of their own would take 184 bytes, 37 MB of 20 filters and 10,000 hosts."""
+    hosts = tuple(f"host-{number}" for number in range(2000))
+    decision = filtered(hosts, 20)
     tracemalloc.start()
     made = make_record(decision)
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert verdicts({"hosts": [{"name": "", **made["hosts"][0]}]}) == {"": ["passed"] * 20}
-    assert size < 40 * len(hosts) * len(wanted)
+    assert size < 40 * len(hosts) * 20
+
+
+def test_a_record_is_packed_without_a_list_of_all_hosts_for_each_host():
+    """Such lists would make 10,000 hosts a hundred times as long as 1,000."""
+
+    class Hosts(list[Record]):
+        times_measured = 0
+
+        def __len__(self) -> int:
+            self.times_measured += 1
+            return super().__len__()
+
+    record = make_record(filtered(tuple(f"host-{number}" for number in range(100)), 5))
+    record["hosts"] = hosts = Hosts(record["hosts"])
+    pack(record)
+    assert hosts.times_measured < 20

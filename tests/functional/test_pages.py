@@ -49,7 +49,6 @@ def test_get_and_head_read_and_nothing_else(daemon):
     got, head = (get(daemon.url, "/style.css", method=method) for method in ("GET", "HEAD"))
     assert (got.status, head.status, head.body) == (200, 200, "")
     assert head.headers["content-length"] == str(len(got.body.encode()))
-    assert head.headers["etag"] == got.headers["etag"]
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         refused = get(daemon.url, "/status", method=method)
         assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
@@ -70,19 +69,14 @@ def test_another_sites_name_reads_nothing(daemon):
 
 
 def test_one_connection_reads_several_pages(daemon):
-    """One that is not there does not end it; with 304 for what has not changed, which has no body."""
+    """One that is not there does not end it."""
     where = urlsplit(daemon.url)
     connection = http.client.HTTPConnection(where.hostname, where.port, timeout=LONG)
-    known = ""
     for path, status in (("/style.css", 200), ("/units/Nobody", 404), ("/status", 200)):
         connection.request("GET", path)
         answer = connection.getresponse()
         answer.read()
         assert (answer.status, answer.headers["Connection"]) == (status, None)
-        known = answer.headers["ETag"] if path == "/style.css" else known
-    connection.request("GET", "/style.css", headers={"If-None-Match": known})
-    again = connection.getresponse()
-    assert (again.status, again.read(), again.headers["Content-Length"]) == (304, b"", None)
     connection.request("GET", "/nothing/here")
     assert connection.getresponse().status == 404
     connection.close()

@@ -68,7 +68,7 @@ class Running:
         self.server = SchedulerServer(settings, methods(self.gate))
         self.thread = threading.Thread(target=self.server.serve_forever)
         self.thread.start()
-        self.port = self.server.server_address[1]
+        self.port = self.server.socket.getsockname()[1]
         self.files = files
         self.open = contextlib.ExitStack()
 

@@ -7,8 +7,8 @@ silent client::
                (room?)                 (Stream: TLS,         (limits)       (the call)  │
                                         deadlines) ▲────────────────────────────────────┘
 
-Only the sockets and threads of the standard library's server are used. Its reading of HTTP has no
-limits, and accepts requests that others read in another way.
+The standard library's server is not used: its reading of HTTP has no limits, and accepts requests
+that others read in another way.
 """
 
 from __future__ import annotations
@@ -17,14 +17,10 @@ import contextlib
 import io
 import itertools
 import logging
-import re
 import select
 import socket
-import socketserver
 import threading
 import time
-import xmlrpc.client
-import xmlrpc.server
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -52,6 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_BACKLOG = 1024  # the engine waits 100 ms to be connected, but 120 s for its answer
 _BODIES = 16  # bodies of the largest size that there is room for at one time
 _SILENT = 1.0  # seconds for a first byte on a connection, when the server stops
 _GREETED = 5.0  # and for a first request, where a handshake has begun
@@ -59,7 +56,6 @@ _STOPPING = 0.5  # seconds in which threads may end when their connections are b
 _RECLAIM = 64  # connections that have ended: then free memory is given back
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
 _LINGER = 2.0  # seconds in which a client may read our last answer
-_COMPRESSED = 16384  # bytes from which an answer is worth compressing
 _BUFFER = 65536  # bytes of a connection that are read at once
 
 _PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
@@ -86,11 +82,13 @@ class ServerSettings:
     site: Optional[Site] = None  # None: there are no pages
 
 
-class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer):
+class SchedulerServer:
     """Serves the methods until it is stopped; it listens as soon as it is made.
 
     Attributes:
         url: where it is to be reached, with the port that it really has.
+        socket: the listening one.
+        stopping: each connection ends after its answer.
         kept: somebody keeps the listening socket for the next daemon. When this one accepts no
             more, new callers wait for the next one, and are not refused.
 
@@ -103,10 +101,6 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         ConfigError: the address or the port cannot be listened on.
     """
 
-    request_queue_size = 1024  # the engine waits 100 ms to be connected, but 120 s for its answer
-    daemon_threads = True  # stop() waits for them, and no longer than it is allowed to
-    block_on_close = False
-
     def __init__(
         self,
         settings: ServerSettings,
@@ -116,35 +110,32 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.connections = Connections(settings.max_connections)
         self.renew(settings, methods)
         self._ended = itertools.count(1)
-        self.stopping = False  # each connection ends after its answer
+        self.stopping = False
+        self.kept = False
         self._closing = threading.Event()  # none is accepted any more
         self._accepting = threading.Lock()
-        bound = listener or listening.bound(settings.address, settings.port)
-        self.kept = False
-        self._woken, self._wake = socket.socketpair()
-        super().__init__(bound.getsockname(), logRequests=False, bind_and_activate=False)
-        self.socket.close()  # made, and not bound, by the standard library
-        self.socket = bound
+        self.socket = listener or listening.bound(settings.address, settings.port)
         try:
-            self.server_activate()
+            self.socket.listen(_BACKLOG)
         except OSError as error:
-            self.server_close()
+            self.socket.close()
             raise listening.refusal(settings.address, settings.port, error) from None
         self.socket.setblocking(False)  # a connection may be gone before it is accepted
+        self._woken, self._wake = socket.socketpair()
         self._waiting = select.poll()
         for each in (self.socket, self._woken):
             self._waiting.register(each, select.POLLIN)
         scheme = "http" if settings.tls is None else "https"
-        self.url = f"{scheme}://{_peer((settings.address, self.server_address[1]))}"
+        self.url = f"{scheme}://{_peer((settings.address, self.socket.getsockname()[1]))}"
 
-    def serve_forever(self, poll_interval: float = 0.5) -> None:  # noqa: ARG002  # nothing is polled
+    def serve_forever(self) -> None:
         """Accept connections until another thread calls ``stop``."""
         troubled = False
         with self._accepting:
             while not self._closing.is_set():
                 try:
                     self._waiting.poll()
-                    self._serve(*self.get_request())
+                    self._serve(*self.socket.accept())
                 except BlockingIOError:  # it is gone already, or the server stops
                     continue
                 except (OSError, RuntimeError, MemoryError) as error:
@@ -190,13 +181,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         if not self.connections.close(max(deadline, time.monotonic() + _STOPPING)):
             logger.warning("a call did not end; its thread is left behind")
         with self._accepting:
-            self.server_close()
-
-    def server_close(self) -> None:
-        """Close the listening socket; the stock name for it."""
-        super().server_close()
-        self._wake.close()
-        self._woken.close()
+            for each in (self.socket, self._wake, self._woken):
+                each.close()
 
     def renew(self, settings: ServerSettings, methods: Sequence[Method]) -> None:
         """Serve with these settings from now on; no connection and no call is broken.
@@ -209,25 +195,6 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.dispatcher = Dispatcher(methods)
         self.connections.set_limit(settings.max_connections)
 
-    def shutdown(self) -> None:
-        """Stop at once; the stock name for it."""
-        self.stop(0.0)
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection; runs in its own thread."""
-        ConnectionHandler(request, _peer(client_address), self).serve()
-
-    def shutdown_request(self, request: Any) -> None:
-        """Let the connection go; its thread ends here."""
-        self.connections.remove(request)
-        if next(self._ended) % _RECLAIM == 0:
-            malloc.give_back()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # stock
-        """Log what no handler expected; the connection is closed, the others go on."""
-        peer = _peer(client_address)
-        logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
-
     def _cannot_accept(self, error: Exception, troubled: bool) -> None:
         """Wait a little if a descriptor, a thread or memory is lacking; log the first time."""
         if self._closing.is_set():
@@ -238,20 +205,32 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.connections.abort_longest_idle()  # gives a descriptor and a thread back
         self._closing.wait(_ACCEPT_PAUSE)
 
-    def _serve(self, request: socket.socket, address: Any) -> None:
+    def _serve(self, connection: socket.socket, address: tuple[Any, ...]) -> None:
         """Start the connection's thread, as soon as there is room for it.
 
         Raises:
             RuntimeError, MemoryError: no thread can be started; the connection is closed.
         """
-        if not self.connections.add(request):
-            request.close()
+        if not self.connections.add(connection):
+            connection.close()
             return
         try:
-            self.process_request(request, address)
+            serving = (connection, _peer(address))
+            threading.Thread(target=self._serve_connection, args=serving, daemon=True).start()
         except (RuntimeError, MemoryError):
-            self.connections.remove(request)
+            self.connections.remove(connection)
             raise
+
+    def _serve_connection(self, connection: socket.socket, peer: str) -> None:
+        """Serve a connection in its own thread, which ends here."""
+        try:
+            ConnectionHandler(connection, peer, self).serve()
+        except Exception:
+            logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
+        finally:
+            self.connections.remove(connection)
+            if next(self._ended) % _RECLAIM == 0:
+                malloc.give_back()
 
 
 def _peer(address: tuple[Any, ...]) -> str:
@@ -369,7 +348,7 @@ class ConnectionHandler:
             f"HTTP/1.1 {status:d} {status.phrase}",
             "Server: ovirt-scheduler",
             time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
-            *([] if status is HTTPStatus.NOT_MODIFIED else [f"Content-Length: {len(body)}"]),
+            f"Content-Length: {len(body)}",
             f"X-Request-Id: {self._request.id}",
             *(f"{name}: {value}" for name, value in headers.items()),
         ]
@@ -470,19 +449,8 @@ class ConnectionHandler:
         afterwards: list[Callable[[], None]] = []
         caller = Caller(self._request.id, self._form, self._peer, afterwards=afterwards)
         document = self._server.dispatcher.answer(caller, body)
-        headers = {"Content-Type": "text/xml"}
         try:
-            if len(document) >= _COMPRESSED and self._accepts_gzip():
-                document = xmlrpc.client.gzip_encode(document)
-                headers["Content-Encoding"] = "gzip"
-            self._send(HTTPStatus.OK, document, headers)
+            self._send(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
         finally:  # also where nobody takes the answer
             for each in afterwards:
                 each()
-
-    def _accepts_gzip(self) -> bool:
-        for element in listed(self._request.headers, "accept-encoding"):
-            coding, _, weight = element.partition(";")
-            if coding.strip() in ("gzip", "x-gzip"):
-                return re.fullmatch(r"\s*q\s*=\s*0(\.0*)?\s*", weight) is None
-        return False

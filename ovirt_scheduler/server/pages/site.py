@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import re
 import time
@@ -100,9 +99,9 @@ class Site:
         names = {*self._names, local.removeprefix("::ffff:")}  # of IPv4 on a socket of IPv6
         if not is_ours(", ".join(headers.get("host", ())), names):
             return _text(421, "this daemon is not known by that name; see the Host header")
-        accept, known = (", ".join(headers.get(name, ())) for name in ("accept", "if-none-match"))
+        accept = ", ".join(headers.get("accept", ()))
         try:
-            return _unchanged(self._page(path, dict(parse_qsl(query)), accept), known)
+            return self._page(path, dict(parse_qsl(query)), accept)
         except BadParameters as error:
             return _text(400, str(error))
         except HistoryUnreadable as error:
@@ -251,21 +250,6 @@ def _answer(code: int, content_type: str, text: str) -> Page:
 
 
 _NOT_HERE = _text(404, "there is no such page; begin at /status")
-
-
-def _unchanged(page: Page, known: str) -> Page:
-    """The page with its tag; without a body where the client knows the tag already.
-
-    Args:
-        known: its ``If-None-Match``.
-    """
-    if page.status != 200 or "version=" in page.headers["Content-Type"]:  # metrics: always others
-        return page
-    tag = f'"{hashlib.sha256(page.body).hexdigest()[:32]}"'
-    tagged = {**page.headers, "ETag": tag}
-    if {tag, "*"} & {each.strip().removeprefix("W/") for each in known.split(",")}:
-        return Page(304, b"", tagged)
-    return page._replace(headers=tagged)
 
 
 def _version(checksum: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -100,7 +100,6 @@ def test_curl_is_served(secure: Running, tmp_path: Path) -> None:
         header = "Content-Type: text/xml"
         header = "Transfer-Encoding: chunked"
         header = "Expect: 100-continue"
-        compressed
         max-time = 30
         """
     done = subprocess.run(
@@ -224,27 +223,21 @@ def test_busy_connections_make_others_wait(start: Callable[..., Running]) -> Non
 
 
 def test_a_lack_of_descriptors_is_survived(
-    plain: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    plain: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged once, as is its end; an idle connection gives its descriptor back, and accepting goes on."""
     idle = plain.kept()
-    refusals: list[int] = []
-    accept = plain.server.get_request
-
-    def refuse() -> Any:
-        accepted = accept()
-        if refusals:
-            accepted[0].close()
-            raise OSError(refusals.pop(), "Too many open files")
-        return accepted
-
-    monkeypatch.setattr(plain.server, "get_request", refuse)
-    assert ask(plain, post()).value == "design"  # maybe by an accept that waited already
-    refusals += [errno.EMFILE, errno.ENFILE, errno.EMFILE]
-    for _ in range(3):
-        assert at_end(plain.connect())
-    assert ask(plain, post()).value == "design"
-    assert at_end(idle)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as new, Path("/dev/null").open() as last:
+        new.settimeout(LONG)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last.fileno() + 1, limits[1]))
+        try:
+            new.connect(("127.0.0.1", plain.port))
+            new.sendall(post())
+            assert at_end(idle)
+            assert Reply(new).value == "design"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     wait_until(lambda: len(messages(caplog)) > 1)  # the end is told after the answer has begun
     line, end = messages(caplog)
     assert "Too many open files" in line
@@ -272,7 +265,7 @@ def test_localhost_is_the_address_that_java_takes(
     with monkeypatch.context() as patched:
         patched.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
         running = start()
-    assert running.server.server_address[0] == "127.0.0.1"
+    assert running.server.socket.getsockname()[0] == "127.0.0.1"
 
 
 def test_ipv6_is_served(start: Callable[..., Running]) -> None:

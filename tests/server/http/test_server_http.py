@@ -97,28 +97,6 @@ def test_a_client_is_not_told_to_go_on_in_vain(
     assert reply.status == status
 
 
-@pytest.mark.parametrize(
-    ("accepted", "packed"),
-    [
-        ("gzip", True),
-        ("deflate, gzip;q=0.5", True),
-        ("gzip;q=0", False),
-        ("", False),
-        ("br;q=.", False),
-    ],
-)
-def test_large_answers_are_packed_for_who_can_unpack(
-    plain: Running, accepted: str, packed: bool
-) -> None:
-    """Only an answer that is large, and only for a client that accepts gzip."""
-    body = xmlrpc.client.dumps(("abc", 100_000), "repeat").encode()
-    reply = ask(plain, post(body, Accept_Encoding=accepted))
-    assert (reply.headers["Content-Encoding"] == "gzip") is packed
-    document = gzip.decompress(reply.body) if packed else reply.body
-    assert xmlrpc.client.loads(document)[0] == ("abc" * 100_000,)
-    assert ask(plain, post(Accept_Encoding=accepted)).headers["Content-Encoding"] is None
-
-
 @pytest.mark.parametrize("path", ["/x", "/engine/", "/RPC3", "/../", "/%2f", "*", "/a" * 200])
 def test_other_paths_are_not_found(running: Running, path: str) -> None:
     """404, with the paths that there are, whatever the verb."""

@@ -310,18 +310,6 @@ def test_a_units_page_has_its_last_failures(tmp_path):
     ]  # fmt: skip
 
 
-def test_what_a_client_has_already_is_not_sent_again(tmp_path):
-    """304 for the tag of an answer; metrics are always new."""
-    site = MadeSite(tmp_path, [record([call("Night")])])
-    for target in ("/style.css", f"/decisions/{DECISION}.json", "/health"):
-        tag = site.get(target).headers["ETag"]
-        for sent in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-            again = site.get(target, headers={"if-none-match": sent})
-            assert (again.status, again.body, again.headers["ETag"]) == (304, b"", tag)
-        assert site.get(target, headers={"if-none-match": '"other"'}).status == 200
-    assert "ETag" not in site.get("/metrics").headers
-
-
 def test_each_answer_is_kept_from_doing_harm(tmp_path):
     """A strict policy, no script, nothing from elsewhere, no frame."""
     site = MadeSite(tmp_path)

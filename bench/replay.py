@@ -34,6 +34,7 @@ from ovirt_scheduler.model.requests import (
 )
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.workbench import replay
 from ovirt_scheduler.workbench.comparison import Comparison
 from ovirt_scheduler.workbench.replay import Changes, Policy
@@ -89,7 +90,7 @@ def _processor_time() -> float:
     return sum(os.times()[:4])
 
 
-def _record(settings: config.Settings, state: Path, count: int, records: bool) -> float:
+def _record(settings: Settings, state: Path, count: int, records: bool) -> float:
     """Have so many decisions made; the seconds that it took."""
     runtime = Runtime(settings, state)
     history = runtime.history

@@ -31,8 +31,9 @@ from ovirt_scheduler.model.plugins import (
 )
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.config import PluginConf, Settings, parse_plugin_conf
+from ovirt_scheduler.settings.config import parse_plugin_conf
 from ovirt_scheduler.settings.file import LOOSE_LINK, content
+from ovirt_scheduler.settings.table import PluginConf, Settings
 
 _NAMESPACE = uuid.UUID("3c2f6f0e-5a52-4c8b-9d3e-7f1c0c3c9a41")
 _TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,128}")

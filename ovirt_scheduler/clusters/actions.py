@@ -38,7 +38,7 @@ from ovirt_scheduler.model.drivers import Migrations
 from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
 from ovirt_scheduler.model.requests import Caller, Subjects
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 
 _log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from ovirt_scheduler.model.requests import Caller, Subjects, WantedUnit
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 
 BALANCE = "load_balance"
 _MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go

@@ -49,7 +49,7 @@ from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 
 _log = logging.getLogger(__name__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import inspect
 import json
 import os
@@ -17,7 +18,7 @@ from ovirt_scheduler.errors import BadInput, BadUsage, NotOverwritten, NotPermit
 from ovirt_scheduler.history import store
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 
 STATUSES = """\
 exit status:
@@ -237,7 +238,9 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
             if not Path(folder).is_dir():
                 raise BadInput(f"--plugins {folder}: there is no such folder")
         folders = tuple(Path(folder).absolute() for folder in named)
-        settings = settings._replace(plugins_path=folders, plugins_path_optional=frozenset())
+        settings = dataclasses.replace(
+            settings, plugins_path=folders, plugins_path_optional=frozenset()
+        )
     return settings
 
 

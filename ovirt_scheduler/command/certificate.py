@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -17,7 +18,7 @@ from ovirt_scheduler.daemon import certificate_report
 from ovirt_scheduler.daemon.certificate_report import DAYS
 from ovirt_scheduler.errors import BadInput, BadUsage, ConfigError, NotOverwritten, StepFailed
 from ovirt_scheduler.security import certificates
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 
 _RELOAD = "systemctl reload ovirt-scheduler"
 _NO_TLS = "there is no certificate: ssl = false in scheduler.conf"
@@ -68,7 +69,7 @@ def _run(options: argparse.Namespace) -> Shown:
     if options.action == "make":
         with _acting_as_owner(state):
             certificates.ensure(state / "certificate", settings.listening_address)
-        settings = settings._replace(ssl=True, ssl_certificate=None, ssl_key=None)
+        settings = dataclasses.replace(settings, ssl=True, ssl_certificate=None, ssl_key=None)
     reports = certificate_report.report(settings, state, options.days)
     text = "".join(each.text() for each in reports) or f"{_NO_TLS}\n"
     # To show a certificate is well done even if the certificate is bad; to check it is not.

@@ -31,7 +31,7 @@ from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.server.http import listening
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 
 _READ_SECONDS = 60.0  # for all files
 _ENGINE_SECONDS = 20.0  # for all that is asked of the engine

@@ -43,7 +43,7 @@ from ovirt_scheduler.security.addresses import url_host
 from ovirt_scheduler.security.atomic_file import read_whole
 from ovirt_scheduler.server.dispatch import Reply
 from ovirt_scheduler.server.http import listening
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 
 _NAME_IT = "name the daemon's certificate with --ca"
 _AS_ROOT = "sudo reads the state folder, for which none needs to run"

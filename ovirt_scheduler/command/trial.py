@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ from ovirt_scheduler.errors import (
 from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
@@ -193,7 +194,8 @@ def settings_for(settings: Settings, path: Path) -> Settings:
     """The settings with the plugin's folder alone, and its conf file where that lies beside it."""
     folder = path.absolute().parent
     beside = (folder / f"{path.stem}.conf").exists()
-    return settings._replace(
+    return dataclasses.replace(
+        settings,
         plugins_path=(folder,),
         plugins_path_optional=frozenset(),
         plugins_conf_path=folder if beside else settings.plugins_conf_path,

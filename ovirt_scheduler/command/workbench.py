@@ -21,7 +21,7 @@ from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.config import ClusterSettings, Settings
+from ovirt_scheduler.settings.table import ClusterSettings, Settings
 from ovirt_scheduler.workbench import replay, reports, scenario, snapshot
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.replay import Changes, Policy

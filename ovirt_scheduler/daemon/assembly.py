@@ -39,7 +39,7 @@ from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.pages import status
 from ovirt_scheduler.server.pages.site import Site
 from ovirt_scheduler.server.pages.status import Status
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.settings.values import Drive
 
 if TYPE_CHECKING:

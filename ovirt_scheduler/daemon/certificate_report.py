@@ -11,7 +11,7 @@ from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.certificates import CertificateFiles, Description
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 
 DAYS = 30  # fewer days left than this are a problem
 

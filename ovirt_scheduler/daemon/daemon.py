@@ -27,7 +27,7 @@ from ovirt_scheduler.log import handlers
 from ovirt_scheduler.processes.kernel import malloc, prctl
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.methods import DecisionMethods, history_methods
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 
 _MOST_FORMER = 4  # engines of former settings that calls under way may use
 

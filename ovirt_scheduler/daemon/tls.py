@@ -21,7 +21,7 @@ from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.certificates import Description
 from ovirt_scheduler.security.clients import Clients
 from ovirt_scheduler.server.http.tls import TlsContext, tls_context
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import UUID, Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Sought
-from ovirt_scheduler.settings.config import EngineSettings
+from ovirt_scheduler.settings.table import EngineSettings
 
 PAGE_SECONDS = 60.0  # for a page to come
 _PAGE = 200  # hosts or VMs: 4 MB with their statistics

@@ -12,18 +12,25 @@ import pwd
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.plugins import PluginUser
-from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
-from ovirt_scheduler.model.units import Kind, OnFailure
+from ovirt_scheduler.model.requests import Pages
+from ovirt_scheduler.model.units import OnFailure
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.addresses import is_loopback
 from ovirt_scheduler.settings.file import ConfFile, content
-from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
+from ovirt_scheduler.settings.table import (
+    CLUSTER,
+    PLUGIN,
+    SCHEDULER,
+    ClusterSettings,
+    EngineSettings,
+    PluginConf,
+    Settings,
+)
 from ovirt_scheduler.settings.values import PYTHON_PATH, Drive
 
 CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
@@ -37,136 +44,8 @@ _MEANT_TO_LOOK_ON = re.compile(rb"""(?mi)^[ \t]*shadow[ \t]*=[ \t]*['"]?true\b""
 
 _CLOSE_THE_DOOR = "set ssl_client_ca, or say allow_unauthenticated = true"
 
-_LONGEST_PASSWORD = 4096  # characters
-
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 SYSTEM_STATE = Path("/var/lib/ovirt-scheduler")  # of the daemon that systemd starts
-
-
-class EngineSettings(NamedTuple):
-    """The section ``[engine]``: the REST API for contract 5.2."""
-
-    url: str  # without a slash at the end
-    username: str
-    password_file: Path
-    ca_file: Optional[Path]  # None: the system's authorities
-    cache_seconds: float
-    look_distance: float = 5.0
-
-    def password(self) -> str:
-        """Read the password, which is the first line of its file.
-
-        Raises:
-            ConfigError: the file cannot be read, or others could read or change it.
-        """
-        password = ""
-        try:
-            reason = trust.exposure(self.password_file)
-            if reason is None:
-                with self.password_file.open(encoding="utf-8-sig") as file:
-                    password = file.readline(_LONGEST_PASSWORD + 1).rstrip("\n")
-                if not password:
-                    reason = "has an empty first line"
-                elif len(password) > _LONGEST_PASSWORD:
-                    reason = f"has a first line of more than {_LONGEST_PASSWORD} characters"
-        except OSError as error:
-            reason = f"cannot be read: {error.strerror}"
-        except ValueError:
-            reason = "is not UTF-8"
-        if reason is not None:
-            raise ConfigError(reason, str(self.password_file))
-        return password
-
-
-@dataclass(frozen=True)
-class ClusterSettings:
-    """One section of ``[clusters]``; intervals in seconds, 0: never."""
-
-    name: str  # of the cluster
-    scheduler: str
-    properties: Mapping[str, str]  # the policy among them
-    load_balance_interval: float
-    timer_interval: float
-    filters: tuple[WantedUnit, ...] = ()
-    cost_functions: tuple[WantedUnit, ...] = ()
-    hold: float = 180.0
-    margin: float = 5.0  # points of imbalance
-    migrations_per_vm: int = 4  # within an hour
-    drive: Drive = Drive.OFF
-    balance: Optional[WantedUnit] = None  # None: the scheduler's load_balance
-    file: str = field(default="", compare=False)
-    lines: Mapping[str, Optional[int]] = field(default_factory=dict, compare=False)  # of its keys
-
-    def mistake(self, key: str, problem: str) -> ConfigError:
-        """The exception to raise about a key. Its line is the section's if the key is not set."""
-        words = f"[clusters] [[{self.name}]] {key}: {problem}"
-        return ConfigError(words, self.file, self.lines.get(key))
-
-
-class Settings(NamedTuple):
-    """scheduler.conf (contract 6). Times are seconds, sizes bytes, paths absolute."""
-
-    listening_port: int  # 0: the kernel chooses
-    listening_address: str
-    allow_unauthenticated: bool
-    ssl: bool
-    ssl_certificate: Optional[Path]  # None, with ssl_key: made in the state folder
-    ssl_key: Optional[Path]
-    ssl_client_ca: Optional[Path]  # None: no client certificates
-    ssl_allowed_clients: tuple[str, ...]  # empty: all that ssl_client_ca signed
-    plugins_path: tuple[Path, ...]
-    plugins_path_optional: frozenset[Path]  # those from $PYTHONPATH, which may be missing
-    plugins_conf_path: Path
-    engine_version: Optional[str]  # None: every scheduler is taken
-    root_api: AnswerForm
-    engine_scores: EngineScores
-    plugin_user: Optional[PluginUser]  # None: the daemon's own user
-    plugin_timeout: float
-    request_timeout: float
-    on_failure: OnFailure
-    max_parallel_calls: int
-    calls_per_process: int
-    kept_processes: int
-    max_connections: int
-    max_waiting: int
-    max_request_size: int
-    connection_timeout: float
-    drain_time: float
-    memory_limit: int
-    cpu_limit: int
-    files_limit: int
-    log_file: Optional[Path]  # None: standard error
-    log_format: str  # auto, plain, json or journal
-    log_level: str  # debug, info, warning or error
-    pages: Pages
-    engine_reasons: bool
-    history: bool
-    history_days: int
-    history_size: int
-    record: bool
-    engine: Optional[EngineSettings]
-    drive: Drive
-    clusters: tuple[ClusterSettings, ...]
-
-
-@dataclass(frozen=True)
-class PluginConf:
-    """A plugin's conf file (contract 5.8). None means the value of scheduler.conf.
-
-    ``properties.parse`` reads ``custom_properties`` and ``default_values``.
-    """
-
-    name: str  # of the property set
-    custom_properties: str = ""
-    default_values: str = ""
-    kinds: frozenset[Kind] = frozenset(Kind)  # the kinds of unit that have the properties
-    timeout: Optional[float] = None
-    memory_limit: Optional[int] = None
-    calls_per_process: Optional[int] = None
-    on_failure: Optional[OnFailure] = None
-    shadow: bool = False
-    enabled: bool = True
-    properties_line: Optional[int] = field(default=None, compare=False)  # of those, in the file
 
 
 def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = True) -> Settings:
@@ -197,7 +76,6 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
     _check_files(conf)
     folders, optional = _plugin_folders(conf["plugins_path"], environ)
     derived = {
-        "ssl_allowed_clients": conf["ssl_allowed_clients"] or (),
         "plugins_path": folders,
         "plugins_path_optional": optional,
         "max_parallel_calls": conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),
@@ -246,9 +124,9 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
     values = dict(conf.values)
     return PluginConf(
         name=values.pop("name") or path.stem,
-        custom_properties=values.pop("customProperties") or "",
+        custom_properties=values.pop("customProperties"),
         properties_line=conf.lines["customProperties"],
-        default_values=values.pop("defaultValues") or "",
+        default_values=values.pop("defaultValues"),
         **values,
     )
 
@@ -407,19 +285,13 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
         if problem:
             raise ConfigError(f"[clusters] [[{name}]]: {problem}", str(file), section.line)
-        values = {key: value for key, value in section.values.items() if value is not None}
-        properties = values.setdefault("properties", {})
         for key in ("policy", "filters", "cost_functions"):
-            if key in properties:
+            if key in section["properties"]:
                 problem = f"{key} is a key of its own: write it on a line of its own"
                 raise section.mistake("properties", problem)
-        if "policy" in values:
-            properties["policy"] = values.pop("policy")
-        if "balance" in values:
-            values["balance"] = WantedUnit(values["balance"])
-        yield ClusterSettings(
-            name, drive=conf["drive"], file=str(file), lines=section.lines, **values
-        )
+        policy = {"policy": section["policy"]} if section["policy"] else {}
+        values = {**section.values, "properties": {**section["properties"], **policy}}
+        yield ClusterSettings(name, conf["drive"], str(file), section.lines, **values)
 
 
 def _plugin_folders(

@@ -104,9 +104,7 @@ class Section:
             line: where it begins, if that is a line to show.
         """
         self.keys = {name: key for key in table for name in (key.name, *key.other_names)}
-        self.values: dict[str, Any] = {
-            key.name: None if key.default is None else key.cast(key.default) for key in table
-        }
+        self.values: dict[str, Any] = {key.name: key.default_value for key in table}
         self.line = line
         self.lines = dict.fromkeys(self.values, line)
         self._path = path

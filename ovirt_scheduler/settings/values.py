@@ -146,6 +146,7 @@ TYPES: dict[str, ValueType] = {
     "truth": ValueType("true or false", _truth),
     "choice": ValueType("one of", str),
     "text": ValueType("text", _matched(str, r"(.+)")),
+    "unit": ValueType("the name of a unit", _matched(WantedUnit, r"(.+)")),
     "user": ValueType("the name of a user", _matched(str, r"(.+)")),
     "path": ValueType("a path that begins with /", _path),
     "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),
@@ -182,6 +183,12 @@ class Key(NamedTuple):
     unset: str = "none"  # what holds in words, where there is no default to write down
     section: str = ""
     other_names: tuple[str, ...] = ()
+    absent: Any = None  # the value without a default
+
+    @property
+    def default_value(self) -> Any:
+        """The typed value of a key that a file does not set."""
+        return self.absent if self.default is None else self.cast(self.default)
 
     @property
     def allowed(self) -> str:

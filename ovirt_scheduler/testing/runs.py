@@ -33,7 +33,7 @@ from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedU
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 

@@ -45,7 +45,7 @@ from ovirt_scheduler.model.requests import (
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Role, Sought
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.settings.config import Settings
+from ovirt_scheduler.settings.table import Settings
 
 _KINDS = {kind.method: kind for kind in Kind}
 _SELECTS = ("select_host", "candidates", "has_any_hosts")  # calls that filters come before

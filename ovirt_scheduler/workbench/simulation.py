@@ -38,8 +38,8 @@ from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.config import ClusterSettings
 from ovirt_scheduler.settings.file import content, entries
+from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.scenario import FAILS, MAINTENANCE, Arrival, HostEvent, Scenario
 from ovirt_scheduler.workbench.simulated_cluster import (
     UP,

@@ -43,7 +43,8 @@ from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.security.atomic_file import read_whole, write_whole
-from ovirt_scheduler.settings.config import CLUSTER_NAME, EngineSettings
+from ovirt_scheduler.settings.config import CLUSTER_NAME
+from ovirt_scheduler.settings.table import EngineSettings
 
 _VERSION = "1"
 _MOST_BYTES = 512 << 20  # of a file, unpacked

@@ -11,7 +11,7 @@ from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.analysis import FoundDriver
 from ovirt_scheduler.model.plugins import PluginCode, Property
-from ovirt_scheduler.settings.config import PluginConf
+from ovirt_scheduler.settings.table import PluginConf
 from tests.support.jobs import LIMITS
 
 CODE = PluginCode("p", "/p", ())

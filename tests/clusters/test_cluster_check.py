@@ -10,7 +10,7 @@ from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 
 LIMITS = Limits(timeout=1.0, memory=1 << 20, cpu=1, open_files=16)
 
@@ -75,10 +75,9 @@ LINES = {
 def section(scheduler="default", properties=None, filters=(), costs=(), balance=None):
     return ClusterSettings(
         "Default",
-        scheduler,
-        properties or {},
-        60.0,
-        0.0,
+        scheduler=scheduler,
+        properties=properties or {},
+        timer_interval=0.0,
         filters=tuple(map(WantedUnit, filters)),
         cost_functions=tuple(map(WantedUnit, costs)),
         balance=None if balance is None else WantedUnit(balance),

@@ -7,7 +7,7 @@ import threading
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 
 STATE = ClusterState(
     {"l": HostState("lynx", "up"), "p": HostState("puma", "up")}, {"w": VmState("web", "up", "l")}
@@ -16,6 +16,6 @@ STATE = ClusterState(
 
 def test_a_vm_that_the_cluster_does_not_run_is_passed_over():
     """A balance unit may name one of another cluster, or one that is down."""
-    settings = ClusterSettings("Default", "default", {}, 60.0, 60.0)
+    settings = ClusterSettings("Default")
     destinations = ClusterDestinations(None, settings, View(STATE), (), {}, threading.Event())
     assert destinations.choose({"other": ("p",), "w": ("p",)}) == ({"w": "p"}, [])

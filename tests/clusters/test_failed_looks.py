@@ -16,7 +16,7 @@ from ovirt_scheduler.clusters.ownership import Mark
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 from tests.support.driven import cluster
 from tests.support.rest_server import Reply, RestServer
@@ -42,7 +42,7 @@ def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog
     """The log has its traceback, and the status what it was."""
     clock = SimpleNamespace(now=time.monotonic(), time=time.time, monotonic=lambda: clock.now)
     monkeypatch.setattr(drive, "time", clock)
-    cluster = ClusterDrive(ClusterSettings("Default", "default", {}, 60.0, 0.0), services)
+    cluster = ClusterDrive(ClusterSettings("Default", timer_interval=0.0), services)
     pauses = []
     for _ in range(4):
         again = cluster.run_due(frozenset())
@@ -58,7 +58,7 @@ def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog
 
 def test_who_drives_is_settled_though_the_look_fails(services):
     """A scheduler that is gone makes no twin of the daemon, and what is heard does not pile up."""
-    settings = ClusterSettings("Default", "default", {}, 60.0, 0.0, drive=Drive.ON)
+    settings = ClusterSettings("Default", Drive.ON, timer_interval=0.0)
     cluster = ClusterDrive(settings, services)
     tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
     cluster.ownership.heard([str(Mark(True, 1, "far-0000", tag))])

@@ -11,7 +11,7 @@ import pytest
 
 from ovirt_scheduler.clusters.ownership import ClusterOwnership, Mark
 from ovirt_scheduler.clusters.persistence import DriveMemory
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 from tests.support.command import run
 from tests.support.daemon import Daemon
@@ -51,7 +51,7 @@ def test_who_began_first_drives_and_who_took_over_last_before_them():
 
 
 def ownership_of(store, drive=Drive.ON):
-    settings = ClusterSettings("Default", "default", {}, 60.0, 600.0, drive=drive)
+    settings = ClusterSettings("Default", drive)
     return ClusterOwnership(settings, store)
 
 

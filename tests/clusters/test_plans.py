@@ -22,7 +22,7 @@ from ovirt_scheduler.command.control import login
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan, Step
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 from tests.support.command import executed, run
 from tests.support.driven import OFTEN, cluster
@@ -176,7 +176,7 @@ def test_plans_of_clusters_that_are_gone_are_dropped(registry):
 def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states):
     """A thread that the settings have ended may be in the middle of a look."""
     stopping, memory = threading.Event(), DriveMemory(tmp_path / "clusters.json")
-    settings = ClusterSettings("Default", "default", {}, 60.0, 60.0, drive=Drive.APPROVE)
+    settings = ClusterSettings("Default", Drive.APPROVE, timer_interval=60.0)
     services = ClusterServices(registry, memory, None, None, None, stopping)
     actions = ClusterActions(settings, services, ClusterMigrations(settings, services))
     destinations = ClusterDestinations(None, settings, View(STATE), (), {}, stopping)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from xml.etree import ElementTree
@@ -98,7 +99,9 @@ def call(request, daemon, plain, plugins):
         yield Daemon(asked.url, certificate, Reader(asked.state / FILE))
     else:
         settings = config.load(None, {})
-        settings = settings._replace(plugins_path=(plugins,), plugins_path_optional=frozenset())
+        settings = dataclasses.replace(
+            settings, plugins_path=(plugins,), plugins_path_optional=frozenset()
+        )
         with client.local(settings) as here:
             yield here
 

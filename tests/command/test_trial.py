@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from xml.etree import ElementTree
 
@@ -134,7 +135,7 @@ def test_limits_hold_as_in_the_daemon():
     """A plugin that never returns is killed by its timeout."""
     path = PLUGINS / "sleeps_forever.py"
     settings = trial.settings_for(config.load(None, {}), path)
-    settings = settings._replace(plugin_timeout=0.5)
+    settings = dataclasses.replace(settings, plugin_timeout=0.5)
     shown = trial.run(
         settings, path, (Kind.FILTER,), Inputs(HOSTS, properties={"marker": "1000000"})
     )

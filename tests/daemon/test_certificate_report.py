@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 
@@ -30,7 +31,7 @@ def settings():
 def test_days_left_are_told_and_too_few_are_a_problem(tmp_path, settings, days, problem):
     """Thirty, unless said."""
     files = write_pair(tmp_path / "own", days)
-    settings = settings._replace(ssl_certificate=files.certificate, ssl_key=files.key)
+    settings = dataclasses.replace(settings, ssl_certificate=files.certificate, ssl_key=files.key)
     (told,) = report(settings, tmp_path)
     assert told.described.days_left == days
     assert told.described.names == ("scheduler.example.org",)
@@ -63,7 +64,7 @@ def test_a_certificate_without_names_is_described(tmp_path):
 def test_a_pair_that_does_not_match_is_a_problem(tmp_path, settings):
     """What serve would refuse to start with."""
     one, other = write_pair(tmp_path / "one", 100), write_pair(tmp_path / "other", 100)
-    settings = settings._replace(ssl_certificate=one.certificate, ssl_key=other.key)
+    settings = dataclasses.replace(settings, ssl_certificate=one.certificate, ssl_key=other.key)
     (told,) = report(settings, tmp_path)
     assert "is not the key of" in told.problem
     assert told.described is None
@@ -79,7 +80,7 @@ def test_what_is_made_on_first_start_is_no_problem(tmp_path, settings):
 def test_the_clients_authority_is_looked_at_too(tmp_path, settings):
     """Clients are refused when it has expired."""
     files = write_pair(tmp_path / "ca", -1)
-    settings = settings._replace(ssl_client_ca=files.certificate)
+    settings = dataclasses.replace(settings, ssl_client_ca=files.certificate)
     _, told = report(settings, tmp_path)
     assert told.setting == "ssl_client_ca"
     assert "expired" in told.problem
@@ -87,13 +88,13 @@ def test_the_clients_authority_is_looked_at_too(tmp_path, settings):
 
 def test_without_tls_there_is_nothing_to_tell(tmp_path, settings):
     """ssl = false."""
-    assert report(settings._replace(ssl=False), tmp_path) == ()
+    assert report(dataclasses.replace(settings, ssl=False), tmp_path) == ()
 
 
 def test_a_certificate_that_is_not_valid_yet_is_a_problem(tmp_path, settings):
     """The clock is wrong, or the certificate."""
     files = write_pair(tmp_path / "own", 300, begins=2)
-    settings = settings._replace(ssl_certificate=files.certificate, ssl_key=files.key)
+    settings = dataclasses.replace(settings, ssl_certificate=files.certificate, ssl_key=files.key)
     (told,) = report(settings, tmp_path)
     assert told.problem.startswith("not valid before ")
 

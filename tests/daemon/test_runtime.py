@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.config import EngineSettings
+from ovirt_scheduler.settings.table import EngineSettings
 from tests.support.processes import zygote_of
 from tests.support.rest_server import RestServer
 
@@ -16,15 +17,15 @@ ENGINE = EngineSettings("https://localhost:1/api", "a@internal", Path("password"
 
 def test_the_same_engine_keeps_its_login_when_settings_are_read_again():
     """Another one gets its own; nothing is in force before it is put there."""
-    settings = config.load(None, {})._replace(engine=ENGINE)
+    settings = dataclasses.replace(config.load(None, {}), engine=ENGINE)
     with runtime.started(settings) as running:
         first = running.services
-        same = running.prepare(settings._replace(request_timeout=1.0))
+        same = running.prepare(dataclasses.replace(settings, request_timeout=1.0))
         assert same.inventory is first.inventory
-        moved = ENGINE._replace(url="https://localhost:2/api")
-        other = running.prepare(settings._replace(engine=moved))
+        moved = dataclasses.replace(ENGINE, url="https://localhost:2/api")
+        other = running.prepare(dataclasses.replace(settings, engine=moved))
         assert other.inventory not in (None, first.inventory)
-        assert running.prepare(settings._replace(engine=None)).inventory is None
+        assert running.prepare(dataclasses.replace(settings, engine=None)).inventory is None
         assert running.services is first
         running.use(other)
         assert running.services is other
@@ -36,7 +37,9 @@ def test_few_engines_of_former_settings_are_kept(tmp_path):
         tokens = []
         for seconds in range(8):
             asked = engine.settings(cache_seconds=float(seconds))
-            running.use(running.prepare(running.services.settings._replace(engine=asked)))
+            running.use(
+                running.prepare(dataclasses.replace(running.services.settings, engine=asked))
+            )
             tokens.append(running.services.inventory.access(time.monotonic() + 20).token)
         assert engine.tokens == tokens[3:]
     assert engine.tokens == []

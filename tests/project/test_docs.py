@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.table import PluginConf
 from ovirt_scheduler.workbench import scenario
 from tests.support.command import executed, of_page
 from tests.support.daemon import Daemon, reserved_port
@@ -121,7 +122,7 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
         assert scenario.read(path).hours
     else:
         said = config.parse_plugin_conf(path.read_bytes(), path)
-        assert said != config.PluginConf(said.name)
+        assert said != PluginConf(said.name)
 
 
 # Those of decisions.md are run in their order, by test_decisions_page.py.

@@ -34,7 +34,7 @@ from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 from urllib.parse import parse_qs, urlsplit
 
 from ovirt_scheduler.security import certificates
-from ovirt_scheduler.settings.config import EngineSettings
+from ovirt_scheduler.settings.table import EngineSettings
 from tests.support.elements import API, Element, at, collection, id_of, link, statistic
 
 GIB = 2**30
@@ -185,7 +185,7 @@ class RestServer:
 
     def conf(self, **changes: Any) -> str:
         """The section of scheduler.conf."""
-        settings = self.settings(**changes)._asdict().items()
+        settings = vars(self.settings(**changes)).items()
         lines = [f"{key} = {value}" for key, value in settings if value is not None]
         return "\n".join(["[engine]", *lines])
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 from functools import partial
 from pathlib import Path
@@ -86,7 +87,7 @@ def _run(options: argparse.Namespace) -> Shown:
     if options.adopt and adopted.exists() and not options.dry_run:
         arguments.write(f"\novirt-scheduler check --plugins {adopted}\n")
         settings = config.load(machine.path(CONF), os.environ)
-        plugins = check.check_plugins(settings._replace(plugins_path=(adopted,)))
+        plugins = check.check_plugins(dataclasses.replace(settings, plugins_path=(adopted,)))
     summary = f"left to you: {left} of the steps, see above\n" if left else ""
     return Shown(plugins.text + summary, well=plugins.well and not left)
 

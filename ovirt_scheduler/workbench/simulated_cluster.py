@@ -11,9 +11,6 @@
 A VM takes its use along. Its processor time comes from its statistics, else it is a share of the
 use of its host's VMs, by processors. Its memory comes from its statistics, else it is all of it.
 The rest of a host's use stays with the host.
-
-The element of a host or VM is written once, with a mark at each value that changes. To write it
-anew is then to join pieces.
 """
 
 from __future__ import annotations
@@ -23,15 +20,15 @@ import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Callable, NamedTuple, Optional
-from xml.etree.ElementTree import Element, fromstring, tostring
-from xml.sax.saxutils import escape, quoteattr
+from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
+from xml.sax.saxutils import escape
 
 from ovirt_scheduler.errors import BadInput
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
-from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
+from ovirt_scheduler.workbench.made_engine import API, MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 UP, DOWN = "up", "down"
@@ -62,7 +59,6 @@ _PLACES: dict[str, str] = {
 }  # fmt: skip
 _HOST = "host"  # of a VM: the element is changed, and not what is in it
 _MOST = 2**62  # of a number
-_MARK = "\0"  # before and after a path; XML has no such character
 
 
 class EntityDocument:
@@ -77,7 +73,6 @@ class EntityDocument:
             is ``statistics/`` and its name; a VM's host is there by its id.
         memory: bytes; 0: not known.
         processors: 0: not known.
-        changes: how many there were.
 
     Raises:
         BadInput: a value is no number that has to be one.
@@ -86,24 +81,17 @@ class EntityDocument:
     def __init__(self, data: bytes) -> None:
         element = fromstring(data)  # noqa: S314  read before, without entities
         self.id = element.get("id", "")
-        self._kind = element.tag
-        self._element: Optional[Element] = None  # with all changes, where it was asked for
-        self.changes = 0
         self.values: dict[str, str] = {}
+        self._data = data
+        self._changed: set[str] = set()  # paths whose values are not in the data yet
+        self._element: Optional[Element] = None  # of the data, if it was asked for
+        self._kind = element.tag
         for path, place in _PLACES.items():
             found = element.find(place)
             if found is not None and found.text and not len(found):
                 self.values[path] = found.text.strip()
-                found.text = f"{_MARK}{path}{_MARK}"
         for host in element.findall(_HOST):
             self.values[_HOST] = host.get("id", "")
-            element.remove(host)
-        element.text = f"{_MARK}{_HOST}{_MARK}{element.text or ''}"
-        self._pieces = tostring(element, "unicode").split(_MARK)
-        self._at = {path: place for place, path in enumerate(self._pieces) if place % 2}
-        self.run_on(self.values.get(_HOST))
-        for path in self.values.keys() - {_HOST}:
-            self.set(path, self.values[path])
         self.name = self.values.get("name", self.id)
         self.memory = self.number("memory") or 0.0
         parts = [self.number(f"cpu/topology/{each}") for each in ("sockets", "cores", "threads")]
@@ -127,35 +115,41 @@ class EntityDocument:
         )
 
     def set(self, path: str, value: object) -> None:
-        """Change a value at its place in the element."""
+        """Change a value; the element says so if it has a place for it."""
         self.values[path] = str(value)
-        if path in self._at:
-            self._change(path, escape(str(value)))
+        self._changed.add(path)
 
     def run_on(self, host: Optional[str]) -> None:
         """Change the host that a VM runs on; None: it does not run."""
-        piece = ""
         self.values.pop(_HOST, None)
         if host is not None:
             self.values[_HOST] = host
-            href = quoteattr(f"/ovirt-engine/api/hosts/{host}")
-            piece = f"<host href={href} id={quoteattr(host)}/>"
-        self._change(_HOST, piece)
+        self._changed.add(_HOST)
 
     def written(self) -> bytes:
-        """The element with all changes."""
-        return "".join(self._pieces).encode()
+        """The element with all changes; the same object until the next one."""
+        if self._changed:
+            element = fromstring(self._data)  # noqa: S314
+            for path in self._changed - {_HOST}:
+                found = element.find(_PLACES[path])
+                if found is not None:
+                    found.text = self.values[path]
+            for former in element.findall(_HOST):
+                element.remove(former)
+            if _HOST in self.values:
+                host = self.values[_HOST]
+                SubElement(element, _HOST, {"href": f"{API}/hosts/{host}", "id": host})
+            self._data = tostring(element, "unicode").encode()
+            self._element = None
+            self._changed.clear()
+        return self._data
 
     def element(self) -> Element:
         """The same, as it can be searched."""
+        data = self.written()
         if self._element is None:
-            self._element = fromstring(self.written())  # noqa: S314
+            self._element = fromstring(data)  # noqa: S314
         return self._element
-
-    def _change(self, path: str, piece: str) -> None:
-        self._pieces[self._at[path]] = piece
-        self._element = None
-        self.changes += 1
 
 
 class HostView(NamedTuple):
@@ -359,8 +353,8 @@ class SimulatedCluster:
                 self.left_out[vm.name] = f"runs on host {runs_on}, which is not there"
         for host in self.hosts.values():
             host.settle()
-        # By kind and place: the ids in it, each with how often it had changed.
-        self._replies: dict[tuple[str, int], tuple[list[tuple[str, int]], EngineReply]] = {}
+        # By kind and place: the elements in it.
+        self._replies: dict[tuple[str, int], tuple[list[bytes], EngineReply]] = {}
         self._made: Optional[MadeEngine] = None  # for plugins that ask more
 
     def add(self, name: str, memory: int, processors: int, load: float) -> SimulatedVm:
@@ -454,14 +448,15 @@ class SimulatedCluster:
 
     def _reply(self, kind: str, place: int, entities: Sequence[EntityDocument]) -> EngineReply:
         """A document of ``hosts`` or ``vms``, or the latest of a single ``vm``."""
-        version = [(each.id, each.changes) for each in entities]
+        elements = [each.written() for each in entities]
         former, reply = self._replies.get((kind, place), ([], None))
-        if reply is None or former != version:
-            data = b"".join(each.written() for each in entities)
+        if reply is None or former != elements:
+            data = b"".join(elements)
             if kind != "vm":
                 data = b"<%b>%b</%b>" % (kind.encode(), data, kind.encode())
-            reply = EngineReply(Document(data, "utf-8"), tuple(each.id for each in entities))
-            self._replies[kind, place] = version, reply
+            ids = tuple(each.id for each in entities)
+            reply = EngineReply(Document(data, "utf-8"), ids, keeps_document=False)
+            self._replies[kind, place] = elements, reply
         return reply
 
 

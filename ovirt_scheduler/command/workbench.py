@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -154,29 +152,14 @@ def _made_again(
     settings: Settings,
     comparison: Comparison,
 ) -> bool:
-    """Make the decisions again.
-
-    The first Ctrl-C waits for the running decision, so that none is counted by half.
-
-    Returns:
-        Whether Ctrl-C came before the end.
-    """
-    stopped = threading.Event()
-    former = signal.getsignal(signal.SIGINT)
-
-    def stop(*_: object) -> None:
-        stopped.set()
-        signal.signal(signal.SIGINT, former)
-
-    signal.signal(signal.SIGINT, stop)
+    """Make the decisions again; whether Ctrl-C came before the end."""
     try:
         for then, made in replay.run(reader, numbers, policies, settings.max_parallel_calls):
             comparison.add(then, made)
             tell_progress(f"{comparison.count} of {len(numbers)} decisions")
-            if stopped.is_set():
-                return True
+    except KeyboardInterrupt:
+        return True
     finally:
-        signal.signal(signal.SIGINT, former)
         tell_progress("")
     return False
 

@@ -158,13 +158,10 @@ class Comparison:
             then: as it was recorded.
             made: on today's plugins; and with the changes, where there are any.
         """
-        self.count += 1
         recorded, today, *changed = map(Side, (then, *made))
         edited = {unit for unit, _ in recorded.checksums.items() ^ today.checksums.items()}
         self.edited.update(edited)
         otherwise = recorded.differing(today)
-        if not otherwise and (recorded.answer, recorded.totals) == (today.answer, today.totals):
-            self.same += 1
         to_blame = [unit for unit in otherwise if unit not in edited]
         self.unsteady.update(to_blame)
         if not changed:
@@ -173,6 +170,9 @@ class Comparison:
             self.uncertain.append(then["id"])
         else:
             self._compare(then, today, changed[0])
+        answers = (recorded.answer, recorded.totals), (today.answer, today.totals)
+        self.same += not otherwise and answers[0] == answers[1]
+        self.count += 1  # last, as Ctrl-C may come anywhere
 
     def _compare(self, then: Record, before: Side, after: Side) -> None:
         self.before.add(before)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import math
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
 from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
 from xml.sax.saxutils import escape
@@ -70,7 +70,7 @@ class EntityDocument:
     Attributes:
         id: of the host or VM.
         values: the texts in it by their path, such as ``summary/active``. The path of a statistic
-            is ``statistics/`` and its name; a VM's host is there by its id.
+            is ``statistics/`` and its name. ``host`` is the id of a VM's host, or empty.
         memory: bytes; 0: not known.
         processors: 0: not known.
 
@@ -119,13 +119,6 @@ class EntityDocument:
         self.values[path] = str(value)
         self._changed.add(path)
 
-    def run_on(self, host: Optional[str]) -> None:
-        """Change the host that a VM runs on; None: it does not run."""
-        self.values.pop(_HOST, None)
-        if host is not None:
-            self.values[_HOST] = host
-        self._changed.add(_HOST)
-
     def written(self) -> bytes:
         """The element with all changes; the same object until the next one."""
         if self._changed:
@@ -136,8 +129,8 @@ class EntityDocument:
                     found.text = self.values[path]
             for former in element.findall(_HOST):
                 element.remove(former)
-            if _HOST in self.values:
-                host = self.values[_HOST]
+            host = self.values.get(_HOST)
+            if host:
                 SubElement(element, _HOST, {"href": f"{API}/hosts/{host}", "id": host})
             self._data = tostring(element, "unicode").encode()
             self._element = None
@@ -379,14 +372,14 @@ class SimulatedCluster:
         self.remove(vm)
         vm.host = host
         host.vms[vm.id] = vm
-        vm.run_on(host.id)
+        vm.set(_HOST, host.id)
         vm.set("status", UP)
         host.update_document()
 
     def remove(self, vm: SimulatedVm) -> None:
         """Have a VM run nowhere."""
         former, vm.host = vm.host, None
-        vm.run_on(None)
+        vm.set(_HOST, "")
         vm.set("status", DOWN)
         if former is not None:
             del former.vms[vm.id]
@@ -417,11 +410,11 @@ class SimulatedCluster:
 
     def look_up(self, sought: Sought, deadline: float) -> EngineReplies:  # noqa: ARG002
         """The documents of hosts and VMs, always with statistics."""
-        of_hosts = self._pieces("hosts", self.hosts.values()) if sought.hosts else ()
-        of_vms = self._pieces("vms", self.vms.values()) if sought.vms else ()
-        vm = sought.vm
-        one = None if vm is None else self._reply("vm", 0, [self.vms[vm]])
-        return EngineReplies(tuple(of_hosts), one, tuple(of_vms))
+        return EngineReplies(
+            self._several("hosts", self.hosts) if sought.hosts else (),
+            None if sought.vm is None else self._reply("vm", 0, [self.vms[sought.vm]]),
+            self._several("vms", self.vms) if sought.vms else (),
+        )
 
     def access(self, deadline: float) -> EngineAccess:  # noqa: ARG002
         """The way to a made engine that has the cluster as it is now."""
@@ -440,14 +433,16 @@ class SimulatedCluster:
         if self._made is not None:
             self._made.close()
 
-    def _pieces(self, kind: str, entities: Iterable[EntityDocument]) -> Iterator[EngineReply]:
-        every = [*entities]
+    def _several(
+        self, kind: str, entities: Mapping[str, EntityDocument]
+    ) -> tuple[EngineReply, ...]:
+        every = [*entities.values()]
         together = max(_TOGETHER, math.ceil(len(every) / _MOST_DOCUMENTS))
-        for place, first in enumerate(range(0, len(every), together)):
-            yield self._reply(kind, place, every[first : first + together])
+        starts = range(0, len(every), together)
+        return tuple(self._reply(kind, at, every[at : at + together]) for at in starts)
 
     def _reply(self, kind: str, place: int, entities: Sequence[EntityDocument]) -> EngineReply:
-        """A document of ``hosts`` or ``vms``, or the latest of a single ``vm``."""
+        """A document of ``hosts`` or ``vms`` from a place on, or the latest of a single ``vm``."""
         elements = [each.written() for each in entities]
         former, reply = self._replies.get((kind, place), ([], None))
         if reply is None or former != elements:

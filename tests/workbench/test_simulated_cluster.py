@@ -42,14 +42,14 @@ def test_values_are_changed_where_they_stand():
     assert (document.values["name"], document.values["status"]) == ("a & b", "down")
     document.set("status", "<up>")
     document.set("memory", 7)  # which it does not tell
-    document.run_on('h"1')
+    document.set("host", 'h"1')
     written = document.written()
     assert written == (
         b'<vm id="v"><name>a &amp; b</name><cpu><name>status</name></cpu><status>&lt;up&gt;</status>'
         b"<nics><nic><name>n</name></nic></nics>"
         b'<host href="/ovirt-engine/api/hosts/h&quot;1" id="h&quot;1" /></vm>'
     )
-    document.run_on(None)
+    document.set("host", "")
     assert b"<host" not in document.written()
     assert EntityDocument(written).values["host"] == 'h"1'
 
@@ -58,7 +58,7 @@ def test_an_empty_element_can_be_given_a_host():
     """A VM of which nothing is known."""
     document = EntityDocument(b"<vm id='v' />")
     assert ElementTree.fromstring(document.written()).find("host") is None
-    document.run_on("h")
+    document.set("host", "h")
     assert ElementTree.fromstring(document.written()).find("host").get("id") == "h"
 
 

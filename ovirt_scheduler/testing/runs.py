@@ -6,7 +6,6 @@ Plugins are loaded as ``try`` loads them, and called in processes of their own.
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 import uuid
 from collections import Counter
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Callable, Optional, TypeVar, cast
+from typing import Any, Optional, TypeVar
 from xml.etree.ElementTree import Element, fromstring
 
 from ovirtsdk4 import types
@@ -37,13 +36,14 @@ from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
+__tracebackhide__ = True  # a failure reads as one of the test
+
 GIB = 2**30
 
 Hosts = Sequence[types.Host]
 Vms = Sequence[types.Vm]
 Properties = Mapping[str, object]
 
-_Run = TypeVar("_Run", bound=Callable[..., Any])
 _Unit = TypeVar("_Unit", PolicyUnit, DriverUnit)
 
 _NO_PROPERTIES: Properties = {}
@@ -135,21 +135,6 @@ class PluginFailed(AssertionError):
     """A plugin's file does not load, or its call failed; why, with the plugin's traceback."""
 
 
-def _without_our_frames(run: _Run) -> _Run:
-    """Have what is wrong fail the test with a traceback that ends in the test."""
-
-    @functools.wraps(run)
-    def called(*args: Any, **others: Any) -> Any:
-        __tracebackhide__ = True
-        try:
-            return run(*args, **others)
-        except Exception as error:  # noqa: BLE001  raised again
-            failed = PluginFailed(str(error)) if isinstance(error, SchedulerError) else error
-            raise failed.with_traceback(None) from None
-
-    return cast("_Run", called)
-
-
 @dataclass(eq=False)
 class Runs:
     """What runs the plugins of a test session; the fixtures say what the methods take.
@@ -167,7 +152,6 @@ class Runs:
     settings: Settings
     engine: MadeEngine
 
-    @_without_our_frames
     def run_unit(
         self,
         kind: str,
@@ -205,7 +189,6 @@ class Runs:
             return None
         return _names(vms).get(answer.vm, answer.vm), [names[host] for host in answer.hosts]
 
-    @_without_our_frames
     def run_scheduler(  # noqa: PLR0913  all that a request may bring, by name
         self,
         plugin: Path,
@@ -253,7 +236,6 @@ class Runs:
         answer = _answer(services.decisions, request, driver.words)
         return _named(answer, defined.returns, _names(hosts), _names(machines))
 
-    @_without_our_frames
     def run_topic(self, plugin: Path, method: str, /, **arguments: object) -> Any:
         """What a driver's own method returns."""
         loaded = self._load(plugin)
@@ -279,7 +261,10 @@ class Runs:
     def _load(self, plugin: Path) -> LoadedPlugin:
         path = Path(plugin)
         loader = Loader(trial.settings_for(self.settings, path), self.running.executor.analyse)
-        return trial.load(loader, path)
+        try:
+            return trial.load(loader, path)
+        except SchedulerError as error:
+            raise PluginFailed(str(error)) from None
 
 
 @contextlib.contextmanager
@@ -328,7 +313,10 @@ def _answer(service: DecisionService, request: Request, words: str) -> Any:
     Raises:
         PluginFailed: a call has no answer that counts.
     """
-    decision = service.decide(request)
+    try:
+        decision = service.decide(request)
+    except SchedulerError as error:
+        raise PluginFailed(str(error)) from None
     execution = decision.execution
     called = [(Kind.FILTER.words, each) for each in execution.filters]
     called += [(Kind.COST_FUNCTION.words, each) for each in execution.cost_functions]

@@ -23,8 +23,7 @@ from ovirtsdk4.writer import Writer
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.command import trial
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.daemon.runtime import Runtime, Services
-from ovirt_scheduler.decisions.service import DecisionService
+from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit
@@ -32,7 +31,6 @@ from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedU
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
@@ -141,7 +139,6 @@ class Runs:
 
     Attributes:
         running: it is started.
-        settings: for the limits of calls.
         engine: has the hosts and VMs of a call, and is what ``engine_connection`` reaches.
 
     Raises (when called):
@@ -149,7 +146,6 @@ class Runs:
     """
 
     running: Runtime
-    settings: Settings
     engine: MadeEngine
 
     def run_unit(
@@ -176,10 +172,9 @@ class Runs:
             _caller(),
             Subjects(_ids(hosts), vm=started[0].id if started else None),
             _texts(properties),
-            {of_kind: (_wanted(loaded, of_kind, plugin, unit),)},
+            {of_kind: (_wanted(loaded, of_kind, unit),)},
         )
-        services = self._services(hosts, [*vms, *started], loaded)
-        answer = _answer(services.decisions, request, of_kind.words)
+        answer = self._answer(request, of_kind.words, hosts, [*vms, *started], loaded)
         names = _names(hosts)
         if of_kind is Kind.FILTER:
             return [names[host] for host in answer]
@@ -208,46 +203,52 @@ class Runs:
         """What a method of a scheduler answers, with names; see the fixture."""
         loaded = self._load(plugin)
         schedulers = [each for each in loaded.drivers if each.interfaces]
-        driver = _chosen(schedulers, "scheduler", plugin, scheduler)
+        driver = _chosen(schedulers, "scheduler", loaded, scheduler)
         defined = driver.defines(method)
         if defined is None:
             raise PluginFailed(
-                f"{plugin}: the scheduler {driver.name} does not define {method}; "
+                f"{loaded.path}: the scheduler {driver.name} does not define {method}; "
                 f"it is {', '.join(driver.interfaces)}"
             )
         if "vm" in defined.parameters:
             vm = vm or make_vm()
-        asked_vm = vm if "vm" in defined.parameters else None
-        files = {path: self._load(path) for path in (*filters, *cost_functions)}
+        before = [self._load(path) for path in filters]
+        scoring = [(self._load(path), factor) for path, factor in cost_functions.items()]
         wanted = {
-            Kind.FILTER: tuple(_wanted(files[path], Kind.FILTER, path) for path in filters),
+            Kind.FILTER: tuple(_wanted(file, Kind.FILTER) for file in before),
             Kind.COST_FUNCTION: tuple(
-                _wanted(files[path], Kind.COST_FUNCTION, path)._replace(factor=factor)
-                for path, factor in cost_functions.items()
+                _wanted(file, Kind.COST_FUNCTION)._replace(factor=factor)
+                for file, factor in scoring
             ),
         }
         statuses = {"old_status": old_status, "new_status": new_status}
         known = {name: word for name, word in statuses.items() if word is not None}
-        asked = Subjects(_ids(hosts), _ids(vms), asked_vm and asked_vm.id, host and host.id)
+        asked = Subjects(_ids(hosts), _ids(vms), vm and vm.id, host and host.id)
         call = DriverCall(driver, method, known)
         request = Request(_caller(), asked, _texts(properties), wanted, call)
         machines = [*vms, *filter(None, (vm,))]
-        services = self._services(hosts, machines, loaded, *files.values())
-        answer = _answer(services.decisions, request, driver.words)
+        files = [loaded, *before, *(file for file, _ in scoring)]
+        answer = self._answer(request, driver.words, hosts, machines, *files)
         return _named(answer, defined.returns, _names(hosts), _names(machines))
 
     def run_topic(self, plugin: Path, method: str, /, **arguments: object) -> Any:
         """What a driver's own method returns."""
         loaded = self._load(plugin)
         drivers = [each for each in loaded.drivers if each.method(method)]
-        driver = _chosen(drivers, f"driver with a method {method}", plugin, None)
+        driver = _chosen(drivers, f"driver with a method {method}", loaded, None)
         request = Request(_caller(), Subjects(), last=DriverCall(driver, method, arguments))
-        return _answer(self._services((), (), loaded).decisions, request, driver.words)
+        return self._answer(request, driver.words, (), (), loaded)
 
-    def _services(self, hosts: Hosts, vms: Vms, *files: LoadedPlugin) -> Services:
-        """What calls the units and drivers of some files, on these hosts and VMs.
+    def _answer(
+        self, request: Request, words: str, hosts: Hosts, vms: Vms, *files: LoadedPlugin
+    ) -> Any:
+        """What units or a driver of some files answer; shows what was printed.
+
+        Args:
+            words: what is called last, unless it is a filter or a cost function.
 
         Raises:
+            PluginFailed: a call has no answer that counts.
             ValueError: two hosts have the same id.
         """
         number = Counter(host.id for host in hosts)
@@ -256,11 +257,30 @@ class Runs:
                 raise ValueError(f"{number[host.id]} hosts are {host.name}: name each differently")
         machines = {vm.id: vm for vm in vms}  # the VM to start may be among those of the cluster
         self.engine.cluster = MadeCluster(_elements(hosts), _elements(machines.values()))
-        return self.running.prepare(self.settings, trial.catalogue_of(*files), self.engine)
+        settings, catalogue = self.running.services.settings, trial.catalogue_of(*files)
+        services = self.running.prepare(settings, catalogue, self.engine)
+        try:
+            decision = services.decisions.decide(request)
+        except SchedulerError as error:
+            raise PluginFailed(str(error)) from None
+        execution = decision.execution
+        called = [(Kind.FILTER.words, each) for each in execution.filters]
+        called += [(Kind.COST_FUNCTION.words, each) for each in execution.cost_functions]
+        called += [(words, execution.result)] if execution.result is not None else []
+        for kind, result in called:
+            sys.stdout.write(result.stdout)
+            sys.stderr.write(result.stderr)
+            if not result.ok:
+                failure = f"{kind} {result.unit} {result.outcome.value}: {result.message}"
+                raise PluginFailed("\n".join(filter(None, (failure, result.traceback.rstrip()))))
+            sys.stderr.writelines(f"note: {kind} {result.unit}: {note}\n" for note in result.notes)
+        return decision.answer
 
     def _load(self, plugin: Path) -> LoadedPlugin:
         path = Path(plugin)
-        loader = Loader(trial.settings_for(self.settings, path), self.running.executor.analyse)
+        loader = Loader(
+            trial.settings_for(self.running.services.settings, path), self.running.executor.analyse
+        )
         try:
             return trial.load(loader, path)
         except SchedulerError as error:
@@ -280,55 +300,26 @@ def started(folder: Path) -> Iterator[Runs]:
     made = MadeEngine()
     try:
         with runtime.started(settings) as running:
-            yield Runs(running, settings, made)
+            yield Runs(running, made)
     finally:
         made.close()
 
 
-def _chosen(units: Sequence[_Unit], what: str, plugin: Path, name: Optional[str]) -> _Unit:
+def _chosen(units: Sequence[_Unit], what: str, loaded: LoadedPlugin, name: Optional[str]) -> _Unit:
     fit = [unit for unit in units if name in (None, unit.name)]
     if len(fit) == 1:
         return fit[0]
     there = ", ".join(unit.name for unit in units)
     if not units:
-        raise PluginFailed(f"{plugin}: has no {what}")
+        raise PluginFailed(f"{loaded.path}: has no {what}")
     if not fit:
-        raise PluginFailed(f"{plugin}: has no {what} {name}; it has {there}")
-    raise PluginFailed(f"{plugin}: say which {what} is meant: {there}")
+        raise PluginFailed(f"{loaded.path}: has no {what} {name}; it has {there}")
+    raise PluginFailed(f"{loaded.path}: say which {what} is meant: {there}")
 
 
-def _wanted(
-    loaded: LoadedPlugin, kind: Kind, plugin: Path, name: Optional[str] = None
-) -> WantedUnit:
+def _wanted(loaded: LoadedPlugin, kind: Kind, name: Optional[str] = None) -> WantedUnit:
     units = [each for each in loaded.units if each.kind is kind]
-    return WantedUnit(_chosen(units, kind.words, plugin, name).name)
-
-
-def _answer(service: DecisionService, request: Request, words: str) -> Any:
-    """What units or a driver answer; shows what was printed.
-
-    Args:
-        words: what is called last, unless it is a filter or a cost function.
-
-    Raises:
-        PluginFailed: a call has no answer that counts.
-    """
-    try:
-        decision = service.decide(request)
-    except SchedulerError as error:
-        raise PluginFailed(str(error)) from None
-    execution = decision.execution
-    called = [(Kind.FILTER.words, each) for each in execution.filters]
-    called += [(Kind.COST_FUNCTION.words, each) for each in execution.cost_functions]
-    called += [(words, execution.result)] if execution.result is not None else []
-    for kind, result in called:
-        sys.stdout.write(result.stdout)
-        sys.stderr.write(result.stderr)
-        if not result.ok:
-            failure = f"{kind} {result.unit} {result.outcome.value}: {result.message}"
-            raise PluginFailed("\n".join(filter(None, (failure, result.traceback.rstrip()))))
-        sys.stderr.writelines(f"note: {kind} {result.unit}: {note}\n" for note in result.notes)
-    return decision.answer
+    return WantedUnit(_chosen(units, kind.words, loaded, name).name)
 
 
 def _named(answer: Any, returns: Returns, hosts: Mapping[str, str], vms: Mapping[str, str]) -> Any:

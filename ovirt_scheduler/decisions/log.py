@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.log.fields import Block, Costs, InShadow, Name, Names
+from ovirt_scheduler.log.fields import Block, InShadow, Name, Names
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import Returns
@@ -26,7 +26,6 @@ _SHOWN_UNITS = 8
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 _TOLD_AT = (1, 10, 100)
 _AND_EACH = 1000
-_MOST_UNITS = 10_000
 _MOST_WAYS = 16  # ways to fail that are remembered of one unit
 _NUMBER = re.compile(r"\d+")
 
@@ -58,8 +57,6 @@ class Failures:
         """Count a failure, with how often there was an equal one."""
         what = f"{result.outcome.value} {_NUMBER.sub('0', result.message)}"
         with self._lock:
-            if len(self._units) >= _MOST_UNITS:
-                self._units.clear()
             ways = self._units.setdefault((kind, result.unit), {})
             if len(ways) >= _MOST_WAYS and what not in ways:
                 ways.clear()
@@ -157,41 +154,31 @@ def _named(entity: Optional[str], names: Mapping[str, str]) -> str:
     return f"{Name(name)} ({Name(entity)})"
 
 
-def log_decision(decision: Decision) -> None:
-    """Log the plugin calls of a decision, in the order in which they ran."""
-    request, execution = decision.request, decision.execution
-    request_id, left = request.caller.request_id, execution.hosts
-    for result in execution.filters:
-        log_unit(request_id, Kind.FILTER, result, left)
-        left = result.value if result.ok else left
-    for result in execution.cost_functions:
-        log_unit(request_id, Kind.COST_FUNCTION, result, left)
-    if execution.result is not None and request.last is None:
-        log_unit(request_id, Kind.BALANCE, execution.result, left)
-    elif execution.result is not None and request.last is not None:
-        log_call(request_id, request.last.driver.words, execution.result)
-
-
-def log_unit(
-    request_id: str, kind: Kind, result: CallResult, hosts: tuple[str, ...], shadow: bool = False
-) -> None:
-    """Log a call of a policy unit.
+def log_decision(decision: Decision, problems: Sequence[str]) -> None:
+    """Log the calls of a decision, in the order in which they ran.
 
     Args:
-        hosts: that it was called on.
-        shadow: it counts for nothing.
+        problems: those that belong to no single unit, such as that all filters failed.
     """
-    words = InShadow(kind.words) if shadow else kind.words
-    if result.ok and _log.isEnabledFor(logging.DEBUG):
-        _log_value(_call_fields(request_id, words, result), kind, result, hosts)
-    log_call(request_id, words, result)
+    request, execution = decision.request, decision.execution
+    last = Kind.BALANCE.words if request.last is None else request.last.driver.words
+    for kind, results in (
+        (Kind.FILTER.words, execution.filters),
+        (Kind.COST_FUNCTION.words, execution.cost_functions),
+        (last, () if execution.result is None else (execution.result,)),
+    ):
+        for result in results:
+            log_call(request.caller.request_id, kind, result)
+    for problem in problems:
+        named = {"request": request.caller.request_id, "reason": problem}
+        _log.warning("%(request)s: %(reason)s", named)
 
 
 def log_call(request_id: str, kind: str, result: CallResult) -> None:
     """Log how a call failed, what was corrected in its answer, and what it printed.
 
     Args:
-        kind: of what was called, in words.
+        kind: of what was called, in words; ``InShadow`` if it counts for nothing.
     """
     over = _failures.over(kind, result.unit) if result.ok else None
     if result.ok and not (over or result.notes or result.stdout or result.stderr):
@@ -226,12 +213,6 @@ def log_left_out(request_id: str, kind: str, units: Mapping[str, Sequence[str]])
             _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**unit, "reason": problem})
 
 
-def log_problems(request_id: str, problems: Sequence[str]) -> None:
-    """Log problems that belong to no single unit, such as an engine that gives no answer."""
-    for problem in problems:
-        _log.warning("%(request)s: %(reason)s", {"request": request_id, "reason": problem})
-
-
 def _call_fields(request_id: str, kind: str, result: CallResult) -> dict[str, object]:
     """The fields of every line on a call."""
     return {
@@ -242,32 +223,6 @@ def _call_fields(request_id: str, kind: str, result: CallResult) -> dict[str, ob
         "outcome": result.outcome.value,
         "milliseconds": round(result.seconds * 1000, 1),
     }
-
-
-def _log_value(
-    call: Mapping[str, object], kind: Kind, result: CallResult, left: tuple[str, ...]
-) -> None:
-    """Log what a unit decided; ``left`` are the hosts that the units before it left."""
-    if kind is Kind.FILTER:
-        kept = frozenset(result.value)
-        removed = Names([host for host in left if host not in kept])
-        _log.debug(
-            "%(request)s %(kind)s %(unit)s removed %(removed)s in %(milliseconds).1f ms; "
-            "hosts before: %(hosts_in)d",
-            {**call, "hosts_in": len(left), "removed": removed},
-        )
-    elif kind is Kind.COST_FUNCTION:
-        costs = Costs(result.value)
-        _log.debug(
-            "%(request)s %(kind)s %(unit)s costs %(costs)s in %(milliseconds).1f ms",
-            {**call, "costs": costs},
-        )
-    elif isinstance(result.value, Migration):
-        migration = {"vm": Name(result.value.vm), "hosts": Names(result.value.hosts)}
-        _log.debug(
-            "%(request)s %(kind)s %(unit)s migrates %(vm)s to %(hosts)s in %(milliseconds).1f ms",
-            {**call, **migration},
-        )
 
 
 def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failing) -> None:

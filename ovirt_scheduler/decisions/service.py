@@ -178,8 +178,7 @@ class DecisionService:
             shadow_jobs = _shadow_jobs(request.subjects, job, chosen, left, execution)
             inputs = recording.inputs(request, job.replies, selected)
             self.shadows.call(decision, inputs, shadow_jobs, self._with_engine)
-        log.log_decision(decision)
-        log.log_problems(request.caller.request_id, (*execution.errors, *of_answer))
+        log.log_decision(decision, (*execution.errors, *of_answer))
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
             self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
         return decision

@@ -19,6 +19,7 @@ from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import record
 from ovirt_scheduler.history.recording import Inputs
 from ovirt_scheduler.history.store import History
+from ovirt_scheduler.log.fields import InShadow
 from ovirt_scheduler.model.decisions import Decision, ShadowCall
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.executor import Executor, Job
@@ -124,8 +125,8 @@ class Shadows:
             except (RequestError, ExecutorUnavailable) as error:
                 problem = str(error)
             if result is not None:
-                request_id = decision.request.caller.request_id
-                log.log_unit(request_id, call.unit.kind, result, execution.hosts, shadow=True)
+                kind = InShadow(call.unit.kind.words)
+                log.log_call(decision.request.caller.request_id, kind, result)
             ended.append(ShadowCall(call, result, problem))
         return decision._replace(shadows=tuple(ended), secret=secret)
 

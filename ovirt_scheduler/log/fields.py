@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 
 # What is told under another name is left out; docs/operations.md has the meaning of each. None is
 # named time, level, message or logger, as every line has these.
 FIELDS = frozenset((
     "request", "method", "form", "peer", "outcome", "target", "units", "problems", "hosts_in",
-    "hosts_out", "milliseconds", "unit", "kind", "mode", "removed", "costs", "vm", "decided",
-    "cluster", "daemon", "source_host", "target_host", "hosts", "stream", "output", "traceback",
+    "hosts_out", "milliseconds", "unit", "kind", "mode", "vm", "decided",
+    "cluster", "daemon", "source_host", "target_host", "stream", "output", "traceback",
     "reason", "file", "line", "folders", "checksum", "count", "faults", "address", "seconds",
     "since", "pid", "status", "signal", "state", "version", "plan",
 ))  # fmt: skip
@@ -59,25 +59,9 @@ class Names:
         self._all = len(names)
 
     def __str__(self) -> str:
-        return _listed([str(name) for name in self.first], self._all)
-
-
-class Costs(dict[str, int]):
-    """The first of many costs by host, and how many more there are."""
-
-    def __init__(self, costs: Mapping[str, int]) -> None:
-        first = itertools.islice(costs.items(), _IN_A_FIELD)
-        super().__init__((Name(host), cost) for host, cost in first)
-        self._all = len(costs)
-
-    def __str__(self) -> str:
-        return _listed([f"{host} {cost}" for host, cost in self.items()], self._all)
-
-
-def _listed(first: Sequence[str], all_of_them: int) -> str:
-    shown = first[:_IN_A_SENTENCE]
-    more = all_of_them - len(shown)
-    return (", ".join(shown) or "(none)") + (f" and {more} more" if more else "")
+        shown = ", ".join(map(str, self.first[:_IN_A_SENTENCE])) or "(none)"
+        more = self._all - _IN_A_SENTENCE
+        return f"{shown} and {more} more" if more > 0 else shown
 
 
 class Block(str):

@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 
-from ovirt_scheduler.log.fields import FIELDS, Block, Costs, Names
+from ovirt_scheduler.log.fields import FIELDS, Block, Names
 
 _INDENT = "\n    "
 _FIELD = re.compile(r"%\((\w+)\)[.0-9]*[a-z]")
@@ -83,8 +83,7 @@ def _entry_fields(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
     yield "CODE_FUNC", record.funcName or ""
     for name, value in fields(record).items():
         for each in value.first if isinstance(value, Names) else (value,):
-            shown = as_json(each) if isinstance(each, Costs) else each
-            yield _PREFIX + name.upper(), shown if isinstance(shown, str) else str(shown)
+            yield _PREFIX + name.upper(), each if isinstance(each, str) else str(each)
 
 
 def fields(record: logging.LogRecord) -> dict[str, object]:

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from ovirt_scheduler.log.fields import Block, Costs, Name, Names
+from ovirt_scheduler.log.fields import Block, Name, Names
 from ovirt_scheduler.log.format import kind
 from ovirt_scheduler.log.handlers import JournalHandler, is_standard_error
 from tests.support.journal_reader import Journal, fields_of
@@ -45,7 +45,7 @@ def test_an_entry_has_the_journals_fields_and_ours(journal, log):
     """Names in capitals; one with several values comes several times."""
     fields = {
         "request": "1c9be07a", "units": Names(["Quiet", "a b"]), "hosts_in": 3,
-        "milliseconds": 4.2, "problems": None, "costs": Costs({"h": 2}),
+        "milliseconds": 4.2, "problems": None,
     }  # fmt: skip
     log.info("request %(request)s: units %(units)s", fields)
     told = journal.entry()
@@ -60,7 +60,6 @@ def test_an_entry_has_the_journals_fields_and_ours(journal, log):
         "SCHEDULER_UNITS": ["Quiet", "a b"],
         "SCHEDULER_HOSTS_IN": ["3"],
         "SCHEDULER_MILLISECONDS": ["4.2"],
-        "SCHEDULER_COSTS": ['{"h":2}'],
     }
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ovirt_scheduler.log.fields import FIELDS, Costs, Name, Names
+from ovirt_scheduler.log.fields import FIELDS, Name, Names
 from tests.support.log_messages import PLACEHOLDER, messages, rows, shown
 
 
@@ -78,8 +78,4 @@ def test_many_names_are_cut():
     names = Names([f"n{number}" for number in range(100)])
     assert str(names) == "n0, n1, n2, n3, n4, n5, n6, n7 and 92 more"
     assert len(names.first) == 32
-    assert str(Names([])) == str(Costs({})) == "(none)"
-    costs = Costs({f"h {number}": number for number in range(100)})
-    assert str(costs).startswith("'h 0' 0, 'h 1' 1, ")
-    assert str(costs).endswith(" and 92 more")
-    assert len(costs) == 32
+    assert str(Names([])) == "(none)"

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import pytest
 
-from ovirt_scheduler.log.fields import Block, Costs, Name, Names
+from ovirt_scheduler.log.fields import Block, Name, Names
 from ovirt_scheduler.log.format import JsonFormatter, PlainFormatter
 from tests.support.log_messages import HOSTILE
 
@@ -28,10 +28,10 @@ def hostile(request):
     """A record with a text in every place where one can come from outside."""
     text = request.param
     fields = {
-        "method": Name(text), "units": Names([text, "plain"]), "costs": Costs({text: 1}),
+        "method": Name(text), "units": Names([text, "plain"]),
         "reason": text, "output": Block(f"{text}\n{text}"),
     }  # fmt: skip
-    return text, record("%(method)s %(units)s %(costs)s: %(reason)s", fields)
+    return text, record("%(method)s %(units)s: %(reason)s", fields)
 
 
 def test_a_plain_line_has_time_level_and_sentence():
@@ -46,13 +46,12 @@ def test_a_json_line_has_time_level_logger_sentence_and_fields():
     """The time as RFC 3339 has it; fields that are None or unknown are left out."""
     fields = {
         "units": Names(["a b", "c"]), "milliseconds": 4.2, "hosts_in": 3, "problems": None,
-        "costs": Costs({"h": -1}), "secret": "no field of ours",
+        "secret": "no field of ours",
     }  # fmt: skip
     told = json.loads(JsonFormatter().format(record("units %(units)s", fields)))
     assert told == {
         "time": "2026-01-01T00:00:00.250Z", "level": "info", "logger": "test",
         "message": "units 'a b', c", "units": ["a b", "c"], "milliseconds": 4.2, "hosts_in": 3,
-        "costs": {"h": -1},
     }  # fmt: skip
     assert datetime.fromisoformat(told["time"].replace("Z", "+00:00")).timestamp() == 1767225600.25
 
@@ -81,10 +80,10 @@ def test_no_text_ends_an_object_or_adds_a_field(hostile):
     assert "\n" not in line
     told = json.loads(line)
     assert list(told) == [
-        "time", "level", "logger", "message", "method", "units", "costs", "reason", "output",
+        "time", "level", "logger", "message", "method", "units", "reason", "output",
     ]  # fmt: skip
     came = text.replace("\udc80", "\\udc80")  # as no reader of JSON has to take it
-    assert told["method"] == told["units"][0] == next(iter(told["costs"])) == came
+    assert told["method"] == told["units"][0] == came
     assert told["output"] == f"{came}\n{came}"
     assert told["message"].isprintable()
     assert told["level"] == "info"

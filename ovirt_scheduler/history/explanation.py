@@ -263,7 +263,8 @@ class _Hosts:
         self._in_order = in_order(decision)
         self._removed = removed(decision)
         self._scored = len(ranking.ranked(decision))
-        self._others = ranking.without_each(decision)
+        others = ranking.without_each(decision).items()
+        self._others = {unit: ranking.places(totals) for unit, totals in others}
         self._shadow_filters = ranking.shadows(decision, Kind.FILTER)
         self._shadows = ranking.shadows(decision, Kind.COST_FUNCTION)
         self._filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
@@ -317,11 +318,11 @@ class _Hosts:
             return
         total = f"cost {host['total']} = {_sum(host, self._shadows)}"
         ranks = [f"{ordinal(place)} of {self._scored}, {total}"]
-        for unit, other in self._others.items() if len(self._others) > 1 else ():
-            if name not in other.totals:
+        for unit, places in self._others.items() if len(self._others) > 1 else ():
+            if name not in places:
                 ranks.append(f"without {unit} it would have no cost")
-            elif other.places[name] != place:
-                ranks.append(f"without {unit} it would be {ordinal(other.places[name])}")
+            elif places[name] != place:
+                ranks.append(f"without {unit} it would be {ordinal(places[name])}")
         yield Line("; ".join(ranks), Tone.GOOD if place == 1 else Tone.PLAIN)
 
     def _costs(self, host: Record) -> Iterator[Line]:
@@ -360,13 +361,11 @@ def _decisive(decision: Record) -> Iterator[Line]:
     """Which cost functions made the best host the best."""
     best = ranking.best(decision)
     names = host_names([decision])
-    for unit, ranked in ranking.with_shadows(decision).items():
-        would = (
-            f"{names.get(str(ranked.best))} would be best{', too' if ranked.best == best else ''}"
-        )
+    for unit, totals in ranking.with_shadows(decision).items():
+        other = ranking.lowest(totals)
+        would = f"{names[other]} would be best{', too' if other == best else ''}"
         yield Line(f"with {unit}, which looks on (shadow), {would}")
-    others = ranking.without_each(decision)
-    if best is None or len(others) < 2:
+    if len(ranking.without_each(decision)) < 2:
         return  # one alone decides all that is decided
     for unit, other in ranking.decisive(decision).items():
         yield Line(f"{unit} was decisive: without it {names[other]} would be best")

@@ -7,7 +7,6 @@ with its own bound (contract 3.6). A decision is the struct of contract 8.1.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from functools import cached_property
 from operator import itemgetter
 from typing import Any, Optional
 
@@ -16,28 +15,7 @@ from ovirt_scheduler.model.units import Kind
 
 # A decision as contract 8.1 has it, or of one a unit, a host, a verdict or a cost: to be read.
 Record = Mapping[str, Any]
-
-
-class Ranking:
-    """Hosts by their totals; equal totals rank in the order in which the hosts were given.
-
-    Attributes:
-        best: None if no host was scored.
-    """
-
-    def __init__(self, totals: Mapping[str, int]) -> None:
-        self._given = totals
-        self.best: Optional[str] = min(totals, key=totals.__getitem__, default=None)
-
-    @cached_property
-    def totals(self) -> Mapping[str, int]:
-        """Host id to total, the best first; a host that no unit scored is left out."""
-        return dict(sorted(self._given.items(), key=itemgetter(1)))
-
-    @cached_property
-    def places(self) -> Mapping[str, int]:
-        """Host id to rank, from 1."""
-        return {host: place for place, host in enumerate(self.totals, start=1)}
+Totals = Mapping[str, int]  # host id to the sum of its costs, in the order given
 
 
 def units_of(decision: Record, kind: Kind, mode: str = "live") -> list[Record]:
@@ -62,10 +40,20 @@ def put_totals(decision: Record) -> None:
         counted = [c["weighted"] for c in host.get("costs", ()) if c["unit"] in functions]
         if counted:
             totals[host["id"]] = sum(counted)
-    places = Ranking(totals).places
+    ranks = places(totals)
     for host in decision["hosts"] if totals else ():
         if host["id"] in totals:
-            host["total"], host["rank"] = totals[host["id"]], places[host["id"]]
+            host["total"], host["rank"] = totals[host["id"]], ranks[host["id"]]
+
+
+def places(totals: Totals) -> dict[str, int]:
+    """Host id to rank, from 1; equal totals rank in the order in which the hosts were given."""
+    return {host: place for place, host in enumerate(sorted(totals, key=totals.__getitem__), 1)}
+
+
+def lowest(totals: Totals) -> str:
+    """The host that ranks first."""
+    return min(totals, key=totals.__getitem__)
 
 
 def ranked(decision: Record) -> list[str]:
@@ -79,8 +67,8 @@ def best(decision: Record) -> Optional[str]:
     return next((host["id"] for host in decision["hosts"] if host.get("rank") == 1), None)
 
 
-def without_each(decision: Record) -> dict[str, Ranking]:
-    """Each cost function that scored a host, with the ranking without it.
+def without_each(decision: Record) -> dict[str, Totals]:
+    """Each cost function that scored a host, with the totals without it.
 
     Without the only one that scored, all hosts are equal: they rank in the order given.
     """
@@ -89,7 +77,7 @@ def without_each(decision: Record) -> dict[str, Ranking]:
     shares = _shares(decision, len(names) - 1, names)
     sums = {host: sum(of_host.values()) for host, of_host in shares.items()}
     scored = {name for of_host in shares.values() for name in of_host}
-    found = {}
+    found: dict[str, Totals] = {}
     for name in names:
         if name in scored:
             totals = {
@@ -97,30 +85,31 @@ def without_each(decision: Record) -> dict[str, Ranking]:
                 for host, of_host in shares.items()
                 if len(of_host) > (name in of_host)
             }
-            found[name] = Ranking(totals or dict.fromkeys(shares, 0))
+            found[name] = totals or dict.fromkeys(shares, 0)
     return found
 
 
-def with_shadows(decision: Record) -> dict[str, Ranking]:
-    """Each cost function in shadow that scored a host, with the ranking that it would have made.
+def with_shadows(decision: Record) -> dict[str, Totals]:
+    """Each cost function in shadow that scored a host, with the totals that it would have made.
 
     Its costs count with the request's factor, or 1.
     """
     live = {unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)}
-    found = {}
+    found: dict[str, Totals] = {}
     for name in shadows(decision, Kind.COST_FUNCTION):
         shares = _shares(decision, len(live) + 1, {*live, name})
         if any(name in of_host for of_host in shares.values()):
-            totals = {host: sum(of_host.values()) for host, of_host in shares.items() if of_host}
-            found[name] = Ranking(totals)
+            found[name] = {
+                host: sum(of_host.values()) for host, of_host in shares.items() if of_host
+            }
     return found
 
 
 def decisive(decision: Record) -> dict[str, str]:
     """The cost functions without which another host would be the best, each with that host."""
     first = best(decision)
-    others = {name: other.best for name, other in without_each(decision).items()}
-    return {name: other for name, other in others.items() if other is not None and other != first}
+    others = {name: lowest(totals) for name, totals in without_each(decision).items()}
+    return {name: other for name, other in others.items() if other != first}
 
 
 def _shares(decision: Record, functions: int, counted: Container[str]) -> dict[str, dict[str, int]]:

@@ -26,7 +26,6 @@ BUCKETS = (
 MINUTES = 60  # that a chart shows
 
 _RECENT = 500  # calls that median and p99 are taken of
-_MOST_UNITS = 2000  # names; those that were called longest ago are forgotten first
 
 
 class Exemplar(NamedTuple):
@@ -130,8 +129,8 @@ class Tally:
         )
         hosts_out = explanation.removed(record)
         decisive = set(record.get("decisive", ()))
-        for name, other in ranking.with_shadows(record).items():
-            if other.best != ranking.best(record):
+        for name, totals in ranking.with_shadows(record).items():
+            if ranking.lowest(totals) != ranking.best(record):
                 decisive.add(name)
         with self._lock:
             outcome = "unit failed" if explanation.failed_units(record) else "ok"
@@ -144,7 +143,8 @@ class Tally:
                 asked, mode = unit["outcome"] != NOT_ASKED, unit.get("mode", "live")
                 if not asked and mode == "live":
                     continue
-                tally = self._unit(unit["name"], unit["kind"])
+                key = unit["name"], unit["kind"]
+                tally = self._units.setdefault(key, UnitTally(*key))
                 if asked:
                     _add_call(tally, unit, record["id"], time)
                     tally.hosts_removed[mode] += removed[unit["name"]]
@@ -161,15 +161,6 @@ class Tally:
         """The calls of one; empty if there was none."""
         with self._lock:
             return _copied(self._units.get((name, kind)) or UnitTally(name, kind))
-
-    def _unit(self, name: str, kind: str) -> UnitTally:
-        tally = self._units.pop((name, kind), None)
-        if tally is None:
-            if len(self._units) >= _MOST_UNITS:
-                del self._units[next(iter(self._units))]
-            tally = UnitTally(name, kind)
-        self._units[name, kind] = tally  # the latest is the last
-        return tally
 
 
 def _copied(tally: UnitTally) -> UnitTally:

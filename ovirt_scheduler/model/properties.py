@@ -90,13 +90,17 @@ def unchecked(properties: PropertySet) -> Iterator[str]:
             )
 
 
-def matches(prop: Property, value: str) -> bool:
-    """Whether a property may have the value; a pattern has to match all of it."""
+def refusal(prop: Property, value: str) -> Optional[str]:
+    """Why a property may not have the value; None if its pattern matches all of it."""
     if not prop.checked:
-        return True
+        return None
     if len(value) > LONGEST_VALUE:
-        return False
-    return _compiled(prop.pattern).fullmatch(value) is not None
+        return f"{_shown(value)} is not allowed, being longer than {LONGEST_VALUE} characters"
+    if _compiled(prop.pattern).fullmatch(value):
+        return None
+    span = _range(prop.pattern)
+    allowed = f"an integer from {span[0]} to {span[1]}" if span else f"what matches {prop.pattern}"
+    return f"{_shown(value)} is not allowed; give {allowed}"
 
 
 class Filled(dict[str, str]):
@@ -117,9 +121,9 @@ def fill(properties: PropertySet, values: Mapping[str, str]) -> Filled:
 def refused(properties: PropertySet, values: Mapping[str, str]) -> Optional[str]:
     """A sentence about the first value that its property refuses; None if all are good."""
     for prop in properties.properties:
-        value = values.get(prop.name)
-        if value is not None and not matches(prop, value):
-            return f"property {prop.name}: {_refusal(prop, value)}"
+        problem = refusal(prop, values[prop.name]) if prop.name in values else None
+        if problem:
+            return f"property {prop.name}: {problem}"
     return None
 
 
@@ -151,9 +155,9 @@ def check(owner: str, properties: PropertySet, values: Mapping[str, str], second
         try:
             for prop in properties.properties:
                 name = prop.name
-                refusal = refused(PropertySet(owner, (prop,)), values)
-                if refusal:
-                    raise RefusedProperty(f"{owner}: {refusal}")
+                problem = refused(PropertySet(owner, (prop,)), values)
+                if problem:
+                    raise RefusedProperty(f"{owner}: {problem}")
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
@@ -188,8 +192,9 @@ def _property(text: str, default: Optional[str]) -> Property:
     if problem:
         raise PluginError(f"property {key}: {_shown(pattern)}: {problem}")
     prop = Property(key, pattern, default)
-    if default is not None and not matches(prop, default):
-        raise PluginError(f"property {key}: as its default {_refusal(prop, default)}")
+    problem = None if default is None else refusal(prop, default)
+    if problem:
+        raise PluginError(f"property {key}: as its default {problem}")
     return prop
 
 
@@ -326,14 +331,6 @@ def _runs(low: int, high: int) -> Iterator[str]:
         repeat = f"[0-9]{{{free}}}" if free > 1 else "[0-9]" * free
         yield f"{fixed}[{first}-{last}]{repeat}" if first < last else f"{fixed}{first}{repeat}"
         low += (last - first + 1) * run
-
-
-def _refusal(prop: Property, value: str) -> str:
-    if len(value) > LONGEST_VALUE:
-        return f"{_shown(value)} is not allowed, being longer than {LONGEST_VALUE} characters"
-    span = _range(prop.pattern)
-    allowed = f"an integer from {span[0]} to {span[1]}" if span else f"what matches {prop.pattern}"
-    return f"{_shown(value)} is not allowed; give {allowed}"
 
 
 def _shown(text: str) -> str:

@@ -142,16 +142,6 @@ def test_what_a_unit_did_to_hosts_is_counted():
     assert tally.no_host_left == {"runFilters": 1}
 
 
-def test_names_that_callers_make_up_do_not_fill_the_memory():
-    """At most 2,000 units are remembered: those that were called last."""
-    tally = Tally()
-    for number in range(2100):
-        tally.add(record([call(f"unit{number}")]), NOON)
-    assert len(tally.units()) == 2000
-    assert tally.unit("unit99", "filter").calls == 0
-    assert tally.unit("unit100", "filter").calls == 1
-
-
 def test_a_shadow_is_counted_apart():
     """It neither fails a request nor leaves a host out; that it was skipped is counted, too."""
     hosts = [{"id": "1", "verdicts": [{"unit": "Night", "verdict": "removed"}]}]

@@ -21,7 +21,6 @@ from ovirt_scheduler.history.recording import Inputs
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.log.fields import InShadow
 from ovirt_scheduler.model.decisions import Decision, ShadowCall
-from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.executor import Executor, Job
 
 _log = logging.getLogger(__name__)
@@ -83,7 +82,7 @@ class Shadows:
         jobs: Sequence[Job],
         add_engine: AddEngine,
     ) -> None:
-        size = record.size(decision) + _size(decision)
+        size = record.size(decision)
 
         def run() -> None:
             made = decision
@@ -129,10 +128,3 @@ class Shadows:
                 log.log_call(decision.request.caller.request_id, kind, result)
             ended.append(ShadowCall(call, result, problem))
         return decision._replace(shadows=tuple(ended), secret=secret)
-
-
-def _size(decision: Decision) -> int:
-    """Bytes of memory that its documents keep."""
-    documents = [each for each in decision.request.subjects if isinstance(each, Document)]
-    packs = decision.execution.packs.values()
-    return sum(len(each.data) for each in documents) + sum(pack.size for pack in packs)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Optional
 
 from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.record import Record
@@ -44,9 +43,6 @@ class Database:
         )
         self._path, self._file = path, path.stat()
         self._split = split
-        # The keys are hashes of whole documents, with their passwords. Nobody can try passwords
-        # against them without this secret, which is written nowhere.
-        self._secret = secrets.token_bytes(32)
         self._known: dict[object, int] = {}  # numbers of names, elements and documents
         self._bases: dict[bytes, tuple[int, bytes]] = {}  # by how elements begin
         try:
@@ -96,7 +92,7 @@ class Database:
         """Write all of these or none; after an error it is to be closed."""
         recorded = [inputs for _, inputs in decisions if inputs is not None]
         documents = (each.document for inputs in recorded for each in inputs.documents)
-        keys = {document: self._key(document) for document in dict.fromkeys(documents)}
+        keys = {document: _key(document) for document in dict.fromkeys(documents)}
         unknown = {key: document for document, key in keys.items() if key not in self._known}
         pieces = recording.cut(unknown, self._split)
         with self._db:
@@ -109,10 +105,6 @@ class Database:
                     self._write_inputs(number, inputs, keys, pieces)
         if len(self._known) > _MOST_KNOWN:
             self._forget()
-
-    def _key(self, document: Document) -> bytes:
-        encoding = (document.encoding or "").encode()
-        return hashlib.blake2b(encoding + b"\0" + document.data, key=self._secret).digest()
 
     def _forget(self) -> None:
         self._known.clear()
@@ -164,13 +156,10 @@ class Database:
     def _element(self, piece: bytes) -> int:
         """Write an element; if a similar one is stored whole, write only the difference."""
         key = recording.hash_of(piece)
-        number = self._known.get(key)
-        if number is None:
-            select = "SELECT number FROM elements WHERE hash = ?"
-            found = self._db.execute(select, (key,)).fetchone()
-            number = int(found[0]) if found else self._write_element(key, piece)
-            self._known[key] = number
-        return number
+        if key not in self._known:
+            number = self._found("elements", hash=key)
+            self._known[key] = self._write_element(key, piece) if number is None else number
+        return self._known[key]
 
     def _write_element(self, key: bytes, piece: bytes) -> int:
         base, alike = self._bases.get(piece[:_ALIKE], (None, b""))
@@ -210,18 +199,22 @@ class Database:
         **key: object,
     ) -> int:  # fmt: skip
         """The number of the row with that key, which is written with its members if it is new."""
-        values = tuple(key.values())
-        wanted = " AND ".join(f"{column} = ?" for column in key)
-        select = f"SELECT number FROM {table} WHERE {wanted}"  # noqa: S608  names of our own
-        found = self._db.execute(select, values).fetchone()
+        found = self._found(table, **key)
         if found is not None:
-            return int(found[0])
+            return found
         insert = f"INSERT INTO {table} ({', '.join(key)}) VALUES ({', '.join('?' * len(key))})"  # noqa: S608
-        number = int(self._db.execute(insert, values).lastrowid or 0)
+        number = int(self._db.execute(insert, tuple(key.values())).lastrowid or 0)
         for member in members:
             marks = ", ".join("?" * (len(member) + 1))
             self._db.execute(f"INSERT INTO {of_members} VALUES ({marks})", (*member, number))  # noqa: S608
         return number
+
+    def _found(self, table: str, **key: object) -> Optional[int]:
+        """The number of the row with that key; None if there is none."""
+        wanted = " AND ".join(f"{column} = ?" for column in key)
+        select = f"SELECT number FROM {table} WHERE {wanted}"  # noqa: S608  names of our own
+        row = self._db.execute(select, tuple(key.values())).fetchone()
+        return None if row is None else int(row[0])
 
     def forget_before(self, moment: float) -> None:
         """Delete what was recorded before; ``moment`` is in seconds since 1970."""
@@ -281,3 +274,8 @@ class Database:
                    WHERE base IS NOT NULL)""",
         ):
             self._db.execute(statement)
+
+
+def _key(document: Document) -> bytes:
+    """By which a document is known again; it is written nowhere, as documents hold passwords."""
+    return recording.hash_of((document.encoding or "").encode() + b"\0" + document.data)

@@ -43,29 +43,32 @@ def without_documents(decision: Decision) -> Decision:
     These may be large, and are in no record.
     """
     request, execution, answer = decision.request, decision.execution, decision.answer
-    subjects, last, result = request.subjects, request.last, execution.result
-    if last is None and not any(isinstance(each, Document) for each in subjects):
-        return decision
+    last, result = request.last, execution.result
     if last is not None:
         answer = answer if last.defined else None
         last = last._replace(arguments={}, destinations={})
+    subjects = Subjects(_ids(request.subjects.hosts))
     result = None if result is None else result._replace(value=None)
     return decision._replace(
-        request=request._replace(subjects=Subjects(_ids(subjects.hosts)), last=last),
+        request=request._replace(subjects=subjects, last=last),
         execution=execution._replace(result=result, packs={}),
         answer=answer,
     )
 
 
 def size(decision: Decision) -> int:
-    """About how many bytes of memory a decision ``without_documents`` takes."""
-    called = [*decision.execution.results]
+    """About how many bytes of memory a decision takes."""
+    execution = decision.execution
+    documents = (each for each in decision.request.subjects if isinstance(each, Document))
+    called = [*execution.results]
     called += [each.result for each in decision.shadows if each.result is not None]
     texts = sum(map(len, itertools.chain(*decision.request.properties.items())))
     for result in called:
         texts += sum(map(len, (result.stdout, result.stderr, result.traceback)))
         texts += sum(map(len, result.reasons.values()))
-    return _BYTES_OF_HOST * len(decision.execution.hosts) * (1 + len(called)) + texts
+    of_hosts = _BYTES_OF_HOST * len(execution.hosts) * (1 + len(called))
+    packs = sum(pack.size for pack in execution.packs.values())
+    return of_hosts + texts + packs + sum(len(each.data) for each in documents)
 
 
 def make_record(decision: Decision) -> Record:

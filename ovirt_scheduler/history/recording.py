@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.errors import SchedulerError
@@ -25,8 +25,6 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, Role
 
 _log = logging.getLogger(__name__)
-
-_MOST_AT_ONCE = 16 << 20  # bytes of documents, given to one process
 
 Pieces = Sequence[bytes]  # what stands before the first element, each element, what is behind
 Split = Callable[[Sequence[Document]], Sequence[Optional[Pieces]]]
@@ -73,14 +71,10 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
     subjects, last = request.subjects, request.last
     if last is not None and last.defined is None:
         return None
+    given = dict(zip(Role, subjects))
     documents = [
-        Given(role, False, document)
-        for role, document in (
-            (Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms),
-            (Role.VM, subjects.vm), (Role.HOST, subjects.host),
-        )
-        if isinstance(document, Document)
-    ]  # fmt: skip
+        Given(role, False, each) for role, each in given.items() if isinstance(each, Document)
+    ]
     of_vm = () if replies.vm is None else (replies.vm,)
     for role, several in ((Role.HOSTS, replies.hosts), (Role.VMS, replies.vms), (Role.VM, of_vm)):
         for each in several:
@@ -90,9 +84,9 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
     if last is None:
         return Inputs(tuple(documents), {})
     ids = {
-        name: each
-        for name, each in (("vms", subjects.vms), ("vm", subjects.vm), ("host", subjects.host))
-        if each and not isinstance(each, Document)
+        role.value: each
+        for role, each in given.items()
+        if role is not Role.HOSTS and each and not isinstance(each, Document)
     }
     asked = {
         "method": last.method, "ids": ids, "arguments": last.arguments,
@@ -107,30 +101,12 @@ def cut(documents: Mapping[bytes, Document], split: Split) -> dict[bytes, Pieces
     Args:
         split: cuts documents; None for each that cannot be read.
     """
-    pieces: dict[bytes, Pieces] = {}
-    for keys in _batches(documents):
-        try:
-            some = split([documents[key] for key in keys])
-        except SchedulerError as error:
-            _log.warning(
-                "documents of decisions are not recorded: %(reason)s", {"reason": str(error)}
-            )
-            continue
-        pieces.update((key, each) for key, each in zip(keys, some) if each is not None)
-    return pieces
-
-
-def _batches(documents: Mapping[bytes, Document]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size = 0
-    for key, document in documents.items():
-        if batch and size + len(document.data) > _MOST_AT_ONCE:
-            yield batch
-            batch, size = [], 0
-        batch.append(key)
-        size += len(document.data)
-    if batch:
-        yield batch
+    try:
+        pieces = split([*documents.values()]) if documents else ()
+    except SchedulerError as error:
+        _log.warning("documents of decisions are not recorded: %(reason)s", {"reason": str(error)})
+        return {}
+    return {key: each for key, each in zip(documents, pieces) if each is not None}
 
 
 def packed(piece: bytes, base: bytes) -> bytes:

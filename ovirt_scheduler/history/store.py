@@ -74,6 +74,7 @@ class History:
         self._split = split
         self._at_rest = at_rest
         self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
+        self.reader = Reader(path)
         self.tally = Tally()
         self._queue: deque[_Entry] = deque()
         self._queued = 0  # bytes
@@ -88,11 +89,6 @@ class History:
         self._totals = (0, 0)  # decisions, bytes
         self._old_at = 0.0
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
-
-    @property
-    def reader(self) -> Reader:
-        """A new reader of the same file."""
-        return Reader(self._path)
 
     def start(self) -> None:
         """Start the thread that writes."""
@@ -111,7 +107,7 @@ class History:
     def keep(self, decision: Decision, inputs: Optional[Inputs]) -> None:
         """Have a decision written; ``inputs`` as in ``put``."""
         light = record.without_documents(decision)
-        self.put(partial(record.make_record, light), record.size(decision), inputs)
+        self.put(partial(record.make_record, light), record.size(light), inputs)
 
     def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
         """Have a decision's record written.

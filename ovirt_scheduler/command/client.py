@@ -45,7 +45,10 @@ from ovirt_scheduler.server.dispatch import Reply
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings.table import Settings
 
-_NAME_IT = "name the daemon's certificate with --ca"
+_TRUST_IT = (
+    "name the daemon's certificate with --ca; if it was renewed, systemctl reload ovirt-scheduler "
+    "has the daemon use the new one"
+)
 _AS_ROOT = "sudo reads the state folder, for which none needs to run"
 _SECONDS = 125.0  # for an answer; the daemon gives every one within 119
 _MOST_BYTES = 1 << 30  # of an answer
@@ -83,20 +86,15 @@ class Daemon:
         url: str,
         certificate: Optional[Path],
         file: Optional[Reader] = None,
-        named: bool = False,
         instead: str = "",
-        untrusted: str = _NAME_IT,
     ) -> None:
         """Prepare calls; nothing is asked yet.
 
         Args:
             url: of the daemon, without a path.
             certificate: PEM, to trust beside the system's authorities.
-            file: the history in the state folder, for the records of decisions; it may be
-                unreadable. None: records are not looked up.
-            named: the daemon may be another than the one whose history this is.
+            file: the daemon's history; None: the daemon is asked for the records of decisions.
             instead: what works without a daemon, for the message if none answers.
-            untrusted: what to do if the daemon has another certificate.
 
         Raises:
             BadUsage: the URL cannot be a daemon's.
@@ -105,8 +103,8 @@ class Daemon:
         self._address = _address(url)
         host = self._address.netloc.rpartition("@")[2]
         self.url = self._address._replace(netloc=host).geturl()
-        self._instead, self._untrusted = instead, untrusted
-        self._file, self._named = file, named
+        self._recorded: Recorded = file or self
+        self._instead = instead
         self.answered: Optional[tuple[str, object]] = None
         self._connect: Callable[..., http.client.HTTPConnection] = http.client.HTTPConnection
         if self._address.scheme == "https":
@@ -127,7 +125,7 @@ class Daemon:
         headers = {"Content-Type": "text/xml", **dict(more)}  # with a user of the URL
         host, port = self._address.hostname, self._address.port
         with (
-            _explained(self.url, self._instead, self._untrusted),
+            _explained(self.url, self._instead),
             contextlib.closing(self._connect(host, port, timeout=_SECONDS)) as connection,
         ):
             connection.request("POST", path, body.encode(), headers)
@@ -162,19 +160,13 @@ class Daemon:
         Returns:
             None if it cannot be read, or not in time.
         """
-        kept: list[Recorded] = [self] if self._named else []
-        kept += filter(None, [self._file])
         until = time.monotonic() + _RECORD_SECONDS
-        while kept and time.monotonic() < until:
-            time.sleep(_PAUSE)
-            try:
-                found = kept[0].decision(decision)
-            except (CallRefused, NoAnswer, HistoryUnreadable):
-                del kept[0]
-                continue
-            if found is not None:
-                return found
-        return None
+        found = None
+        with contextlib.suppress(CallRefused, NoAnswer, HistoryUnreadable):
+            while found is None and time.monotonic() < until:
+                time.sleep(_PAUSE)
+                found = self._recorded.decision(decision)
+        return found
 
 
 Recorded = Union[Reader, Daemon]  # where decisions are looked up
@@ -192,16 +184,8 @@ def of_options(options: argparse.Namespace) -> Iterator[Daemon]:
     host = listening.known_as(url_host(settings.listening_address))
     url = f"{scheme}://{host}:{settings.listening_port}" if options.url is None else options.url
     made = certificate_report.server_files(settings, arguments.state()).certificate
-    file = Reader(arguments.state() / store.FILE) if settings.history else None
     instead = "--local needs none" if hasattr(options, "local") else _AS_ROOT
-    untrusted = _NAME_IT
-    if options.url is None and options.ca is None:
-        untrusted = (
-            f"if {made} was renewed: systemctl reload ovirt-scheduler has the daemon use it; "
-            f"else {_NAME_IT}"
-        )
-    named = options.url is not None
-    daemon = Daemon(url, options.ca or made, file, named, instead, untrusted)
+    daemon = Daemon(url, options.ca or made, _file(options) if settings.history else None, instead)
     try:
         yield daemon
     except _MISSHAPEN as error:
@@ -220,10 +204,14 @@ def history(options: argparse.Namespace) -> AbstractContextManager[Recorded]:
     Raises:
         NoAnswer: as for ``of_options``.
     """
+    file = _file(options)
+    return of_options(options) if file is None else contextlib.nullcontext(file)
+
+
+def _file(options: argparse.Namespace) -> Optional[Reader]:
+    """The history in the state folder, if this user may read it, and no other daemon is named."""
     file = arguments.state() / store.FILE
-    if options.url is None and os.access(file, os.R_OK):
-        return contextlib.nullcontext(Reader(file))
-    return of_options(options)
+    return Reader(file) if options.url is None and os.access(file, os.R_OK) else None
 
 
 @contextlib.contextmanager
@@ -251,7 +239,7 @@ def of_services(services: Services) -> Call:
 
 
 @contextlib.contextmanager
-def _explained(url: str, instead: str, untrusted: str) -> Iterator[None]:
+def _explained(url: str, instead: str) -> Iterator[None]:
     """Turn each failure of a call into a message that says what to do."""
     try:
         yield
@@ -260,7 +248,7 @@ def _explained(url: str, instead: str, untrusted: str) -> Iterator[None]:
             raise UnreadableDocument(fault.faultString) from None
         raise CallRefused(f"{fault.faultString} (fault {fault.faultCode})") from None
     except ssl.SSLCertVerificationError as error:
-        mend = untrusted
+        mend = _TRUST_IT
         if error.verify_code in _OTHER_NAME:
             mend = "name one of its names in --url"
         elif error.verify_code == _EXPIRED:

@@ -44,7 +44,7 @@ class Services(NamedTuple):
         scores, engine_reasons = settings.engine_scores, settings.engine_reasons
         found = [*DecisionMethods(self.decisions, scores, engine_reasons).methods()]
         if self.history is not None:
-            found += history_methods(self.history, settings.pages)
+            found += history_methods(self.history, settings.pages, settings.history)
         return tuple(found)
 
 

@@ -370,21 +370,27 @@ def _factor(text: str) -> WantedUnit:
     return WantedUnit(name.strip(), int(factor))
 
 
-def history_methods(reader: Reader, pages: Pages) -> Iterator[Method]:
+def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method]:
     """``decision`` and ``decisions``, in the design form (contract 8.4).
 
     Args:
         pages: only clients that may read all pages may call them.
+        kept: whether decisions are kept now; there may be former ones.
     """
     forms = (AnswerForm.DESIGN,)
-    one, many = partial(_decision, reader, pages), partial(_decisions, reader, pages)
+    one, many = partial(_decision, reader, pages, kept), partial(_decisions, reader, pages)
     yield Method("decision", ("id",), ("struct",), _DECISION, one, forms=forms)
     yield Method("decisions", ("query",), ("array",), _DECISIONS, many, 1, forms)
 
 
-def _decision(reader: Reader, pages: Pages, caller: Caller, parameters: Parameters) -> object:
+def _decision(
+    reader: Reader, pages: Pages, kept: bool, caller: Caller, parameters: Parameters
+) -> object:
     _check_reader(caller, pages)
-    return _plain(reader.decision(values.string("id", parameters[0])) or {})
+    found = reader.decision(values.string("id", parameters[0]))
+    if found is None and not kept:  # so that nobody waits for it
+        raise HistoryUnreadable("scheduler.conf says history = false: no decision is kept")
+    return _plain(found or {})
 
 
 def _decisions(reader: Reader, pages: Pages, caller: Caller, parameters: Parameters) -> object:

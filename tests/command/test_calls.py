@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import threading
 from xml.etree import ElementTree
 
 import pytest
@@ -230,11 +231,29 @@ def test_a_certificate_that_was_renewed_is_told(tmp_path, daemon):
     conf = tmp_path / "scheduler.conf"
     conf.write_text(f"listening_port = {daemon.url.rpartition(':')[2]}\n")
     assert run(tmp_path, "cert", "make", "--config", str(conf))[0] == 0
-    renewed = tmp_path / "state" / "certificate" / "certificate.pem"
     status, out, err = run(tmp_path, "discover", "--config", str(conf))
     assert (status, out) == (69, "")
-    assert f"; if {renewed} was renewed: systemctl reload ovirt-scheduler has the daemon" in err
+    assert "; if it was renewed, systemctl reload ovirt-scheduler has the daemon use" in err
     assert run(tmp_path, "discover", "--config", str(conf), "--ca", str(daemon.certificate))[0] == 0
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_daemon_is_asked_for_reasons_where_its_history_cannot_be_read(
+    tmp_path, start_daemon, plugins, monkeypatch, kept
+):
+    """Once if it keeps none: nobody waits for a record that never comes."""
+    settings = f"ssl = false\npages = loopback\nhistory = {kept}\n"
+    daemon = start_daemon(plugins, settings)
+    (tmp_path / "s.conf").write_text(f"{settings}listening_port = {daemon.url.rpartition(':')[2]}")
+    asked = ("filter", "Empty", "First", "--hosts", "demo/hosts.xml", "-o", "table")
+    pauses = []
+    monkeypatch.setattr(client.time, "sleep", lambda _: pauses.append(threading.Event().wait(0.05)))
+    for where in (("--url", daemon.url), ("--config", str(tmp_path / "s.conf"))):
+        pauses.clear()
+        status, out, _ = run(tmp_path, *asked, *where)
+        assert status == 0
+        assert ("WHY" in out.splitlines()[0]) is kept
+        assert kept or len(pauses) == 1
 
 
 def test_nothing_is_sent_as_nil(plain):

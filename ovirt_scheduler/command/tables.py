@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional, Union
 from ovirt_scheduler.log.format import printable
 
 _GAP = "  "
-_NARROWEST = 12  # characters that a column is folded to, at the least
+_LONGEST_WORD = 36  # characters, as of an id; a longer word is broken where it has to be
 
 
 class Shown(NamedTuple):
@@ -53,8 +53,10 @@ def table(
     if not rows:
         return ""
     lines = [list(headings), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    _narrow(widths, _terminal_width() if width is None else width)
+    columns = list(zip(*lines))
+    widths = [max(map(len, column)) for column in columns]
+    words = [max(map(len, " ".join(column).split(" "))) for column in columns]
+    _narrow(widths, words, _terminal_width() if width is None else width)
     return "".join(f"{_line(each, widths)}\n" for line in lines for each in _folded(line, widths))
 
 
@@ -88,20 +90,27 @@ def _terminal_width() -> Optional[int]:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _narrow(widths: list[int], wanted: Optional[int]) -> None:
-    """Make the widest column narrower, again and again, until a line fits."""
+def _narrow(widths: list[int], words: Sequence[int], wanted: Optional[int]) -> None:
+    """Make the widest column narrower, again and again, until a line fits.
+
+    Args:
+        words: the length of each column's longest word, to which it is narrowed at the most.
+    """
     if wanted is None:
         return
     for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - wanted):
-        widest = max(widths)
-        if widest <= _NARROWEST:
+        wide = [at for at, width in enumerate(widths) if width > min(words[at], _LONGEST_WORD)]
+        if not wide:
             return
-        widths[widths.index(widest)] -= 1
+        widths[max(wide, key=widths.__getitem__)] -= 1
 
 
 def _folded(cells: list[str], widths: list[int]) -> list[list[str]]:
     """The lines of a row: each cell broken at white space, or anywhere if there is none."""
-    columns = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, widths)]
+    columns = [
+        textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
+        for cell, width in zip(cells, widths)
+    ]
     height = max(map(len, columns))
     return [[column[i] if i < len(column) else "" for column in columns] for i in range(height)]
 

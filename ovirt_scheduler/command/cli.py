@@ -54,8 +54,6 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         completion.answer(parser())
     command = next((word for word in words if not word.startswith("-")), None)
     top = parser(arguments.Intermixed, words[0] if words else "")
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # all modules are loaded
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     if command is not None and command not in _MODULES:
         there = f"there are {', '.join(_MODULES)}{spelling.hint(command, _MODULES)}"
         place = "; options stand after the command" if words[0].startswith("-") else ""
@@ -68,6 +66,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     # Only the daemon has a log: a command shows what happened itself.
     logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # all modules are loaded
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return arguments.show(options.run(options), arguments.output_of(options))
     except SchedulerError as error:
         return _failed(error)

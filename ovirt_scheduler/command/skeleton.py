@@ -101,7 +101,7 @@ def write(folder: Path, name: str, parts: Collection[str]) -> tuple[Path, ...]:
     }
     code = ["plugin", *["running"] * uses_hosts, *chosen]
     tests = ["test", *(f"test_{part}" for part in chosen)]
-    confs = [*["properties"] * uses_hosts, "plugin"]
+    confs = [*["properties"] * uses_hosts, "plugin", *["filter"] * ("filter" in parts)]
     files = {
         folder / f"{name}.py": _filled(words, "py", code),
         folder / f"{name}.conf": _filled(words, "conf", confs),

@@ -198,7 +198,10 @@ class Reader:
                     f"the query takes more than {self._seconds:g} s; ask for less: a VM, a host, "
                     "a unit or a shorter time"
                 ) from None
-            raise HistoryUnreadable(f"{self._path} cannot be read: {error}") from None
+            mend = ""
+            if not isinstance(error, (OSError, sqlite3.OperationalError)):  # no history of ours
+                mend = "; restart the daemon, which sets it aside and begins anew"
+            raise HistoryUnreadable(f"{self._path} cannot be read: {error}{mend}") from None
         except (zlib.error, ValueError, LookupError, TypeError) as error:  # of a row's parts
             raise HistoryUnreadable(f"{self._path} is damaged: {error}") from None
         finally:

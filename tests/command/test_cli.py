@@ -6,11 +6,12 @@ import json
 import os
 import pty
 import pwd
+import signal
 
 import pytest
 
 from ovirt_scheduler.command import cli
-from tests.support.command import run, spawned
+from tests.support.command import run, script, spawned
 from tests.support.paths import PROJECT
 
 GOOD = 'def do_filter(hosts, vm, properties):\n    """Keep all."""\n    return hosts\n'
@@ -380,6 +381,19 @@ def test_the_daemon_is_asked_where_the_settings_have_it_listen(tmp_path, start_d
     status, out, err = run(tmp_path, "discover", "--config", str(tmp_path / "scheduler.conf"))
     assert (status, err) == (0, "")
     assert "keeps_first" in out
+
+
+def test_ctrl_c_before_a_command_runs_ends_it_without_a_word():
+    """While its words are read, too."""
+    code = """\
+import os, signal
+from ovirt_scheduler.__main__ import main
+from ovirt_scheduler.command import arguments
+arguments.Parser.parse_known_args = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+main()
+"""
+    ended = script(code, "discover")
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
 
 
 def test_new_wants_a_kind(tmp_path):

@@ -38,6 +38,7 @@ def test_the_plugin_loads(tmp_path, executor, parts):
     assert parse_plugin_conf(conf.read_bytes(), conf).default_values == (
         "" if parts == ["driver"] else "20"
     )
+    assert ("on_failure" in conf.read_text("utf-8")) is ("filter" in parts)  # which alone has it
 
 
 def test_what_asks_for_vms_is_to_be_tried_on_a_cluster(tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import store
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
@@ -162,7 +163,10 @@ def test_a_killed_daemon_loses_no_more_than_the_last_second(
 def test_a_damaged_history_is_set_aside(start_daemon: StartDaemon, tmp_path: Path):
     """It is told, no call is stopped, and another begins."""
     (tmp_path / "state").mkdir(mode=0o700)
-    (tmp_path / "state" / "history.sqlite").write_bytes(b"no database at all " * 1000)
+    file = tmp_path / "state" / "history.sqlite"
+    file.write_bytes(b"no database at all " * 1000)
+    with pytest.raises(HistoryUnreadable, match="file is not a database; restart the daemon, which"):
+        Reader(file).decisions(Query())
     files = {"First": FILTER.format(refused=HOSTS[0])}
     daemon = start_daemon(files, "ssl = false", folder=tmp_path)
     assert daemon.design.runFilters(["First"], HOSTS, "after", {}) == HOSTS[1:]

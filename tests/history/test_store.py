@@ -165,7 +165,9 @@ def test_a_damaged_history_is_set_aside(start_daemon: StartDaemon, tmp_path: Pat
     (tmp_path / "state").mkdir(mode=0o700)
     file = tmp_path / "state" / "history.sqlite"
     file.write_bytes(b"no database at all " * 1000)
-    with pytest.raises(HistoryUnreadable, match="file is not a database; restart the daemon, which"):
+    with pytest.raises(
+        HistoryUnreadable, match="file is not a database; restart the daemon, which"
+    ):
         Reader(file).decisions(Query())
     files = {"First": FILTER.format(refused=HOSTS[0])}
     daemon = start_daemon(files, "ssl = false", folder=tmp_path)

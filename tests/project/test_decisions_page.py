@@ -49,7 +49,7 @@ def reader(start_daemon, tmp_path_factory):
     """A reader's folder and the daemon that the page asks, with the samples."""
     folder = tmp_path_factory.mktemp("reader")
     shutil.copytree(PROJECT / "demo", folder / "demo")
-    return folder, start_daemon(PROJECT / "plugins")
+    return folder, start_daemon(PROJECT / "plugins", "pages = loopback")
 
 
 def run(command: str, folder, daemon) -> str:

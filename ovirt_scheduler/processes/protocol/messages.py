@@ -67,7 +67,8 @@ SILENT: Said = ({}, ())
 
 def answer_limit(function: Function, inputs: CallInputs) -> int:
     """The bytes that an answer can need."""
-    return _BESIDE_VALUE + SHAPES[function.returns].size(inputs) + _REASON_BYTES * len(inputs.hosts)
+    most = SHAPES[function.returns].most(inputs)[0]
+    return _BESIDE_VALUE + most + _REASON_BYTES * len(inputs.hosts)
 
 
 def pack_answer(
@@ -102,7 +103,7 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
     """
     shape = SHAPES[function.returns]
     try:
-        most = shape.values(inputs) + 2 * len(inputs.hosts)
+        most = shape.most(inputs)[1] + 2 * len(inputs.hosts)
         outcome, value, message, trace, read, *said = _loaded(payload, most)
         answer = shape.unpack(value, inputs) if outcome == "ok" else Unpacked(None)
         reasons: Mapping[str, str] = {}

@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Callable, NamedTuple, Optional, cast
 
@@ -39,21 +38,6 @@ _MIGRATIONS_BYTES = 16 << 20
 _IDS_BYTES = 4 << 20  # of ids that are answered where none were given
 
 
-@dataclass(frozen=True)
-class Strangers:
-    """Hosts or VMs of an answer that were not among the call's inputs."""
-
-    count: int
-    first: Ids
-
-    def note(self, what: str) -> tuple[str, ...]:
-        """The note on them; empty if there are none."""
-        if not self.count:
-            return ()
-        shown = ", ".join(self.first) + (", ..." if self.count > len(self.first) else "")
-        return (f"answered with {what} that it was not given ({self.count} dropped: {shown:.200})",)
-
-
 class Unpacked(NamedTuple):
     """An answer that was checked against the call's inputs, with notes on what was dropped."""
 
@@ -67,14 +51,12 @@ class Shape(NamedTuple):
     Attributes:
         pack: takes what the reader in ``answers`` made, and the ids of hosts given; gives JSON.
         unpack: takes that JSON and what was given; raises any of ``MISSHAPEN``.
-        size: the bytes that JSON can take.
-        values: that are in it at most, beside a few.
+        most: the bytes that JSON can take, and the values that are in it, beside a few.
     """
 
     pack: Callable[[Any, Sequence[str]], object]
     unpack: Callable[[Any, CallInputs], Unpacked]
-    size: Callable[[CallInputs], int]
-    values: Callable[[CallInputs], int]
+    most: Callable[[CallInputs], tuple[int, int]]
 
 
 def text(value: object) -> str:
@@ -114,29 +96,33 @@ def _pack_places(ids: Iterable[str], hosts: Sequence[str]) -> list[object]:
     return [places, len(strangers), first]
 
 
-def _strangers(count: object, first: object) -> Strangers:
-    if type(count) is not int or count < 0:
-        raise TypeError(f"{count!r:.60} is not a number of strangers")
-    return Strangers(count, texts(first))
-
-
-def _unpack_places(packed: Any, hosts: Ids) -> tuple[list[int], Strangers]:
-    """The places in the order of the answer, none twice; and the strangers."""
+def _unpack_places(packed: Any, hosts: Ids) -> tuple[list[int], int, Ids]:
+    """The places in the order of the answer, none twice; how many strangers, the first of them."""
     places, count, first = packed
     if not isinstance(places, list) or not set(map(type, places)) <= {int}:
         raise TypeError("no list of places")
     unique = list(dict.fromkeys(places))
     if unique and not (min(unique) >= 0 and max(unique) < len(hosts)):
         raise ValueError("a place beyond the hosts given")
-    return unique, _strangers(count, first)
+    if type(count) is not int or count < 0:
+        raise TypeError(f"{count!r:.60} is not a number of strangers")
+    return unique, count, texts(first)
+
+
+def _note(what: str, strangers: int, first: Sequence[str]) -> tuple[str, ...]:
+    """The note on hosts or VMs of an answer that the call was not given; empty without them."""
+    if not strangers:
+        return ()
+    shown = ", ".join(first) + (", ..." if strangers > len(first) else "")
+    return (f"answered with {what} that it was not given ({strangers} dropped: {shown:.200})",)
 
 
 def _hosts_from(packed: Any, inputs: CallInputs) -> Unpacked:
     """The hosts of the answer, in the order of the inputs (contract 2.2)."""
-    places, strangers = _unpack_places(packed, inputs.hosts)
+    places, strangers, first = _unpack_places(packed, inputs.hosts)
     hosts = inputs.hosts
     kept = hosts if len(places) == len(hosts) else tuple(hosts[place] for place in sorted(places))
-    return Unpacked(kept, strangers.note("hosts"))
+    return Unpacked(kept, _note("hosts", strangers, first))
 
 
 def _pack_costs(costs: Mapping[str, int], hosts: Sequence[str]) -> object:
@@ -148,14 +134,14 @@ def _pack_costs(costs: Mapping[str, int], hosts: Sequence[str]) -> object:
 
 def _costs_from(packed: Any, inputs: CallInputs) -> Unpacked:
     costs, *rest = packed
-    places, strangers = _unpack_places(rest, inputs.hosts)
+    places, strangers, first = _unpack_places(rest, inputs.hosts)
     if not isinstance(costs, list) or not set(map(type, costs)) <= {int}:
         raise TypeError("no list of costs")
     if len(costs) != len(places):
         raise ValueError("not a cost for each host")
     hosts = inputs.hosts
     pairs = sorted(zip(places, costs))
-    return Unpacked({hosts[place]: cost for place, cost in pairs}, strangers.note("hosts"))
+    return Unpacked({hosts[place]: cost for place, cost in pairs}, _note("hosts", strangers, first))
 
 
 def _pack_migration(migration: Optional[Migration], hosts: Sequence[str]) -> object:
@@ -166,17 +152,18 @@ def _migration_from(packed: Any, inputs: CallInputs) -> Unpacked:
     if packed is None:
         return Unpacked(None)
     vm, *rest = packed
-    places, strangers = _unpack_places(rest, inputs.hosts)
-    notes = strangers.note("hosts")
-    if not places and strangers.count:  # no hosts stand for any host: dropping strangers must not
+    places, strangers, first = _unpack_places(rest, inputs.hosts)
+    notes = _note("hosts", strangers, first)
+    if not places and strangers:  # no hosts stand for any host: dropping strangers must not
         return Unpacked(None, notes)
     hosts = tuple(inputs.hosts[place] for place in sorted(places))
     return Unpacked(Migration(text(vm), hosts), notes)
 
 
 def _selection_from(packed: Any, inputs: CallInputs) -> Unpacked:
-    places, strangers = _unpack_places(packed, inputs.hosts)
-    return Unpacked(tuple(inputs.hosts[place] for place in places), strangers.note("hosts"))
+    places, strangers, first = _unpack_places(packed, inputs.hosts)
+    hosts = tuple(inputs.hosts[place] for place in places)
+    return Unpacked(hosts, _note("hosts", strangers, first))
 
 
 def _pack_migrations(migrations: Mapping[str, Ids], all_hosts: Sequence[str]) -> object:
@@ -187,18 +174,17 @@ def _migrations_from(packed: Any, inputs: CallInputs) -> Unpacked:
     known = {*inputs.vms, *(() if inputs.vm is None else (inputs.vm,))}
     kept: dict[str, Ids] = {}
     others: dict[str, None] = {}
-    count, first = 0, cast("dict[str, None]", {})
+    count, shown = 0, cast("dict[str, None]", {})
     for vm, *rest in packed:
-        places, strangers = _unpack_places(rest, inputs.hosts)
-        count += strangers.count
-        first.update(dict.fromkeys(strangers.first))
+        places, strangers, first = _unpack_places(rest, inputs.hosts)
+        count += strangers
+        shown.update(dict.fromkeys(first))
         if text(vm) not in known:
             others[vm] = None
-        elif places or not strangers.count:
+        elif places or not strangers:
             kept[vm] = tuple(inputs.hosts[place] for place in places)
-    named = Strangers(len(others), tuple(others)[:_SHOWN_STRANGERS])
-    hosts = Strangers(count, tuple(first)[:_SHOWN_STRANGERS])
-    return Unpacked(kept, (*named.note("VMs"), *hosts.note("hosts")))
+    of_vms = _note("VMs", len(others), [*others][:_SHOWN_STRANGERS])
+    return Unpacked(kept, (*of_vms, *_note("hosts", count, [*shown][:_SHOWN_STRANGERS])))
 
 
 def _truth(packed: object, _: CallInputs) -> Unpacked:
@@ -239,47 +225,31 @@ _OBJECTS: Mapping[str, Callable[[Any], object]] = {
 }
 
 
-def _hosts(inputs: CallInputs) -> int:
-    return len(inputs.hosts)
+def _most_of_hosts(inputs: CallInputs) -> tuple[int, int]:
+    return _ID_BYTES + _COST_BYTES * len(inputs.hosts), len(inputs.hosts)
 
 
-def _size_of_places(inputs: CallInputs) -> int:
-    return _PLACE_BYTES * len(inputs.hosts)
-
-
-def _size_of_migrations(inputs: CallInputs) -> int:
-    vms = len(inputs.vms) + 1
-    return min(vms * (_ID_BYTES + _PLACE_BYTES * len(inputs.hosts)), _MIGRATIONS_BYTES)
-
-
-def _values_of_migrations(inputs: CallInputs) -> int:
-    return (len(inputs.vms) + 1) * (len(inputs.hosts) + 1)
+def _most_of_migrations(inputs: CallInputs) -> tuple[int, int]:
+    vms, hosts = len(inputs.vms) + 1, len(inputs.hosts)
+    return min(vms * (_ID_BYTES + _PLACE_BYTES * hosts), _MIGRATIONS_BYTES), vms * (hosts + 1)
 
 
 SHAPES: Mapping[Returns, Shape] = {
-    Returns.HOSTS: Shape(_pack_places, _hosts_from, _size_of_places, _hosts),
-    Returns.COSTS: Shape(
-        _pack_costs, _costs_from, lambda inputs: _COST_BYTES * len(inputs.hosts), _hosts
-    ),
-    Returns.MIGRATION: Shape(
-        _pack_migration, _migration_from, lambda inputs: _ID_BYTES + _size_of_places(inputs), _hosts
-    ),
-    Returns.SELECTION: Shape(_pack_places, _selection_from, _size_of_places, _hosts),
-    Returns.TRUTH: Shape(lambda value, _: value, _truth, lambda _: 0, lambda _: 1),
-    Returns.MIGRATIONS: Shape(
-        _pack_migrations, _migrations_from, _size_of_migrations, _values_of_migrations
-    ),
+    Returns.HOSTS: Shape(_pack_places, _hosts_from, _most_of_hosts),
+    Returns.COSTS: Shape(_pack_costs, _costs_from, _most_of_hosts),
+    Returns.MIGRATION: Shape(_pack_migration, _migration_from, _most_of_hosts),
+    Returns.SELECTION: Shape(_pack_places, _selection_from, _most_of_hosts),
+    Returns.TRUTH: Shape(lambda value, _: value, _truth, _most_of_hosts),
+    Returns.MIGRATIONS: Shape(_pack_migrations, _migrations_from, _most_of_migrations),
     Returns.IDS: Shape(
         lambda ids, _: list(ids),
         lambda packed, _: Unpacked(texts(packed)),
-        lambda _: _IDS_BYTES,
-        lambda _: MOST_VALUES,
+        lambda _: (_IDS_BYTES, MOST_VALUES),
     ),
     # A character of 16 bits takes six bytes at most (\\u0000), and bytes a third more as base64.
     Returns.VALUE: Shape(
         _pack_value,
         lambda packed, _: Unpacked(_value(packed)),
-        lambda _: 6 * MOST_CHARACTERS,
-        lambda _: MOST_VALUES,
+        lambda _: (6 * MOST_CHARACTERS, MOST_VALUES),
     ),
 }

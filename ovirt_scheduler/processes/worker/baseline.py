@@ -24,7 +24,6 @@ import fcntl
 import gc
 import importlib
 import os
-import resource
 import signal
 import sys
 import threading
@@ -49,7 +48,6 @@ _LIBC = ctypes.CDLL(None)
 _prctl = _LIBC.prctl
 _OF_LIBC = 3 << 31  # signals 32 and 33, in a mask
 _SIGNALS = [number for number in range(1, 65) if number not in (9, 19, 32, 33)]
-_LIMITS = {value for name, value in vars(resource).items() if name.startswith("RLIMIT_")}
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 # prctl(2) returns dumpable, timer slack, securebits (with keepcaps), how damaged memory is treated,
 # and whether memory may become executable, and be merged. It writes subreaper and the signal at the
@@ -74,9 +72,7 @@ _STATUS = {
 # Bound before any plugin could put others in their place.
 _collect, _freeze, _sleep, _now = gc.collect, gc.freeze, time.sleep, time.monotonic
 _listdir, _fstat, _stat, _pread, _fcntl = os.listdir, os.fstat, os.stat, os.pread, fcntl.fcntl
-_getrlimit, _getpriority, _getscheduler = (
-    resource.getrlimit, os.getpriority, os.sched_getscheduler,
-)  # fmt: skip
+_getpriority, _getscheduler = os.getpriority, os.sched_getscheduler
 _set_recursion_limit = sys.setrecursionlimit
 _trim, _has_children, _lift_limits = malloc.give_back, children.exist, limits.lift_soft
 # The functions of signal make an enumeration of each value, which takes ten times as long.
@@ -93,7 +89,7 @@ class Baseline:
         self._saved = SavedState()
         self._modules = loaded_modules.noted()
         self._status = _Status()
-        self._timers = _opened("/proc/self/timers")
+        self._timers, self._limits = _opened("/proc/self/timers"), _opened("/proc/self/limits")
         self._mended = ""
         self._recursion_limit = sys.getrecursionlimit()
         self._threads = self._atexit = self._memory = self._data = 0
@@ -220,7 +216,7 @@ class Baseline:
             "descriptors": _descriptors(),
             "signals": [*map(_handler_of, self._handled)],  # the status has all others
             "timers": (*map(signal.getitimer, _TIMERS), _pread(self._timers, _CHUNK, 0)),
-            "resource limits": [*map(_getrlimit, _LIMITS)],
+            "resource limits": _pread(self._limits, _CHUNK, 0),
             "priority": (_getpriority(os.PRIO_PROCESS, 0), _getscheduler(0)),
             "root folder": _stat("/")[1:3],
             "prctl": _prctl_flags(),

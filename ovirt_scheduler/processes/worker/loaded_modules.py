@@ -97,7 +97,6 @@ class LoadedModules:
 
     def __init__(self) -> None:
         self._modules: dict[str, object] = {}
-        self._order: list[object] = []
         self._entries: Optional[_Entries] = None  # of sys.modules; None where there is no version
         self._watched: list[_Globals] = []  # first those that our own code needs, builtins foremost
         self._needed = 0  # how many
@@ -107,7 +106,7 @@ class LoadedModules:
 
     def new(self) -> dict[str, object]:
         """The modules that have not been taken in; ``difference`` finds those that are gone."""
-        if len(sys.modules) == len(self._order):
+        if len(sys.modules) == len(self._modules):
             return {}
         now = sys.modules.items()
         return {name: module for name, module in now if name not in self._modules}
@@ -121,7 +120,8 @@ class LoadedModules:
         """
         for name, module in new.items():
             spec = getattr(module, "__spec__", None)
-            made = module not in self._order if spec is None else spec.name not in sys.modules
+            known = self._modules.values()
+            made = module not in known if spec is None else spec.name not in sys.modules
             of_library = name.startswith(_CYTHON) or name.rpartition(".")[0] in new
             if made and not of_library and not _is_compiled(module):
                 return name
@@ -142,8 +142,10 @@ class LoadedModules:
         self._seen = self._versions()
         if new or not self._are_all_there():
             self._modules = {**sys.modules}
-            self._order = [*self._modules.values()]
-            self._entries = _Entries(sys.modules) if _HAS_VERSIONS else None
+            self._take_entries()
+
+    def _take_entries(self) -> None:
+        self._entries = _Entries(sys.modules) if _HAS_VERSIONS else None
 
     def _are_all_there(self) -> bool:
         """Whether the modules are surely as they were taken."""
@@ -174,10 +176,11 @@ class LoadedModules:
 
     def difference(self) -> str:
         """The first name that differs in the modules that were there; empty if none does."""
-        if not self._are_all_there() and [*sys.modules.values()][: len(self._order)] != self._order:
+        if not self._are_all_there():
             for name, module in self._modules.items():
                 if sys.modules.get(name) is not module:
                     return name
+            self._take_entries()  # so many modules came and went that the table is another one
         touched = self._touched()
         for words, names, content in touched:
             changed = _changed(words, names, content)

@@ -369,6 +369,7 @@ def test_modules_that_come_and_go_are_no_difference_and_one_in_the_place_of_anot
         for name in names:
             del sys.modules[name]
         assert modules.difference() == ""
+        assert modules._are_all_there(), "each call looks at every module"
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "bisect", json)
         assert modules.difference() == "bisect"

@@ -20,6 +20,7 @@ cluster at its start, and each minute without an event.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -39,12 +40,8 @@ from ovirt_scheduler.clusters.actions import (
 from ovirt_scheduler.clusters.destinations import BALANCE, StatusChange
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
-from ovirt_scheduler.errors import (
-    ConfigError,
-    EngineUnavailable,
-    SchedulerError,
-    UnreadableDocument,
-)
+from ovirt_scheduler.engine.events import Events
+from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
 from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import DriverUnit
@@ -54,12 +51,9 @@ from ovirt_scheduler.settings.table import ClusterSettings
 _log = logging.getLogger(__name__)
 
 _FOLLOW_EVERY = 2.0  # seconds between looks at VMs that are migrated
-_AGAIN_EVERY = 60.0  # seconds between looks while something is wrong, but not with the engine
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 120.0  # seconds after a look that failed
-_HOOKS_AT_ONCE = 1.0  # seconds in which hooks are begun before their answers are acted on
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds after a query or a look that failed
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
 _WATCH_EVERY = 2.0  # seconds between two questions for events
-_LONGEST_SILENCE = 60.0  # seconds between them while the engine does not answer
 _WATCH_SECONDS = 20.0  # for one answer
 
 
@@ -68,12 +62,12 @@ class ClusterDrive:
 
     Attributes:
         ownership: says whether this daemon drives the cluster.
-        news: ids that events have named, from any thread; None: they may have named anything.
+        news: events, from any thread; None: the cluster is to be looked at now.
     """
 
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self.name = settings.name
-        self.news: SimpleQueue[Optional[frozenset[str]]] = SimpleQueue()
+        self.news: SimpleQueue[Optional[Events]] = SimpleQueue()
         self._settings = settings
         self._services = services
         self._memory = services.memory.cluster(settings.name)
@@ -90,10 +84,9 @@ class ClusterDrive:
         # An interval of 0 is never.
         self._balance_at = now if settings.load_balance_interval else math.inf
         self._timer_at = now + (settings.timer_interval or math.inf)
-        self._look_at = now  # when to look again though nothing has happened
         self._begun = -math.inf  # when the latest look began
         self._rest_until = now
-        self._failures = 0  # of the engine, since it was well
+        self._pause = 0.0  # seconds after the latest look, if it failed
 
     def state(self) -> ClusterLook:
         """When the cluster was looked at, and what is wrong."""
@@ -106,35 +99,35 @@ class ClusterDrive:
 
     def run(self) -> None:
         """Do what is due until the daemon stops."""
-        named: Optional[frozenset[str]] = frozenset()
+        again = self.run_due()
         while not self._services.stopping.is_set():
-            again = self.run_due(named)
-            try:
-                named = self.news.get(timeout=max(0.0, again - time.monotonic()))
-            except Empty:
-                named = frozenset()
+            with contextlib.suppress(Empty):
+                self._hear(self.news.get(timeout=max(0.0, again - time.monotonic())))
+            again = self.run_due()
 
-    def run_due(self, named: Optional[frozenset[str]]) -> float:
+    def _hear(self, events: Optional[Events]) -> None:
+        if events is not None:
+            self.ownership.hear(events.correlation_ids)
+        self._reader.hear(None if events is None else events.named)
+
+    def run_due(self) -> float:
         """Do what is due.
-
-        Args:
-            named: ids of what the engine's events have named since the last time; None where
-                they may have named anything.
 
         Returns:
             When there is something to do again, on the monotonic clock.
         """
         with self._services.memory.alone(self.name):
-            if self._services.stopping.is_set():
-                return time.monotonic()
-            self._reader.hear(named)
-            if time.monotonic() >= self._next():
+            if not self._services.stopping.is_set() and time.monotonic() >= self._next():
                 self._run_due_alone()
             return self._next()
 
     def _next(self) -> float:
         """When there is something to do again."""
-        due = min(self._look_at, self._balance_at, self._timer_at)
+        if self._pause:
+            return self._rest_until
+        due = min(self._reader.look_at, self._balance_at, self._timer_at)
+        if self._migrations.under_way:
+            due = min(due, self._begun + _FOLLOW_EVERY)
         if self._reader.has_news:
             due = min(due, self._begun + self._services.inventory.settings.look_distance)
         return max(due, self._rest_until)
@@ -147,48 +140,32 @@ class ClusterDrive:
             self._run(timer, balance)
         except Exception as error:  # noqa: BLE001  a bug is one that other clusters may not have
             problem = error
-        pause = self._pause_after(problem)
-        if timer or balance:
-            self._whole_failed = problem is not None
         if self._services.stopping.is_set():
             return  # a look that is cut off is no problem
+        if timer or balance:
+            self._whole_failed = problem is not None
         if problem is not None or not self._whole_failed:
             self._report(problem)
-        now = time.monotonic()
-        longest = math.inf if problem is None else _AGAIN_EVERY
+        longest = math.inf if problem is None else _LONGEST_PAUSE
         if balance:
             self._balance_at = begun + min(longest, self._settings.load_balance_interval)
         if timer:
             self._timer_at = begun + min(longest, self._settings.timer_interval)
+        self._pause = 0.0 if problem is None else _longer(self._pause)
         # If a look takes long, the engine or this machine has much to do: look less often.
-        self._rest_until = now + max(pause, now - begun)
-        self._look_at = self._reader.look_at
-        if problem is not None:
-            self._look_at = now + (pause or _AGAIN_EVERY)
-        elif self._migrations.under_way:
-            self._look_at = min(self._look_at, begun + _FOLLOW_EVERY)
-
-    def _pause_after(self, problem: Optional[Exception]) -> float:
-        """Seconds to leave the engine alone: more each time that a look fails."""
-        if problem is None:
-            self._failures = 0
-            return 0.0
-        is_engines = isinstance(problem, (EngineUnavailable, UnreadableDocument))
-        if isinstance(problem, SchedulerError) and not is_engines:
-            return 0.0
-        self._failures = min(self._failures + 1, 10)
-        return min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2.0 ** (self._failures - 1))
+        now = time.monotonic()
+        self._rest_until = now + max(self._pause, now - begun)
 
     def _run(self, timer: bool, balance: bool) -> None:
         """Look at the cluster, call the hooks for changes, and call the scheduler if it is due."""
         self.ownership.settle()  # also if the rest fails: else the marks of others would pile up
-        self._scheduler()  # first: a mistake in the section is logged even if the engine is away
+        driver = self._scheduler()  # first: a mistake in the section is logged in any case
         if self._actions.begin_look():
             balance = True  # it shows whether an approved plan is still worth it
         if self.ownership.driven_by:
             timer = balance = False
         # Statistics show whether a migration improves anything.
-        statistics = balance or (timer and self._wants_statistics())
+        statistics = balance or (timer and self._wants_statistics(driver))
         view = self._reader.look(timer or balance, statistics, self._migrations.under_way)
         self._looked = time.time()
         self._migrations.follow(view.state)
@@ -198,21 +175,21 @@ class ClusterDrive:
         if self._memory.taken:
             self._migrations.adopt(view.state)
         self._actions.settle_plans(view.state)
-        self._tell_changes(view)
+        self._tell_changes(driver, view)
         if timer and not self._services.stopping.is_set():
-            self._ask("on_timer_invoked", view)
+            self._ask(driver, "on_timer_invoked", view)
         if balance and not self._migrations.under_way and not self._services.stopping.is_set():
-            self._ask(BALANCE, self._reader.complete(view, statistics=True))
+            self._ask(driver, BALANCE, self._reader.complete(view, statistics=True))
 
-    def _wants_statistics(self) -> bool:
+    def _wants_statistics(self, driver: DriverUnit) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""
-        driver, units = self._scheduler(), self._services.decisions.registry.current().all_units
+        units = self._services.decisions.registry.current().all_units
         called = [(Kind.FILTER, each.name) for each in self._settings.filters]
         called += [(Kind.COST_FUNCTION, each.name) for each in self._settings.cost_functions]
         plugins = [driver.plugin, *(units[key].plugin for key in called if key in units)]
         return any(plugin.wants_statistics for plugin in plugins)
 
-    def _tell_changes(self, view: View) -> None:
+    def _tell_changes(self, driver: DriverUnit, view: View) -> None:
         """Call the hooks for each status that has changed since they were called last."""
         memory, state = self._memory, view.state
         now = {key: host.status for key, host in state.hosts.items()}
@@ -222,26 +199,30 @@ class ClusterDrive:
         give_up = time.monotonic() + _HOOKS_SECONDS
         for method, subjects in zip(HOOKS, (state.hosts, state.vms)):
             untold = deque(each for each in changes if each.subject in subjects)
-            if self._scheduler().defines(method) is None:
+            if driver.defines(method) is None:
                 memory.statuses.update((each.subject, each.new_status) for each in untold)
-                continue
-            while untold and not self._services.stopping.is_set():
-                if time.monotonic() >= give_up:
+            elif untold:
+                view = self._reader.complete(view, self._wants_statistics(driver))
+                self._call_hook(driver, method, view, untold, give_up)
+                if untold:
                     self._reader.look_at = 0.0  # the next look goes on
                     return
-                view = self._reader.complete(view, self._wants_statistics())
-                self._call_hook(method, view, untold)
 
-    def _call_hook(self, method: str, view: View, changes: deque[StatusChange]) -> None:
+    def _call_hook(
+        self,
+        driver: DriverUnit,
+        method: str,
+        view: View,
+        changes: deque[StatusChange],
+        give_up: float,
+    ) -> None:
         """Call a hook for as many changes as there is time for, and act on the answers."""
         answers: dict[str, tuple[str, ...]] = {}
         statuses = self._memory.statuses
         destinations = self._actions.destinations(method, view)
-        driver = self._scheduler()
         subjects = {**view.state.hosts, **view.state.vms}
-        give_up = time.monotonic() + _HOOKS_AT_ONCE
         try:
-            while changes and time.monotonic() < give_up:
+            while changes and time.monotonic() < give_up and not self._services.stopping.is_set():
                 change = changes[0]
                 if change.subject in subjects:  # else it has gone since
                     request = destinations.request(driver, method, change)
@@ -256,12 +237,11 @@ class ClusterDrive:
             destinations.learn(answers)  # the hook is not called again for the same change
             self._actions.act(method, answers, destinations)
 
-    def _ask(self, method: str, view: View) -> None:
+    def _ask(self, driver: DriverUnit, method: str, view: View) -> None:
         """Call the scheduler, and act on its answer."""
         destinations = self._actions.destinations(method, view)
         # A failure is in the log already; the answer is then that there is nothing to do.
-        answer = destinations.answer(self._scheduler(), method)
-        self._actions.act(method, answer, destinations)
+        self._actions.act(method, destinations.answer(driver, method), destinations)
 
     def _scheduler(self) -> DriverUnit:
         """The cluster's scheduler, as it is loaded now.
@@ -296,6 +276,11 @@ class ClusterDrive:
             _log.warning("cluster %(cluster)s: %(reason)s", fields)
         else:
             _log.error("cluster %(cluster)s: %(reason)s", fields, exc_info=problem)
+
+
+def _longer(pause: float) -> float:
+    """The pause after one more failure, in seconds."""
+    return min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, 2 * pause))
 
 
 def _words(problem: Optional[Exception]) -> str:
@@ -383,24 +368,26 @@ class ClusterThreads:
             thread.join(max(0.0, give_up - time.monotonic()))
 
     def _watch(self) -> None:
-        """Pass the ids of the engine's events to the clusters, each event once."""
+        """Pass the engine's events to the clusters, each event once."""
         last: Optional[int] = None
-        pause = _WATCH_EVERY
-        was_away = is_told = False
+        pause, is_told = _WATCH_EVERY, False
         while not self._stopping.is_set():
             asked_at = time.monotonic()
             try:
-                last = self._pass_on(last, was_away, asked_at + _WATCH_SECONDS)
+                events = self._inventory.events(last, asked_at + _WATCH_SECONDS)
+                last = events.latest
+                if events.named != frozenset():
+                    for cluster in self._clusters.values():
+                        cluster.news.put(events)
                 if is_told:
                     _log.info("the engine's events can be read again")
-                was_away = is_told = False
+                is_told = False
                 # An engine that takes long to answer is asked less often.
                 pause = max(_WATCH_EVERY, time.monotonic() - asked_at)
             except EngineUnavailable as error:
-                was_away = True
-                pause = min(_LONGEST_SILENCE, 2 * pause)
+                pause = _longer(pause)
                 # If the engine is away, the looks at clusters report it within this time.
-                alone = pause == _LONGEST_SILENCE and not self._inventory.state().problem
+                alone = pause == _LONGEST_PAUSE and not self._inventory.state().problem
                 if alone and not is_told:
                     is_told = True
                     _log.warning(
@@ -411,15 +398,3 @@ class ClusterThreads:
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("watching for the engine's events failed; it is tried again")
             self._stopping.wait(pause)
-
-    def _pass_on(self, last: Optional[int], was_away: bool, deadline: float) -> Optional[int]:
-        """Pass on the events after one; return the number of the latest."""
-        if was_away and last is not None:
-            # An engine that was restored counts on from the number in its backup.
-            last = min(last, self._inventory.events(None, deadline).latest or 0)
-        events = self._inventory.events(last, deadline)
-        for cluster in self._clusters.values():
-            cluster.ownership.heard(events.correlation_ids)
-            if events.named != frozenset():
-                cluster.news.put(events.named)
-        return events.latest

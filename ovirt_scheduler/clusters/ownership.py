@@ -15,10 +15,9 @@ import logging
 import re
 import secrets
 import socket
-import threading
 import time
 import zlib
-from collections.abc import Collection
+from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.clusters.persistence import DriveMemory
@@ -84,7 +83,6 @@ class ClusterOwnership:
         self._store = store
         self.memory = store.cluster(cluster)
         self._tag = f"{zlib.crc32(cluster.encode()) & 0xFFFF:04x}"
-        self._lock = threading.Lock()
         self._others: set[Mark] = set()  # that were heard, and not compared yet
         self._warned: set[tuple[str, str]] = set()  # a daemon and its driver, as logged
 
@@ -94,14 +92,13 @@ class ClusterOwnership:
         other = Mark.read(self.memory.driven_by) if self._makes else None
         return "" if other is None else other.daemon
 
-    def heard(self, correlation_ids: Collection[str]) -> None:
-        """Take in the marks of the engine's events; any thread may."""
+    def hear(self, correlation_ids: Iterable[str]) -> None:
+        """Take in the marks of the engine's events; for the cluster's thread."""
         marks = filter(None, map(Mark.read, correlation_ids))
         latest = _now() + _FARTHEST
-        with self._lock:
-            self._others.update(
-                mark for mark in marks if mark.cluster == self._tag and mark.since <= latest
-            )
+        self._others.update(
+            mark for mark in marks if mark.cluster == self._tag and mark.since <= latest
+        )
 
     def take(self) -> None:
         """Take the cluster over at the next look; any thread may.
@@ -117,8 +114,7 @@ class ClusterOwnership:
 
     def settle(self) -> None:
         """Find out whether the daemon drives the cluster; for the cluster's thread."""
-        with self._lock:
-            others, self._others = self._others, set()
+        others, self._others = self._others, set()
         memory = self.memory
         if not self._makes:
             memory.mark = ""  # it begins to drive the cluster when it is told to

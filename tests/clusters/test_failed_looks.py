@@ -45,7 +45,7 @@ def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog
     cluster = ClusterDrive(ClusterSettings("Default", timer_interval=0.0), services)
     pauses = []
     for _ in range(4):
-        again = cluster.run_due(frozenset())
+        again = cluster.run_due()
         pauses.append(round(again - clock.now, 3))
         clock.now = again
     assert pauses == [1.0, 2.0, 4.0, 8.0]
@@ -61,8 +61,8 @@ def test_who_drives_is_settled_though_the_look_fails(services):
     settings = ClusterSettings("Default", Drive.ON, timer_interval=0.0)
     cluster = ClusterDrive(settings, services)
     tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
-    cluster.ownership.heard([str(Mark(True, 1, "far-0000", tag))])
-    cluster.run_due(frozenset())
+    cluster.ownership.hear([str(Mark(True, 1, "far-0000", tag))])
+    cluster.run_due()
     assert cluster.state().problem
     assert cluster.state().driven_by == "far-0000"
 
@@ -70,7 +70,8 @@ def test_who_drives_is_settled_though_the_look_fails(services):
 def test_events_alone_that_cannot_be_read_are_told(services, engine, caplog, monkeypatch):
     """Once, when other queries have had the time to fail, too; and when they can be read again."""
     monkeypatch.setattr(drive, "_WATCH_EVERY", 0.01)
-    monkeypatch.setattr(drive, "_LONGEST_SILENCE", 0.05)
+    monkeypatch.setattr(drive, "_SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(drive, "_LONGEST_PAUSE", 0.05)
     caplog.set_level("INFO")
     engine.broken = Reply(200, "text/html", "<html>")
     threads = ClusterThreads((), services)

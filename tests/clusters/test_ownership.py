@@ -73,8 +73,8 @@ def test_a_dry_run_does_not_count_as_driving(tmp_path):
     begin(long_ago, Drive.DRY_RUN)
     driver = begin(other)
     later = begin(long_ago)
-    later.heard([driver.memory.mark])
-    driver.heard([later.memory.mark])
+    later.hear([driver.memory.mark])
+    driver.hear([later.memory.mark])
     driver.settle()
     later.settle()
     assert later.driven_by == Mark.read(driver.memory.mark).daemon
@@ -100,7 +100,7 @@ def test_a_takeover_holds_over_a_restart_before_the_next_look(tmp_path):
     begin(tmp_path)
     store = DriveMemory(tmp_path / "clusters.json")
     standby = ownership_of(store)
-    standby.heard([driver.memory.mark])
+    standby.hear([driver.memory.mark])
     standby.settle()
     assert standby.driven_by == Mark.read(driver.memory.mark).daemon
     standby.take()
@@ -122,7 +122,7 @@ def test_the_log_tells_of_so_many_others_and_no_more(tmp_path, caplog):
     ownership = begin(tmp_path)
     own = Mark.read(ownership.memory.mark)
     others = [own._replace(since=own.since + 1, daemon=f"x-{number:04x}") for number in range(500)]
-    ownership.heard(map(str, others))
+    ownership.hear(map(str, others))
     ownership.settle()
     assert caplog.text.count("migrates its VMs, too") == 20
 
@@ -133,7 +133,7 @@ def test_whatever_looks_like_a_mark_a_cluster_can_be_taken_over(tmp_path):
     own = Mark.read(ownership.memory.mark)
     for years, driven_by in ((9, "x-0000"), (400, "")):
         since = min(own.since + years * 365 * 86_400_000, 0xFFFFFFFFFFF)
-        ownership.heard([str(Mark(True, since, "x-0000", own.cluster))])
+        ownership.hear([str(Mark(True, since, "x-0000", own.cluster))])
         ownership.settle()
         assert ownership.driven_by == driven_by
         ownership.take()

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance, exhausted
+from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit
@@ -72,7 +72,11 @@ class ClusterServices(NamedTuple):
 
 
 class ClusterMigrations:
-    """The migrations of one cluster; used by the thread that looks after it."""
+    """The migrations of one cluster; used by the thread that looks after it.
+
+    Attributes:
+        calm: knows the migrations of the last hour.
+    """
 
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self._cluster = settings.name
@@ -80,6 +84,7 @@ class ClusterMigrations:
         self._services = services
         self._memory = services.memory.cluster(settings.name)
         self._migrating = self._memory.migrating
+        self.calm = Calm(settings, self._memory.migrated)
         self._refused: dict[str, tuple[str, str]] = {}  # by VM, the host and why, as logged last
 
     @property
@@ -87,13 +92,11 @@ class ClusterMigrations:
         """The VMs that are migrated."""
         return tuple(self._migrating)
 
-    def exhausted(self) -> tuple[str, ...]:
-        """The VMs that were migrated within the hour as often as allowed."""
-        most = self._settings.migrations_per_vm
-        return exhausted(self._memory.migrated, most, time.monotonic())
-
-    def make(self, steps: Sequence[Step]) -> list[str]:
+    def make(self, steps: Sequence[Step], balances: bool) -> list[str]:
         """Make migrations, some at a time.
+
+        Args:
+            balances: whether a balancing wants them.
 
         Returns:
             The VMs that the engine does not refuse to migrate.
@@ -111,7 +114,8 @@ class ClusterMigrations:
                     self._migrating.pop(step.vm, None)
                 else:
                     self._refused.pop(step.vm, None)
-                    self._migrating[step.vm].begun = time.monotonic()
+                    self._migrating[step.vm].begun = now = time.monotonic()
+                    self.calm.made(step, now, balances)
                     taken.append(step.vm)
             self._services.memory.save(self._cluster)
         return taken
@@ -152,7 +156,6 @@ class ClusterMigrations:
         took = self._took([self._migrating[vm] for vm in ended if not ended[vm]])
         for vm, problem in ended.items():
             migrating = self._migrating.pop(vm)
-            self._memory.migrated.setdefault(vm, []).append(migrating.begun)
             self._log_end(migrating, problem, took.get(vm))
         if ended:
             self._services.memory.save(self._cluster)
@@ -216,9 +219,9 @@ class ClusterMigrations:
                 "%(reason)s",
                 {**fields, "reason": duration},
             )
-        if step.vm in self.exhausted():
+        count = self.calm.exhausted(time.monotonic()).get(step.vm)
+        if count is not None:
             unit = settings.scheduler if settings.balance is None else settings.balance.name
-            count = len(self._memory.migrated[step.vm])
             _log.warning(
                 "cluster %(cluster)s: %(vm)s was migrated %(count)d times within an hour, and now "
                 "stays where it is: does %(unit)s move it back and forth?",
@@ -245,7 +248,7 @@ class ClusterActions:
         self._services = services
         self._migrations = migrations
         self._memory = services.memory.cluster(settings.name)
-        self._calm = Calm(settings.hold, settings.margin, self._memory.left)
+        self._calm = migrations.calm
         self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
         # Plans that this look may make: id to method.
         self._approved: dict[str, str] = {}
@@ -263,11 +266,12 @@ class ClusterActions:
 
     def destinations(self, method: str, view: View) -> ClusterDestinations:
         """The destinations of the VMs that a method's answer will name; none is known yet."""
-        staying = [*self._migrations.under_way, *self._migrations.exhausted()]
+        now = time.monotonic()
+        staying = [*self._migrations.under_way, *self._calm.exhausted(now)]
         former: Mapping[str, frozenset[str]] = {}
         if method == BALANCE:
             staying += self._memory.moved  # by the last balancing: it may have been in vain
-            former = self._calm.former_hosts(time.monotonic())
+            former = self._calm.former_hosts(now)
         services = self._services
         return ClusterDestinations(
             services.decisions, self._settings, view, staying, former, services.stopping
@@ -360,13 +364,12 @@ class ClusterActions:
 
     def _make(self, method: str, steps: Sequence[Step]) -> str:
         """Make migrations; tells how many of them the engine does not refuse."""
-        now = time.monotonic()
-        if method == BALANCE:
+        balances = method == BALANCE
+        if balances:
             self._memory.moved = [each.vm for each in steps]
-        taken = self._migrations.make(steps)
-        if method == BALANCE:
+        taken = self._migrations.make(steps, balances)
+        if balances:
             self._memory.moved = taken
-            self._calm.made((each for each in steps if each.vm in taken), now)
             self._services.memory.save(self._cluster)
         return f"{len(taken)} of {len(steps)} migrations are begun"
 

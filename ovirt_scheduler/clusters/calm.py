@@ -23,41 +23,62 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState, imbalance
 from ovirt_scheduler.model.plans import Step
+from ovirt_scheduler.settings.config import ClusterSettings
 
 _HOUR = 3600.0
 
 _End = tuple[str, bool]  # a host, and whether it gives VMs away
-Left = dict[str, dict[str, float]]  # a VM's id to the hosts that it was taken from, and when
+
+
+@dataclass
+class Migrated:
+    """A migration of the last hour: a VM and the host that it left, by id."""
+
+    vm: str
+    source: str
+    begun: float
+    balances: bool  # a balancing wanted it
 
 
 class Calm:
     """What is to be known of one cluster from one balancing to the next.
 
     Args:
-        hold: seconds that an imbalance has to last; 0: none, and VMs may go back at once.
-        margin: points of imbalance that migrations have to better it by; 0: they need not.
-        left: is kept up to date here; to be kept over a restart.
+        settings: its ``hold`` is 0 if VMs may go back at once.
+        migrated: the migrations of the last hour; kept up to date here, to be kept over a restart.
     """
 
-    def __init__(self, hold: float, margin: float, left: Optional[Left] = None) -> None:
-        self._hold = hold
-        self._margin = margin
-        self._left: Left = {} if left is None else left
+    def __init__(self, settings: ClusterSettings, migrated: list[Migrated]) -> None:
+        self._hold = settings.hold
+        self._margin = settings.margin
+        self._most = settings.migrations_per_vm
+        self._migrated = migrated
         self._since: dict[_End, float] = {}
 
     def former_hosts(self, now: float) -> Mapping[str, frozenset[str]]:
-        """The hosts that VMs were taken from within the hour, and do not go back to."""
-        for vm, hosts in tuple(self._left.items()):
-            self._left[vm] = {host: when for host, when in hosts.items() if when > now - _HOUR}
-            if not self._left[vm]:
-                del self._left[vm]
-        return {vm: frozenset(hosts) for vm, hosts in self._left.items() if self._hold}
+        """The hosts that balancings took VMs from within the hour: they do not go back there."""
+        hosts: dict[str, frozenset[str]] = {}
+        for each in self._of_last_hour(now):
+            if each.balances and self._hold:
+                hosts[each.vm] = hosts.get(each.vm, frozenset()) | {each.source}
+        return hosts
+
+    def exhausted(self, now: float) -> Mapping[str, int]:
+        """The VMs that were migrated within the hour as often as they may be, and how often."""
+        counts = Counter(each.vm for each in self._of_last_hour(now))
+        return {vm: count for vm, count in counts.items() if count >= self._most}
+
+    def _of_last_hour(self, now: float) -> Sequence[Migrated]:
+        """The migrations of the last hour; the others are forgotten."""
+        self._migrated[:] = [each for each in self._migrated if each.begun > now - _HOUR]
+        return self._migrated
 
     def judge(self, wanted: Mapping[str, str], state: ClusterState, now: float) -> tuple[Step, ...]:
         """Judge what the scheduler wants now; to be asked at each balancing.
@@ -106,11 +127,11 @@ class Calm:
             use = after
         return ""
 
-    def made(self, migrations: Iterable[Step], now: float) -> None:
-        """Remember migrations that are begun."""
-        for each in migrations:
-            self._left.setdefault(each.vm, {})[each.source] = now
-            for end in _ends(each):
+    def made(self, step: Step, now: float, balances: bool = True) -> None:
+        """Remember a migration that is begun, for a balancing or for something else."""
+        self._migrated.append(Migrated(step.vm, step.source, now, balances))
+        if balances:
+            for end in _ends(step):
                 self._since.pop(end, None)
 
     def _too_little(self, group: list[Step], use: _Use, later: _Use) -> str:
@@ -144,20 +165,6 @@ def _groups(moves: Sequence[Step]) -> Iterator[list[Step]]:
     """Those that leave the same host."""
     for source in dict.fromkeys(move.source for move in moves):
         yield [move for move in moves if move.source == source]
-
-
-def exhausted(migrated: dict[str, list[float]], most: int, now: float) -> tuple[str, ...]:
-    """The VMs that were migrated within the hour as often as they may be.
-
-    Args:
-        migrated: a VM's id to the times of its migrations; those older than an hour are removed.
-        most: migrations of a VM.
-    """
-    for vm, times in tuple(migrated.items()):
-        times[:] = [begun for begun in times if begun > now - _HOUR]
-        if not times:
-            del migrated[vm]
-    return tuple(vm for vm, times in migrated.items() if len(times) >= most)
 
 
 def cluster_imbalance(state: ClusterState) -> Optional[float]:

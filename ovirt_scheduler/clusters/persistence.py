@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ovirt_scheduler.clusters.calm import Left
+from ovirt_scheduler.clusters.calm import Migrated
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.security import trust
@@ -41,18 +41,16 @@ class ClusterMemory:
         statuses: by the id of a host or VM the one that the scheduler was last sent, oldest first.
         moved: ids of the VMs that the latest balancing moved.
         migrating: each VM's id with its migration.
-        migrated: each VM's id with the begin of its latest migrations, as ``Migrating.begun``.
+        migrated: the migrations that were begun within the last hour.
         mark: of this daemon, and ``driven_by`` of the one for which it stands by, if any.
         taking: the cluster is to be taken over at the next look.
         taken: it was taken over, and was not looked at since.
-        left: each VM's id with the hosts that a balancing took it from, and when that was begun.
     """
 
     statuses: dict[str, str] = field(default_factory=dict)
     moved: list[str] = field(default_factory=list)
     migrating: dict[str, Migrating] = field(default_factory=dict)
-    migrated: dict[str, list[float]] = field(default_factory=dict)
-    left: Left = field(default_factory=dict)
+    migrated: list[Migrated] = field(default_factory=list)
     mark: str = ""
     driven_by: str = ""
     taking: bool = False
@@ -118,8 +116,12 @@ class DriveMemory:
             problem = trust.tampering(self._file)
             if not problem:
                 clusters = records.load(self._file.read_bytes(), dict[str, ClusterMemory])
+                now = time.monotonic()  # after a restart of the machine this begins anew
                 for memory in clusters.values():
-                    _limit_times(memory, time.monotonic())
+                    for migrating in memory.migrating.values():
+                        migrating.begun = min(now, migrating.begun)
+                    for migrated in memory.migrated:
+                        migrated.begun = min(now, migrated.begun)
                 return clusters
         except FileNotFoundError:
             return {}
@@ -130,13 +132,3 @@ class DriveMemory:
             {"file": str(self._file), "reason": problem},
         )
         return {}
-
-
-def _limit_times(memory: ClusterMemory, now: float) -> None:
-    """Set times in the future to now: the machine was restarted, and its clock began anew."""
-    for migrating in memory.migrating.values():
-        migrating.begun = min(now, migrating.begun)
-    for times in memory.migrated.values():
-        times[:] = [min(now, begun) for begun in times]
-    for hosts in memory.left.values():
-        hosts.update({host: min(now, when) for host, when in hosts.items()})

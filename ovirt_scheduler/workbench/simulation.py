@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Optional, cast
 
 from ovirt_scheduler.clusters import check, reader
-from ovirt_scheduler.clusters.calm import Calm, exhausted
+from ovirt_scheduler.clusters.calm import Calm
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import log
@@ -292,8 +292,7 @@ class Simulation:
         self._coming: deque[Arrival] = deque(self.scenario.arrivals)
         self._events: deque[HostEvent] = deque(self.scenario.host_events)
         self._moved: Sequence[str] = ()  # by the balancing before
-        self._migrated: dict[str, list[float]] = {}  # by a VM's id, when balancings migrated it
-        self._calm = Calm(self.settings.hold, self.settings.margin)
+        self._calm = Calm(self.settings, [])
 
     def run(self) -> Outcome:
         """Play it to its end, or until Ctrl-C."""
@@ -411,12 +410,12 @@ class Simulation:
             return
         outcome, now, state = self._outcome, self._hour * 3600, self._cluster.state()
         outcome.balancings += 1
-        most = self.settings.migrations_per_vm
-        staying = (*self._moved, *exhausted(self._migrated, most, now))
+        staying = (*self._moved, *self._calm.exhausted(now))
         wanted = self._policy.balance(state, staying, self._calm.former_hosts(now))
         judged = self._calm.judge(wanted, state, now)
         made = [each for each in judged if not each.problem and self._migrate(each)]
-        self._calm.made(made, now)
+        for each in made:
+            self._calm.made(each, now)
         self._moved = [each.vm for each in made]
         outcome.waiting = {
             f"{each.vm_name} to {each.target_name}": each.problem for each in judged if each.problem
@@ -433,7 +432,6 @@ class Simulation:
             refusal = f"{host.name} {host.refusal(vm)}"
         else:
             self._move(vm, host, MIGRATED, step.reason)
-            self._migrated.setdefault(vm.id, []).append(self._hour * 3600)
             return True
         self._outcome.refused[f"{vm.name}: {refusal}"] += 1
         return False

@@ -6,6 +6,7 @@ import pytest
 
 from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
+from ovirt_scheduler.settings.config import ClusterSettings
 
 
 def state(vms=(), status="up", **busy):
@@ -19,13 +20,18 @@ def state(vms=(), status="up", **busy):
 LARGE = state([("proxy", "lynx", 2), ("mail", "lynx", 1)], lynx=8.4, puma=3.1)
 
 
+def new(hold, margin, migrated=None):
+    settings = ClusterSettings("Default", "default", {}, 60.0, 0.0, hold=hold, margin=margin)
+    return Calm(settings, [] if migrated is None else migrated)
+
+
 def made(judged):
     return [each.vm for each in judged if not each.problem]
 
 
 def test_what_betters_the_imbalance_for_long_enough_is_made_with_a_reason():
     """Not before; a moment without it begins the time anew."""
-    calm = Calm(hold=120, margin=5)
+    calm = new(120, 5)
     wanted = {"proxy": "puma"}
     (judged,) = calm.judge(wanted, LARGE, 1000)
     assert judged.problem == "the imbalance has lasted 0 s, and has to last 120 s"
@@ -39,8 +45,8 @@ def test_what_betters_the_imbalance_for_long_enough_is_made_with_a_reason():
 
 def test_what_betters_it_by_less_than_the_margin_is_not_made():
     """84 % and 31 % are 54 % imbalance; 64 % and 51 % are 13 %: it is 40.5 points better."""
-    assert made(Calm(0, 40).judge({"proxy": "puma"}, LARGE, 0)) == ["proxy"]
-    (judged,) = Calm(0, 41).judge({"proxy": "puma"}, LARGE, 0)
+    assert made(new(0, 40).judge({"proxy": "puma"}, LARGE, 0)) == ["proxy"]
+    (judged,) = new(0, 41).judge({"proxy": "puma"}, LARGE, 0)
     assert judged.problem == (
         "it changes the imbalance of the hosts from 53.6 % to 13.1 %, and has to improve it by 41 "
         "points"
@@ -51,16 +57,16 @@ def test_migrations_off_one_host_are_judged_together():
     """Though none of these VMs alone would be worth it."""
     small = [(f"vm{number}", "lynx", 0.1) for number in range(20)]
     crowded = state([*small, ("web", "puma", 0.1)], lynx=9, puma=5)
-    assert made(Calm(0, 10).judge({"vm0": "puma"}, crowded, 0)) == []
+    assert made(new(0, 10).judge({"vm0": "puma"}, crowded, 0)) == []
     wanted = {f"vm{number}": "puma" for number in range(15)}
-    assert made(Calm(0, 10).judge(wanted, crowded, 0)) == list(wanted)
+    assert made(new(0, 10).judge(wanted, crowded, 0)) == list(wanted)
 
 
 def test_each_host_is_judged_with_the_migrations_before_it():
     """The second would have puma be used more than its own."""
     crowded = state([("a", "lynx", 2), ("b", "lion", 2)], lynx=9, lion=7, puma=4)
-    assert made(Calm(0, 5).judge({"b": "puma"}, crowded, 0)) == ["b"]
-    assert made(Calm(0, 5).judge({"a": "puma", "b": "puma"}, crowded, 0)) == ["a"]
+    assert made(new(0, 5).judge({"b": "puma"}, crowded, 0)) == ["b"]
+    assert made(new(0, 5).judge({"a": "puma", "b": "puma"}, crowded, 0)) == ["a"]
 
 
 def test_the_size_of_the_cluster_does_not_matter():
@@ -71,12 +77,12 @@ def test_the_size_of_the_cluster_does_not_matter():
         puma=3.1,
         **{f"host{number}": 5 for number in range(400)},
     )
-    assert made(Calm(0, 40).judge({"proxy": "puma"}, many, 0)) == ["proxy"]
+    assert made(new(0, 40).judge({"proxy": "puma"}, many, 0)) == ["proxy"]
 
 
 def test_short_peaks_of_one_host_after_another_are_no_lasting_imbalance():
     """The host that takes the VMs is the same each time, and is not the cause."""
-    calm = Calm(120, 5)
+    calm = new(120, 5)
     names = [f"host{number}" for number in range(10)]
     for minute in range(10):
         busy = dict.fromkeys(names, 5.0)
@@ -87,7 +93,7 @@ def test_short_peaks_of_one_host_after_another_are_no_lasting_imbalance():
 
 def test_hosts_that_are_not_up_do_not_count_for_the_mean():
     """Here it is near that of the full hosts, so that the empty one is the cause."""
-    calm = Calm(60, 5)
+    calm = new(60, 5)
     up = {"lynx": HostState("lynx", "up", 10, 6), "lion": HostState("lion", "up", 10, 6)}
     off = {str(number): HostState("off", "maintenance", 10, 0) for number in range(9)}
     vms = [("a", "lynx", 2), ("b", "lion", 2)]
@@ -101,7 +107,7 @@ def test_hosts_that_are_not_up_do_not_count_for_the_mean():
 
 def test_a_host_that_takes_vms_all_the_time_is_the_cause():
     """From whichever host they come: here an empty one is to be filled."""
-    calm = Calm(120, 5)
+    calm = new(120, 5)
     fuller = state([("a", "lynx", 2), ("b", "lion", 2)], lynx=6, lion=6, puma=0)
     assert made(calm.judge({"a": "puma"}, fuller, 0)) == []
     assert made(calm.judge({"b": "puma"}, fuller, 60)) == []
@@ -110,12 +116,12 @@ def test_a_host_that_takes_vms_all_the_time_is_the_cause():
 
 def test_after_a_migration_the_time_begins_anew_for_its_hosts_alone():
     """The others have waited, too."""
-    calm = Calm(60, 5)
+    calm = new(60, 5)
     crowded = state([("a", "lynx", 2), ("b", "lion", 2)], lynx=9, lion=9, puma=1, cat=1)
     wanted = {"a": "puma", "b": "cat"}
     calm.judge(wanted, crowded, 0)
     first, _ = calm.judge(wanted, crowded, 60)
-    calm.made([first], 60)
+    calm.made(first, 60)
     assert made(calm.judge(wanted, crowded, 100)) == ["b"]
     assert made(calm.judge(wanted, crowded, 160)) == ["a", "b"]
 
@@ -123,10 +129,10 @@ def test_after_a_migration_the_time_begins_anew_for_its_hosts_alone():
 def test_a_host_that_is_emptied_is_packed_whatever_the_margin():
     """If its VMs go where others are: a lone VM that changes places has saved nothing."""
     vms = [("a", "lynx", 1), ("b", "puma", 4)]
-    assert made(Calm(0, 5).judge({"a": "puma"}, state(vms, lynx=1, puma=4), 0)) == ["a"]
-    assert made(Calm(0, 5).judge({"a": "cat"}, state(vms, lynx=1, puma=4, cat=0), 0)) == []
+    assert made(new(0, 5).judge({"a": "puma"}, state(vms, lynx=1, puma=4), 0)) == ["a"]
+    assert made(new(0, 5).judge({"a": "cat"}, state(vms, lynx=1, puma=4, cat=0), 0)) == []
     vms.append(("c", "lynx", 1))
-    assert made(Calm(0, 5).judge({"a": "puma"}, state(vms, lynx=1, puma=4), 0)) == []
+    assert made(new(0, 5).judge({"a": "puma"}, state(vms, lynx=1, puma=4), 0)) == []
 
 
 @pytest.mark.parametrize("target", ["puma", ""])
@@ -134,7 +140,7 @@ def test_what_cannot_be_weighed_is_the_schedulers_choice(target):
     """No margin counts where a host does not tell its use, or any host will do; hold does."""
     hosts = {"lynx": HostState("lynx", "up", 10, 8.4), "puma": HostState("puma", "up")}
     unknown = ClusterState(hosts, {each: VmState(each, "up", "lynx") for each in "ab"})
-    calm = Calm(60, 5)
+    calm = new(60, 5)
     (judged,) = calm.judge({"a": target}, unknown, 0)
     assert "has lasted" in judged.problem
     assert judged.reason == ""
@@ -149,22 +155,34 @@ def test_memory_counts_where_it_is_more():
     }
     vms = {"a": VmState("a", "up", "lynx", 1, 20), "b": VmState("b", "up", "lynx", 3, 0)}
     cluster = ClusterState(hosts, vms)
-    (judged,) = Calm(0, 30).judge({"a": "puma"}, cluster, 0)
+    (judged,) = new(0, 30).judge({"a": "puma"}, cluster, 0)
     assert (judged.problem, judged.reason) == ("", "memory 90 % to 30 %")
 
 
 def test_a_vm_does_not_go_back_within_the_hour():
     """To any host that a balancing took it from; what is older is forgotten."""
-    left = {}
-    calm = Calm(60, 0, left)
-    calm.made(calm.judge({"proxy": "puma"}, LARGE, 0), 0)
+    migrated = []
+    calm = new(60, 0, migrated)
+    calm.made(*calm.judge({"proxy": "puma"}, LARGE, 0), 0)
     back = state([("proxy", "puma", 2)], lynx=6, puma=5)
-    calm.made(calm.judge({"proxy": "lion"}, back, 1800), 1800)
+    calm.made(*calm.judge({"proxy": "lion"}, back, 1800), 1800)
+    calm.made(*calm.judge({"proxy": "puma"}, state([("proxy", "lion", 2)]), 1800), 1800, False)
     assert calm.former_hosts(1801) == {"proxy": {"lynx", "puma"}}
-    assert Calm(60, 0, left).former_hosts(3600) == {"proxy": {"puma"}}
-    assert Calm(0, 0, left).former_hosts(3600) == {}
+    assert new(60, 0, migrated).former_hosts(3600) == {"proxy": {"puma"}}
+    assert new(0, 0, migrated).former_hosts(3600) == {}
     assert calm.former_hosts(5400) == {}
-    assert left == {}
+    assert migrated == []
+
+
+def test_a_vm_that_was_migrated_too_often_stays():
+    """For whatever reason; until the hour is over."""
+    calm = new(0, 0)
+    (step,) = calm.judge({"proxy": "puma"}, LARGE, 0)
+    for second in range(4):
+        assert calm.exhausted(second) == {}
+        calm.made(step, second, balances=second % 2 == 0)
+    assert calm.exhausted(3600 - 1) == {"proxy": 4}
+    assert calm.exhausted(3600) == {}
 
 
 def test_the_imbalance_of_a_cluster_is_that_of_its_hosts_that_are_up():

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from ovirt_scheduler.clusters.calm import Migrated
 from ovirt_scheduler.clusters.persistence import ClusterMemory, DriveMemory, Migrating
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.plans import Step
@@ -26,7 +27,7 @@ def test_what_is_saved_is_known_again(tmp_path):
     memory.moved = ["v"]
     begun = time.monotonic() - 100
     memory.migrating["v"] = Migrating(STEP, begun, moving=True)
-    memory.migrated["v"] = [begun]
+    memory.migrated.append(Migrated("v", "h", begun, balances=True))
     first.save("Default")
     again = DriveMemory(file).cluster("Default")
     assert again == memory
@@ -37,21 +38,12 @@ def test_a_machine_that_was_restarted_prolongs_no_migration(tmp_path):
     """Its clock began anew: what it has not come to yet is followed as though it began now."""
     file = tmp_path / "clusters.json"
     migrating = {"step": vars(STEP), "begun": time.monotonic() + 1e6, "moving": False}
-    file.write_text(
-        json.dumps(
-            {
-                "Default": {
-                    "migrating": {"v": migrating},
-                    "migrated": {"v": [9e9]},
-                    "left": {"v": {"h": 9e9}},
-                }
-            }
-        )
-    )
+    migrated = {"vm": "v", "source": "h", "begun": 9e9, "balances": True}
+    known = {"migrating": {"v": migrating}, "migrated": [migrated]}
+    file.write_text(json.dumps({"Default": known}))
     memory = DriveMemory(file).cluster("Default")
     assert memory.migrating["v"].begun <= time.monotonic()
-    assert memory.migrated["v"][0] <= time.monotonic()
-    assert memory.left["v"]["h"] <= time.monotonic()
+    assert memory.migrated[0].begun <= time.monotonic()
 
 
 def test_a_cluster_is_saved_while_another_changes(tmp_path):
@@ -132,8 +124,8 @@ def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
                 b'"moved": "v"',
                 b'"moved": [7]',
                 b'"migrated": {"v": 5}',
-                b'"migrated": {"v": ["now"]}',
                 b'"migrated": ["v"]',
+                b'"migrated": [{"vm": "v"}]',
                 b'"migrating": ["v"]',
                 b'"migrating": {"v": {}}',
                 b'"migrating": {"v": {"step": 1, "begun": 1.5}}',

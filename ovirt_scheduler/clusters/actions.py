@@ -34,7 +34,7 @@ from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.decisions import DriverCall, Request
-from ovirt_scheduler.model.drivers import Migrations
+from ovirt_scheduler.model.drivers import DriverUnit, Migrations
 from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
 from ovirt_scheduler.model.requests import Caller, Subjects
 from ovirt_scheduler.processes.executor import Executor
@@ -161,8 +161,7 @@ class ClusterMigrations:
             self._services.memory.save(self._cluster)
 
     def adopt(self, state: ClusterState) -> None:
-        """Follow the running migrations of another daemon, after this one took the cluster over."""
-        self._memory.taken = False
+        """Follow the migrations that run already, whoever asked for them."""
         for vm, vm_state in state.vms.items():
             if vm_state.status in _MOVING and vm not in self._migrating:
                 step = Step.planned(vm, "", state)
@@ -264,7 +263,7 @@ class ClusterActions:
         self._approved = {plan.id: plan.method for plan in plans if plan.state == APPROVED}
         return BALANCE in self._approved.values()
 
-    def destinations(self, method: str, view: View) -> ClusterDestinations:
+    def destinations(self, driver: DriverUnit, method: str, view: View) -> ClusterDestinations:
         """The destinations of the VMs that a method's answer will name; none is known yet."""
         now = time.monotonic()
         staying = [*self._migrations.under_way, *self._calm.exhausted(now)]
@@ -274,17 +273,18 @@ class ClusterActions:
             former = self._calm.former_hosts(now)
         services = self._services
         return ClusterDestinations(
-            services.decisions, self._settings, view, staying, former, services.stopping
-        )
+            services.decisions, self._settings, driver, method, view, staying, former,
+            services.stopping,
+        )  # fmt: skip
 
-    def act(self, method: str, answer: Migrations, destinations: ClusterDestinations) -> None:
+    def act(self, answer: Migrations, destinations: ClusterDestinations) -> None:
         """Act on an answer.
 
         Args:
             destinations: know the VMs of the answer, and the cluster; for a balancing, also how
                 much its hosts and VMs use.
         """
-        state = destinations.view.state
+        method, state = destinations.method, destinations.view.state
         chosen, unfit = destinations.choose(answer)
         self._log_not_made(method, {step.vm: step for step in unfit})
         if method != BALANCE:

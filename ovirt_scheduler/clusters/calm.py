@@ -30,7 +30,7 @@ from typing import Optional
 
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState, imbalance
 from ovirt_scheduler.model.plans import Step
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 
 _HOUR = 3600.0
 

@@ -38,7 +38,7 @@ class StatusChange(NamedTuple):
 
 @dataclass(eq=False)
 class ClusterDestinations:
-    """The destinations that are known for one call of a scheduler; used by one thread.
+    """The destinations that are known for calls of one method of a scheduler; used by one thread.
 
     Attributes:
         view: of the cluster; where it has no replies, the engine is asked about ids.
@@ -49,6 +49,8 @@ class ClusterDestinations:
 
     decisions: DecisionService
     settings: ClusterSettings
+    driver: DriverUnit
+    method: str
     view: View
     staying: Collection[str]
     former: Mapping[str, frozenset[str]]
@@ -79,9 +81,7 @@ class ClusterDestinations:
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
 
-    def request(
-        self, driver: DriverUnit, method: str, change: Optional[StatusChange] = None
-    ) -> Request:
+    def request(self, change: Optional[StatusChange] = None) -> Request:
         """A call of the scheduler, with what is known of destinations.
 
         Args:
@@ -99,10 +99,10 @@ class ClusterDestinations:
             Caller.of_cluster(self.settings.name),
             subjects,
             self.settings.properties,
-            last=DriverCall(driver, method, arguments, self._known),
+            last=DriverCall(self.driver, self.method, arguments, self._known),
         )
 
-    def answer(self, driver: DriverUnit, method: str) -> Migrations:
+    def answer(self) -> Migrations:
         """What the scheduler wants to migrate, or the balance unit of the section in its place.
 
         It is called again as long as a VM may not go where it wants it. The answer is empty if it
@@ -112,15 +112,13 @@ class ClusterDestinations:
             SchedulerError: as for ``learn``.
         """
         unit, answer = self.settings.balance, cast("Migrations", {})
-        if method == BALANCE and unit is not None:
+        if self.method == BALANCE and unit is not None:
             wanted: Optional[Migration] = self._ask_units(None, Kind.BALANCE, (unit,))
             answer = {} if wanted is None else {wanted.vm: wanted.hosts}
             self.learn(answer)
-        elif driver.defines(method):
+        elif self.driver.defines(self.method):
             for _ in range(_MOST_ANSWERS):
-                answer = self.decisions.decide(
-                    self.request(driver, method), self.view.replies
-                ).answer
+                answer = self.decisions.decide(self.request(), self.view.replies).answer
                 if not self.learn(answer):
                     break
         return answer

@@ -37,7 +37,7 @@ from ovirt_scheduler.clusters.actions import (
     ClusterMigrations,
     ClusterServices,
 )
-from ovirt_scheduler.clusters.destinations import BALANCE, StatusChange
+from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.engine.events import Events
@@ -172,7 +172,7 @@ class ClusterDrive:
         if self.ownership.driven_by:
             self._services.plans.drop(self.name, "another daemon drives the cluster")
             return
-        if self._memory.taken:
+        if not self._memory.statuses:  # the cluster is new, or was taken over
             self._migrations.adopt(view.state)
         self._actions.settle_plans(view.state)
         self._tell_changes(driver, view)
@@ -203,29 +203,23 @@ class ClusterDrive:
                 memory.statuses.update((each.subject, each.new_status) for each in untold)
             elif untold:
                 view = self._reader.complete(view, self._wants_statistics(driver))
-                self._call_hook(driver, method, view, untold, give_up)
+                self._call_hook(self._actions.destinations(driver, method, view), untold, give_up)
                 if untold:
                     self._reader.look_at = 0.0  # the next look goes on
                     return
 
     def _call_hook(
-        self,
-        driver: DriverUnit,
-        method: str,
-        view: View,
-        changes: deque[StatusChange],
-        give_up: float,
+        self, destinations: ClusterDestinations, changes: deque[StatusChange], give_up: float
     ) -> None:
         """Call a hook for as many changes as there is time for, and act on the answers."""
         answers: dict[str, tuple[str, ...]] = {}
-        statuses = self._memory.statuses
-        destinations = self._actions.destinations(method, view)
+        statuses, view = self._memory.statuses, destinations.view
         subjects = {**view.state.hosts, **view.state.vms}
         try:
             while changes and time.monotonic() < give_up and not self._services.stopping.is_set():
                 change = changes[0]
                 if change.subject in subjects:  # else it has gone since
-                    request = destinations.request(driver, method, change)
+                    request = destinations.request(change)
                     decision = self._services.decisions.decide(request, view.replies)
                     for vm, hosts in decision.answer.items():
                         answers.setdefault(vm, hosts)
@@ -235,13 +229,13 @@ class ClusterDrive:
                 self._services.memory.save(self.name)
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
-            self._actions.act(method, answers, destinations)
+            self._actions.act(answers, destinations)
 
     def _ask(self, driver: DriverUnit, method: str, view: View) -> None:
         """Call the scheduler, and act on its answer."""
-        destinations = self._actions.destinations(method, view)
+        destinations = self._actions.destinations(driver, method, view)
         # A failure is in the log already; the answer is then that there is nothing to do.
-        self._actions.act(method, destinations.answer(driver, method), destinations)
+        self._actions.act(destinations.answer(), destinations)
 
     def _scheduler(self) -> DriverUnit:
         """The cluster's scheduler, as it is loaded now.

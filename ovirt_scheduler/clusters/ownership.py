@@ -138,7 +138,7 @@ class ClusterOwnership:
     def _taking_over(self, own: Mark) -> Mark:
         """Take the cluster over; gives the mark of the daemon from then on."""
         memory = self.memory
-        memory.taking, memory.taken = False, True
+        memory.taking = False
         former = Mark.read(memory.driven_by)
         # What happened meanwhile was for the other daemon: go on from what the engine says.
         memory.driven_by = ""

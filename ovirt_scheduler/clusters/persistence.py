@@ -44,7 +44,6 @@ class ClusterMemory:
         migrated: the migrations that were begun within the last hour.
         mark: of this daemon, and ``driven_by`` of the one for which it stands by, if any.
         taking: the cluster is to be taken over at the next look.
-        taken: it was taken over, and was not looked at since.
     """
 
     statuses: dict[str, str] = field(default_factory=dict)
@@ -54,7 +53,6 @@ class ClusterMemory:
     mark: str = ""
     driven_by: str = ""
     taking: bool = False
-    taken: bool = False
 
 
 class DriveMemory:

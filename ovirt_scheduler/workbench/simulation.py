@@ -232,9 +232,10 @@ class Policy(DecisionService):
             former: hosts that a VM must not go back to.
         """
         destinations = ClusterDestinations(
-            self, self._settings, reader.View(state), staying, former, threading.Event()
-        )
-        answer = destinations.answer(self._driver, BALANCE)
+            self, self._settings, self._driver, BALANCE, reader.View(state), staying, former,
+            threading.Event(),
+        )  # fmt: skip
+        answer = destinations.answer()
         for vm in answer.keys() - state.vms.keys():  # a balance may name any
             self.problems[f"{vm} is to be migrated, and no VM that runs has this id"] += 1
         chosen, _ = destinations.choose(answer)

@@ -6,7 +6,7 @@ import pytest
 
 from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
-from ovirt_scheduler.settings.config import ClusterSettings
+from ovirt_scheduler.settings.table import ClusterSettings
 
 
 def state(vms=(), status="up", **busy):
@@ -21,7 +21,7 @@ LARGE = state([("proxy", "lynx", 2), ("mail", "lynx", 1)], lynx=8.4, puma=3.1)
 
 
 def new(hold, margin, migrated=None):
-    settings = ClusterSettings("Default", "default", {}, 60.0, 0.0, hold=hold, margin=margin)
+    settings = ClusterSettings("Default", hold=hold, margin=margin)
     return Calm(settings, [] if migrated is None else migrated)
 
 

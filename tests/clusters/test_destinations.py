@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.settings.table import ClusterSettings
@@ -17,5 +17,7 @@ STATE = ClusterState(
 def test_a_vm_that_the_cluster_does_not_run_is_passed_over():
     """A balance unit may name one of another cluster, or one that is down."""
     settings = ClusterSettings("Default")
-    destinations = ClusterDestinations(None, settings, View(STATE), (), {}, threading.Event())
+    destinations = ClusterDestinations(
+        None, settings, None, BALANCE, View(STATE), (), {}, threading.Event()
+    )
     assert destinations.choose({"other": ("p",), "w": ("p",)}) == ({"w": "p"}, [])

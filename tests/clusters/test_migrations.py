@@ -381,9 +381,10 @@ def test_a_migration_that_takes_longer_than_an_hour_blocks_nothing(driven):
     lynx, puma = (host.id for host in driven.engine.hosts)
     step = Step(web.id, lynx, puma, "web", "lynx", "puma")
     begun = {"step": vars(step), "begun": time.monotonic() - 3700, "moving": True}
+    known = {"statuses": {web.id: "migrating"}, "migrating": {web.id: begun}}
     state = driven.folder / "state"
     state.mkdir(mode=0o700)
-    (state / "clusters.json").write_text(json.dumps({"Default": {"migrating": {web.id: begun}}}))
+    (state / "clusters.json").write_text(json.dumps({"Default": known}))
     driven.want({"mail": "lynx"})
     driven.start("on", cluster())
     driven.wait_for_log(

@@ -179,10 +179,13 @@ def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states)
     settings = ClusterSettings("Default", Drive.APPROVE, timer_interval=60.0)
     services = ClusterServices(registry, memory, None, None, None, stopping)
     actions = ClusterActions(settings, services, ClusterMigrations(settings, services))
-    destinations = ClusterDestinations(None, settings, View(STATE), (), {}, stopping)
+    view = View(STATE)
+    destinations = ClusterDestinations(
+        None, settings, None, "on_timer_invoked", view, (), {}, stopping
+    )
     if stops:
         stopping.set()
-    actions.act("on_timer_invoked", {"w": ("p",)}, destinations)
+    actions.act({"w": ("p",)}, destinations)
     assert [each["state"] for each in ask(registry, "list")] == states
 
 

@@ -197,16 +197,9 @@ class Dispatcher:
         except RequestError as error:
             document, fields = _refused(error)
         except MemoryError:
-            logger.error(  # noqa: TRY400  no line of ours is wrong
-                "request %(request)s cannot be served: the daemon has no memory for it now", request
-            )
-            document, fields = _failed(caller, "the daemon has no memory for it now")
+            document, fields = _not_served(caller, "the daemon has no memory for it now")
         except ExecutorUnavailable as error:
-            logger.error(  # noqa: TRY400  the reason is known, and no line of ours is wrong
-                "request %(request)s: no process for plugin calls: %(reason)s",
-                {**request, "reason": str(error)},
-            )
-            document, fields = _failed(caller, str(error))
+            document, fields = _not_served(caller, f"no process for plugin calls: {error}")
         except Exception:
             logger.exception("request %(request)s failed, this is a bug", request)
             document, fields = _failed(caller, "internal error; the daemon's log has more")
@@ -256,6 +249,15 @@ def _refused(refusal: RequestError) -> tuple[bytes, dict[str, object]]:
 def _failed(caller: Caller, reason: str) -> tuple[bytes, dict[str, object]]:
     """The same for an error of the daemon."""
     return _refused(InternalError(f"{reason} (request {caller.request_id})"))
+
+
+def _not_served(caller: Caller, lacking: str) -> tuple[bytes, dict[str, object]]:
+    """The same where the daemon lacks something that is no mistake of ours; the log says what."""
+    logger.error(
+        "request %(request)s cannot be served: %(reason)s",
+        {"request": caller.request_id, "reason": lacking},
+    )
+    return _failed(caller, lacking)
 
 
 def _log_request(fields: Mapping[str, object]) -> None:

@@ -305,8 +305,6 @@ def _factors(place: str, value: object) -> list[WantedUnit]:
         factor = pair[1]
         if type(factor) is not int:
             raise values.expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
-        if not -(2**31) <= factor < 2**31:
-            raise BadParameters(f"{here}[1], the factor of {name:.80}: {factor} is beyond 32 bits")
         wanted.append(WantedUnit(name, factor))
     return wanted
 
@@ -362,7 +360,7 @@ def _factor(text: str) -> WantedUnit:
     name, equals, factor = text.rpartition("=")
     if not equals:
         return WantedUnit(text)
-    if not _FACTOR.fullmatch(factor.strip()) or not -(2**31) <= int(factor) < 2**31:
+    if not _FACTOR.fullmatch(factor.strip()):
         raise BadParameters(
             f"properties[{COST_FUNCTIONS!r}]: {text!r:.80}: expected name=factor with ; between, "
             "the factor an int"
@@ -377,28 +375,24 @@ def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method
         pages: only clients that may read all pages may call them.
         kept: whether decisions are kept now; there may be former ones.
     """
+
+    def one(caller: Caller, parameters: Parameters) -> object:
+        _check_reader(caller, pages)
+        found = reader.decision(values.string("id", parameters[0]))
+        if found is None and not kept:  # so that nobody waits for it
+            raise HistoryUnreadable("scheduler.conf says history = false: no decision is kept")
+        return _plain(found or {})
+
+    def many(caller: Caller, parameters: Parameters) -> object:
+        _check_reader(caller, pages)
+        (wanted,) = parameters or ({},)
+        if not isinstance(wanted, dict):
+            raise values.expected("query", "a struct of what has to fit", wanted)
+        return _plain(reader.decisions(query.read(wanted)))
+
     forms = (AnswerForm.DESIGN,)
-    one, many = partial(_decision, reader, pages, kept), partial(_decisions, reader, pages)
     yield Method("decision", ("id",), ("struct",), _DECISION, one, forms=forms)
     yield Method("decisions", ("query",), ("array",), _DECISIONS, many, 1, forms)
-
-
-def _decision(
-    reader: Reader, pages: Pages, kept: bool, caller: Caller, parameters: Parameters
-) -> object:
-    _check_reader(caller, pages)
-    found = reader.decision(values.string("id", parameters[0]))
-    if found is None and not kept:  # so that nobody waits for it
-        raise HistoryUnreadable("scheduler.conf says history = false: no decision is kept")
-    return _plain(found or {})
-
-
-def _decisions(reader: Reader, pages: Pages, caller: Caller, parameters: Parameters) -> object:
-    _check_reader(caller, pages)
-    (wanted,) = parameters or ({},)
-    if not isinstance(wanted, dict):
-        raise values.expected("query", "a struct of what has to fit", wanted)
-    return _plain(reader.decisions(query.read(wanted)))
 
 
 def _check_reader(caller: Caller, pages: Pages) -> None:

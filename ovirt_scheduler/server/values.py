@@ -59,11 +59,11 @@ def strings(place: str, value: object) -> list[str]:
 
 
 def check_units(place: str, wanted: Sequence[WantedUnit]) -> None:
-    """Refuse a call that names too many policy units, or a name that no unit can have.
+    """Refuse a call that names too many policy units, or one that cannot be.
 
     Raises:
-        BadParameters: more policy units than one call may name, or a longer name than a unit has
-            (contract 4.2a).
+        BadParameters: more policy units than one call may name, a longer name than a unit has
+            (contract 4.2a), or a factor beyond 32 bits.
     """
     if len(wanted) > MOST_UNITS:
         raise BadParameters(
@@ -74,6 +74,10 @@ def check_units(place: str, wanted: Sequence[WantedUnit]) -> None:
             raise BadParameters(
                 f"{place}: {unit.name[:40]!r}… has {len(unit.name)} characters; the name of a "
                 f"policy unit has at most {LONGEST_NAME}"
+            )
+        if not -(2**31) <= unit.factor < 2**31:
+            raise BadParameters(
+                f"{place}: the factor of {unit.name:.80}: {unit.factor} is beyond 32 bits"
             )
 
 

@@ -149,7 +149,7 @@ F, C, B = Kind
         (C, ({"a": True}, [], "vm", {}),
          "cost_functions[0][1], the factor of a: expected an int, not a boolean"),
         (C, ([["a", 2**31]], [], "vm", {}),
-         "cost_functions[0][1], the factor of a: 2147483648 is beyond 32 bits"),
+         "cost_functions: the factor of a: 2147483648 is beyond 32 bits"),
         (B, (["a"], [], {}), "balance: expected a string, not an array"),
         (F, ([], ["h", "i" * 256], "vm", {}),
          "hosts[1]: an id of 256 characters; an id has 1 to 255"),

@@ -18,11 +18,9 @@ from typing import Optional
 from ovirt_scheduler.model.requests import new_id
 from ovirt_scheduler.model.text import count_of
 
-_MAX_LINE = 65536  # bytes of a line of the head, without its end
-_MAX_HEADERS = 100
+_MAX_LINE = 65536  # bytes of a line, without its end
+_MAX_HEADERS = 100  # and trailers after the last chunk
 _PIECE = 1 << 18  # bytes of a body that are read, or decompressed, at once
-_MAX_CHUNK_LINE = 4096  # bytes of a chunk's size line or a trailer line
-_MAX_TRAILERS = 64
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  what HTTP calls so, and no secret
 _FIRST_LINE = re.compile(rf"({_TOKEN}) ([!\"$-~]+) HTTP/([0-9])\.([0-9])")
@@ -36,8 +34,7 @@ _TARGET = re.compile(
 )
 _HEADER = re.compile(rf"({_TOKEN}):([^\x00-\x08\x0a-\x1f\x7f]*)")
 
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;.*)?")  # extensions are not read
-_LINE = re.compile(rb"([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
+_CHUNK_SIZE = re.compile(r"([0-9A-Fa-f]{1,15})[ \t]*(;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 
 Headers = Mapping[str, Sequence[str]]  # by name, in lower case: the values in their order
 
@@ -102,23 +99,8 @@ class Request:
         return "close" not in wanted and (self.version != "HTTP/1.0" or "keep-alive" in wanted)
 
     def _read_headers(self, stream: io.BufferedIOBase) -> None:
-        status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-        for _ in range(_MAX_HEADERS + 1):
-            line = _line(stream, status)
-            if line is None:
-                raise bad("the connection ended within the headers")
-            if not line:
-                break
-            found = _HEADER.fullmatch(line)
-            if found is None:
-                raise bad(
-                    "a header has to be a name, a colon and a value, in one line and without "
-                    "control characters"
-                )
-            name, value = found.groups()
+        for name, value in _fields(stream):
             self.headers.setdefault(name.lower(), []).append(value.strip(" \t"))
-        else:
-            raise RequestRefused(status, f"more than {_MAX_HEADERS} header lines")
         if self.version == "HTTP/1.0" and "transfer-encoding" in self.headers:
             raise bad("HTTP/1.0 has no Transfer-Encoding; send a Content-Length")
         # None is needed here. RFC 9112 refuses that, too, but the old proxy served such clients.
@@ -148,6 +130,25 @@ def _line(stream: io.BufferedIOBase, too_long: HTTPStatus) -> Optional[str]:
     if not line.endswith(b"\r\n"):
         raise bad("a line does not end with CR LF")
     return str(line[:-2], "iso-8859-1")
+
+
+def _fields(stream: io.BufferedIOBase) -> Iterator[tuple[str, str]]:
+    """The names and values of the headers, or trailers, up to the empty line after them."""
+    for _ in range(_MAX_HEADERS + 1):
+        line = _line(stream, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if line is None:
+            raise bad("the connection ended within the headers")
+        if not line:
+            return
+        found = _HEADER.fullmatch(line)
+        if found is None:
+            raise bad(
+                "a header has to be a name, a colon and a value, in one line and without control "
+                "characters"
+            )
+        yield found[1], found[2]
+    text = f"more than {_MAX_HEADERS} header lines"
+    raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
 
 
 class Room:
@@ -234,11 +235,10 @@ class BodyReader:
     def _in_chunks(self) -> Iterator[bytes]:
         total = 0
         while True:
-            size_line = self._line()
-            sized = _CHUNK_SIZE.fullmatch(size_line)
+            sized = _CHUNK_SIZE.fullmatch(self._line())
             if sized is None:
                 raise bad("a chunk begins without its size, in hexadecimal digits")
-            length = int(sized.group(1), 16)
+            length = int(sized[1], 16)
             if not length:
                 break
             total += length
@@ -247,16 +247,14 @@ class BodyReader:
             yield from self._of_length(length)
             if self._line():
                 raise bad("a chunk is longer than its size says")
-        for _ in range(_MAX_TRAILERS):
-            if not self._line():
-                return
-        raise bad(f"more than {_MAX_TRAILERS} trailer lines after the last chunk")
+        for _ in _fields(self._stream):  # trailers are not used
+            pass
 
-    def _line(self) -> bytes:
-        found = _LINE.fullmatch(self._stream.readline(_MAX_CHUNK_LINE))
-        if found is None:
-            raise bad("a line of the chunked body is too long, or broken, or ends without CR LF")
-        return found.group(1)
+    def _line(self) -> str:
+        line = _line(self._stream, HTTPStatus.BAD_REQUEST)
+        if line is None:
+            raise bad("the connection ended within the chunks")
+        return line
 
     def _decompressed(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)

@@ -93,14 +93,21 @@ def test_chunk_sizes_are_hexadecimal(size: str) -> None:
         b"5\r\nhello\r\n",
         b"5\r\nhello\r\n0\r\n",
         b"5\r\nhello\r\n0\r\nTrailer: endless",
-        b"5;" + b"x" * 5000 + b"\r\nhello\r\n0\r\n\r\n",
-        b"0\r\n" + b"Trailer: value\r\n" * 100 + b"\r\n",
+        b"5;" + b"x" * 70_000 + b"\r\nhello\r\n0\r\n\r\n",
+        b"0\r\nno trailer\r\n\r\n",
         b"0" * 5000 + b"5\r\nhello\r\n0\r\n\r\n",
     ],
 )
 def test_broken_chunks_are_refused(sent: bytes) -> None:
-    """Sizes that are none, ends that are missing, lines and trailers without end: 400."""
+    """Sizes that are none, ends that are missing, lines without end: 400."""
     assert refusal(CHUNKED, sent)[0] == 400
+
+
+def test_there_are_as_many_trailers_as_headers() -> None:
+    """And one more is refused."""
+    trailers = b"Trailer: value\r\n" * 100
+    assert read(CHUNKED, b"0\r\n" + trailers + b"\r\n") == (b"", b"")
+    assert refusal(CHUNKED, b"0\r\n" + trailers + b"One: more\r\n\r\n")[0] == 431
 
 
 @pytest.mark.parametrize("length", ["", "-1", "+1", "1.0", "0x10", "1_0", "\u0661", "a", "5, 5"])

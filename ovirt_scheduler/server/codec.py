@@ -169,7 +169,6 @@ _GRAMMAR: dict[str, dict[str, str]] = {
     "member": {"name": "member, named"},
     "member, named": {"value": "member, read"},
 }
-_NO_CHILD: dict[str, str] = {}
 _UNFINISHED = {"methodCall", "param", "array", "member", "member, named"}
 
 
@@ -213,7 +212,7 @@ class _CallReader:
         if self._text:
             self._take_blank()
         states = self._states
-        following, name = _GRAMMAR.get(states[-1], _NO_CHILD), tag
+        following, name = _GRAMMAR.get(states[-1], {}), tag
         if name not in following:
             name = tag.rpartition(":")[2]  # ex:nil, ex:i8
             if name not in following:

@@ -129,10 +129,10 @@ class DecisionMethods:
         caller, returns = decision.request.caller, decision.request.returns
         errors = decision.errors
         if caller.form is AnswerForm.DESIGN:
-            result = _result(decision, returns)
+            result = _result(decision)
         else:
-            decision = _for_engine(decision, returns)
-            result = self._engine_result(decision, returns)
+            decision = _for_engine(decision)
+            result = self._engine_result(decision)
             selects = returns in (Returns.HOSTS, Returns.SELECTION)
             if self.engine_reasons and selects and decision.execution.hosts and not decision.answer:
                 errors = (*errors, log.summary(decision))
@@ -200,14 +200,14 @@ class DecisionMethods:
         ]  # fmt: skip
         return in_form(caller, found)
 
-    def _engine_result(self, decision: Decision, returns: Returns) -> object:
+    def _engine_result(self, decision: Decision) -> object:
         """The result in the engine form's envelope (contract 3.3 to 3.5)."""
-        answer = decision.answer
+        answer, returns = decision.answer, decision.request.returns
         if returns is Returns.MIGRATION:
             # Nothing to do is never [], which stops the engine's balancing.
             return ["", []] if answer is None else [answer.vm, list(answer.hosts)]
         if returns is not Returns.COSTS:
-            return _result(decision, returns)
+            return _result(decision)
         if self.scores is EngineScores.SUMMED:
             return [[host, cost] for host, cost in answer.items()]
         return [
@@ -217,9 +217,9 @@ class DecisionMethods:
         ]
 
 
-def _result(decision: Decision, returns: Returns) -> object:
+def _result(decision: Decision) -> object:
     """The result of a decision in the design form."""
-    answer, last = decision.answer, decision.request.last
+    answer, last, returns = decision.answer, decision.request.last, decision.request.returns
     if returns in (Returns.TRUTH, Returns.VALUE):
         return answer
     if returns is Returns.COSTS:
@@ -233,10 +233,11 @@ def _result(decision: Decision, returns: Returns) -> object:
     return list(answer)
 
 
-def _for_engine(decision: Decision, returns: Returns) -> Decision:
+def _for_engine(decision: Decision) -> Decision:
     """The same without a migration whose VM's id is no UUID, which no engine has (contract 3.6)."""
     migration = decision.answer
-    if returns is not Returns.MIGRATION or migration is None or UUID.fullmatch(migration.vm):
+    is_migration = decision.request.returns is Returns.MIGRATION
+    if not is_migration or migration is None or UUID.fullmatch(migration.vm):
         return decision
     (wanted,) = decision.request.wanted[Kind.BALANCE]
     error = f"answered with {migration.vm!r:.80}, which is not the id of a VM"

@@ -65,7 +65,6 @@ def test_another_sites_name_reads_nothing(daemon):
     """421: a browser was led here by that site (DNS rebinding)."""
     for path in ("/status", "/decisions.json", "/metrics", "/health"):
         assert get(daemon.url, path, {"Host": "evil.example.net"}).status == 421
-        assert get(daemon.url, f"http://evil.example.net{path}").status == 421
 
 
 def test_one_connection_reads_several_pages(daemon):
@@ -80,17 +79,6 @@ def test_one_connection_reads_several_pages(daemon):
     connection.request("GET", "/nothing/here")
     assert connection.getresponse().status == 404
     connection.close()
-
-
-def test_an_old_client_that_asks_to_keep_the_connection_is_told_that_it_is_kept(daemon):
-    """HTTP/1.0 ends it otherwise."""
-    where = urlsplit(daemon.url)
-    with socket.create_connection((where.hostname, where.port), timeout=LONG) as connection:
-        old = "GET /health HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"
-        connection.sendall(old.encode())
-        answer = http.client.HTTPResponse(connection)
-        answer.begin()
-        assert answer.headers["Connection"] == "keep-alive"
 
 
 @pytest.mark.parametrize(

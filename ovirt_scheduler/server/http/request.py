@@ -24,14 +24,6 @@ _PIECE = 1 << 18  # bytes of a body that are read, or decompressed, at once
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  what HTTP calls so, and no secret
 _FIRST_LINE = re.compile(rf"({_TOKEN}) ([!\"$-~]+) HTTP/([0-9])\.([0-9])")
-_TARGET = re.compile(
-    r"""
-    (?: https?:// ( (?: \[ [0-9a-f:.]+ \] | [\w.-]+ ) (?: : [0-9]* )? ) (?= [/?] | \Z ) )?  # host
-    (?: /* (?= / ) )?  # of several slashes the last counts
-    ( [^?]* ) \?? ( .* )  # path and query
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
 _HEADER = re.compile(rf"({_TOKEN}):([^\x00-\x08\x0a-\x1f\x7f]*)")
 
 _CHUNK_SIZE = re.compile(r"([0-9A-Fa-f]{1,15})[ \t]*(;[^\x00-\x08\x0a-\x1f\x7f]*)?")
@@ -53,19 +45,18 @@ class Request:
     Attributes:
         id: of the request in the log, and of its decision.
         method, path, query: empty until the first line has come.
-        version: HTTP/1.0, or HTTP/1.1 for that and any later 1.x.
+        is_old: of HTTP/1.0, and not of 1.1 or any later 1.x.
         headers: by name, in lower case: the values in their order, without spaces round them.
     """
 
     def __init__(self) -> None:
         self.id = new_id()
-        self.method = self.path = self.query = self.version = ""
+        self.method = self.path = self.query = ""
+        self.is_old = False
         self.headers: dict[str, list[str]] = {}
 
     def read(self, stream: io.BufferedIOBase) -> bool:
         """Read the head; False if the connection ends before it.
-
-        A host in the first line counts, and the header ``Host`` does not then (RFC 9112, 3.2.2).
 
         Raises:
             RequestRefused: a line is too long or broken, the version of HTTP is another, or there
@@ -85,23 +76,23 @@ class Request:
         method, target, major, minor = found.groups()
         if major != "1":
             raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
-        self.method, self.version = method, "HTTP/1.0" if minor == "0" else "HTTP/1.1"
-        host, self.path, self.query = _TARGET.fullmatch(target).groups()  # type: ignore[union-attr]
+        self.method, self.is_old = method, minor == "0"
+        path, _, self.query = target.partition("?")
+        self.path = re.sub(
+            "^/+", "/", path
+        )  # "//RPC2", where a URL that ends with / was put before
         self._read_headers(stream)
-        if host is not None:
-            self.headers["host"] = [host]
         return True
 
     @property
     def stays_open(self) -> bool:
-        """Whether the client wants the connection for further requests."""
-        wanted = listed(self.headers, "connection")
-        return "close" not in wanted and (self.version != "HTTP/1.0" or "keep-alive" in wanted)
+        """Whether the connection is there for further requests."""
+        return not self.is_old and "close" not in listed(self.headers, "connection")
 
     def _read_headers(self, stream: io.BufferedIOBase) -> None:
         for name, value in _fields(stream):
             self.headers.setdefault(name.lower(), []).append(value.strip(" \t"))
-        if self.version == "HTTP/1.0" and "transfer-encoding" in self.headers:
+        if self.is_old and "transfer-encoding" in self.headers:
             raise bad("HTTP/1.0 has no Transfer-Encoding; send a Content-Length")
         # None is needed here. RFC 9112 refuses that, too, but the old proxy served such clients.
         hosts = len(self.headers.get("host", ()))

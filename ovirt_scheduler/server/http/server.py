@@ -76,7 +76,7 @@ class ServerSettings:
     root_form: AnswerForm = AnswerForm.DESIGN
     max_connections: int = 512
     max_request_size: int = 64 << 20
-    connection_timeout: float = 10.0  # for a handshake, for a request, for a stalled answer
+    connection_timeout: float = 10.0  # for a handshake, and for a request to arrive
     idle_timeout: float = 60.0  # between two requests
     answer_timeout: float = 60.0  # for the whole answer to be taken
     site: Optional[Site] = None  # None: there are no pages
@@ -248,8 +248,7 @@ class ConnectionHandler:
     def __init__(self, connection: socket.socket, peer: str, server: SchedulerServer) -> None:
         self._connection, self._peer, self._server = connection, peer, server
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-        patience = server.settings.connection_timeout
-        self._stream = Stream(connection, time.monotonic() + patience, patience)
+        self._stream = Stream(connection, time.monotonic() + server.settings.connection_timeout)
         self._input = io.BufferedReader(self._stream, _BUFFER)
         self._context: Optional[TlsContext] = None
         self._request = Request()
@@ -354,8 +353,6 @@ class ConnectionHandler:
         ]
         if not self._goes_on:
             head.append("Connection: close")
-        elif self._request.version == "HTTP/1.0":
-            head.append("Connection: keep-alive")
         sent = "\r\n".join((*head, "", "")).encode("ascii")
         self._stream.send_all(sent if self._request.method == "HEAD" else sent + body)
 
@@ -408,7 +405,7 @@ class ConnectionHandler:
         self._form = self._answer_form()
         limit = self._server.settings.max_request_size
         self._body = BodyReader(request.headers, self._input, limit, self._server.room)
-        if "100-continue" in listed(request.headers, "expect") and request.version != "HTTP/1.0":
+        if "100-continue" in listed(request.headers, "expect") and not request.is_old:
             self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
         return self._body.read()
 

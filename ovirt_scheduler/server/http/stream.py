@@ -45,14 +45,12 @@ class Stream(io.RawIOBase):
 
     Attributes:
         deadline: seconds on the monotonic clock; what takes longer raises TimeoutError.
-        stall_timeout: seconds that one write may wait for the peer to take anything.
     """
 
-    def __init__(self, connection: socket.socket, deadline: float, stall_timeout: float):
+    def __init__(self, connection: socket.socket, deadline: float):
         super().__init__()
         connection.setblocking(False)
         self.deadline = deadline
-        self.stall_timeout = stall_timeout
         self._socket = connection
         self._poll = select.poll()
         self._tls: Optional[TlsConnection] = None
@@ -104,21 +102,20 @@ class Stream(io.RawIOBase):
         piece = memoryview(buffer)[:_PIECE]
         source = self._tls or self._socket
         if self._tls is None or not self._tls.pending():  # next to nothing has come already
-            self._wait(select.POLLIN, self.deadline)
+            self._wait(select.POLLIN)
         return self._attempt(lambda: source.recv_into(piece), select.POLLIN)
 
     def send_all(self, data: bytes) -> None:
         """Write all of ``data``, without a buffer.
 
         Raises:
-            TimeoutError: the peer took nothing for ``stall_timeout``, or the deadline is over.
+            TimeoutError: the peer has not taken all of it at the deadline.
             ConnectionError: the connection broke.
         """
         send = (self._tls or self._socket).send
         rest = memoryview(data)
         while rest:
-            limit = min(self.deadline, time.monotonic() + self.stall_timeout)
-            rest = rest[self._attempt(partial(send, rest[:_PIECE]), select.POLLOUT, limit) :]
+            rest = rest[self._attempt(partial(send, rest[:_PIECE]), select.POLLOUT) :]
 
     def say_goodbye(self, patience: float) -> None:
         """End our direction; then discard what the peer still sends, ``patience`` seconds at most.
@@ -135,8 +132,8 @@ class Stream(io.RawIOBase):
             while self._attempt(lambda: self._socket.recv(_PIECE), select.POLLIN):
                 pass
 
-    def _attempt(self, action: Callable[[], _T], event: int, limit: Optional[float] = None) -> _T:
-        """Do ``action`` as soon as the socket is ready, before the limit and the deadline."""
+    def _attempt(self, action: Callable[[], _T], event: int) -> _T:
+        """Do ``action`` as soon as the socket is ready, before the deadline."""
         while True:
             try:
                 return action()
@@ -144,10 +141,10 @@ class Stream(io.RawIOBase):
                 waited_for = blocked.event
             except BlockingIOError:
                 waited_for = event
-            self._wait(waited_for, self.deadline if limit is None else limit)
+            self._wait(waited_for)
 
-    def _wait(self, event: int, limit: float) -> None:
+    def _wait(self, event: int) -> None:
         self._poll.register(self._socket, event)
-        milliseconds = math.ceil((limit - time.monotonic()) * 1000)
+        milliseconds = math.ceil((self.deadline - time.monotonic()) * 1000)
         if not self._poll.poll(max(milliseconds, 0)):
             raise TimeoutError("the peer was not ready in time")

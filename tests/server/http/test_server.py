@@ -47,7 +47,6 @@ from tests.support.waiting import LONG, wait_until
         ("/RPC2", "engine"),
         ("//RPC2", "engine"),
         ("/design?x=1", "design"),
-        ("http://localhost:18781/design", "design"),
     ],
 )
 def test_the_path_names_the_answer_form(

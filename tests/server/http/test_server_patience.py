@@ -189,7 +189,7 @@ def test_a_request_byte_by_byte_is_cut(hasty: Running) -> None:
 
 def test_a_client_that_does_not_read_is_cut(start: Callable[..., Running]) -> None:
     """An answer that nobody takes does not hold its thread."""
-    running = start(PATIENT)
+    running = start(replace(SETTINGS, answer_timeout=1))
     connection = running.raw()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.sendall(post(xmlrpc.client.dumps(("abc", 10_000_000), "repeat").encode()))
@@ -203,7 +203,7 @@ def test_a_page_that_nobody_takes_is_cut(
     """The log does not say that the request, which came in time, did not."""
     caplog.set_level(logging.INFO)
     site = MadeSite(tmp_path, faults=("x" * 20_000_000,)).site
-    running = start(replace(PATIENT, site=site))
+    running = start(replace(SETTINGS, answer_timeout=1, site=site))
     connection = running.raw()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.sendall(b"GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n")

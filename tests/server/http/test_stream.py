@@ -40,7 +40,7 @@ class Pair:
     def __init__(self) -> None:
         self.socket, self.client = socket.socketpair()
         self.client.settimeout(LONG)
-        self.stream = Stream(self.socket, time.monotonic() + 30, 30)
+        self.stream = Stream(self.socket, time.monotonic() + 30)
 
     def close(self) -> None:
         self.client.close()
@@ -127,13 +127,9 @@ def test_a_slow_sender_does_not_move_the_deadline(pair: Pair) -> None:
     assert done() is None
 
 
-@pytest.mark.parametrize("limit", ["stall_timeout", "deadline"])
-def test_writing_to_one_who_does_not_read_stops(pair: Pair, limit: str) -> None:
-    """A full socket for the whole stall timeout, or until the deadline, is a TimeoutError."""
-    if limit == "stall_timeout":
-        pair.stream.stall_timeout = SHORT
-    else:
-        pair.stream.deadline = time.monotonic() + SHORT
+def test_writing_to_one_who_does_not_read_stops(pair: Pair) -> None:
+    """A full socket until the deadline is a TimeoutError."""
+    pair.stream.deadline = time.monotonic() + SHORT
     with pytest.raises(TimeoutError):
         while True:
             pair.stream.send_all(b"x" * 65536)
@@ -314,7 +310,7 @@ def test_a_client_cannot_renegotiate(context: TlsContext) -> None:
         )
         connection, _ = listener.accept()
     with connection, client:
-        stream = Stream(connection, time.monotonic() + 30, 30)
+        stream = Stream(connection, time.monotonic() + 30)
         stream.start_tls(context)
         assert client.stdin is not None
         assert client.stdout is not None

@@ -85,13 +85,12 @@ def in_form(
     """A result as the caller's form has it: bare, or in an envelope with errors (contract 3.2)."""
     if caller.form is AnswerForm.DESIGN:
         return result
-    made: dict[str, object] = {"result_code": 0, "result": result}
+    # The engine reads the errors only where the code is not 0.
+    made: dict[str, object] = {"result_code": int(bool(unit_errors or errors)), "result": result}
     if unit_errors:
         made["plugin_errors"] = {name: list(messages) for name, messages in unit_errors.items()}
     if errors:
         made["errors"] = list(errors)
-    # The engine reads the errors only where the code is not 0.
-    made["result_code"] = int(len(made) > 2)
     return made
 
 

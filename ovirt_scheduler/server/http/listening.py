@@ -54,14 +54,10 @@ def bound(address: str, port: int) -> socket.socket:
         AddressUnavailable: the port is taken, or the machine does not have the address now.
         ConfigError: it cannot be opened.
     """
-    choices = resolve(address, port)
-    for place in choices:
-        try:
-            return _bound(place)
-        except OSError as error:
-            if error.errno not in _ELSEWHERE or place is choices[-1]:
-                raise refusal(address, port, error) from None
-    raise AssertionError("a name means at least one address")
+    try:
+        return _bound(resolve(address, port)[0])
+    except OSError as error:
+        raise refusal(address, port, error) from None
 
 
 def handed_over(

@@ -255,16 +255,14 @@ class ConnectionHandler:
 
     def serve(self) -> None:
         """Serve until the client or the server ends the connection, and close it."""
-        linger = _LINGER
         try:
             self._goes_on = self._open()
             while self._goes_on and self._request_begins():
                 self._serve_one()
         except OSError as error:  # nobody to serve any more, or nobody in time
             logger.debug("%(peer)s: cut: %(reason)s", {"peer": self._peer, "reason": str(error)})
-            linger = 0.0
         finally:
-            self._stream.say_goodbye(linger)
+            self._stream.say_goodbye(_LINGER)
             logger.debug("%(peer)s: closed", {"peer": self._peer})
 
     def _request_begins(self) -> bool:
@@ -272,13 +270,10 @@ class ConnectionHandler:
 
         Raises:
             TimeoutError: no request came.
+            ConnectionError: the connection broke.
         """
         self._stream.deadline = time.monotonic() + self._server.settings.idle_timeout
-        try:
-            first = self._input.peek(1)
-        except ConnectionError:  # no request is lost; many clients leave like this
-            return False
-        return bool(first) and self._server.connections.set_busy(self._connection)
+        return bool(self._input.peek(1)) and self._server.connections.set_busy(self._connection)
 
     def _serve_one(self) -> None:
         """Take one request in, and answer it; ``_goes_on`` says what then.
@@ -377,7 +372,7 @@ class ConnectionHandler:
         if not self._server.connections.set_greeted(self._connection):
             return False
         try:
-            self._stream.start_tls(context)
+            client = self._stream.start_tls(context)
         except TlsError as error:
             logger.warning(
                 "%(peer)s: no TLS handshake: %(reason)s",
@@ -385,8 +380,8 @@ class ConnectionHandler:
             )
             return False
         self._context = context
-        if self._stream.client is not None:
-            self._peer = f"{self._stream.client} at {self._peer}"
+        if client is not None:
+            self._peer = f"{client} at {self._peer}"
         return True
 
     def _receive(self) -> Union[bytes, Page, None]:

@@ -67,8 +67,11 @@ class Stream(io.RawIOBase):
         first = self._attempt(lambda: self._socket.recv(1, socket.MSG_PEEK), select.POLLIN)
         return first == _TLS_HANDSHAKE if first else None
 
-    def start_tls(self, context: TlsContext) -> None:
+    def start_tls(self, context: TlsContext) -> Optional[str]:
         """Shake hands as a TLS server; everything after goes through TLS.
+
+        Returns:
+            The subject name in the peer's certificate; None if it showed none.
 
         Raises:
             TimeoutError: not done until the deadline.
@@ -82,11 +85,7 @@ class Stream(io.RawIOBase):
             raise TlsError(tls.refusal or str(error)) from None
         if tls.refusal:  # OpenSSL has ended the handshake then; whatever it does, nobody gets in
             raise TlsError(tls.refusal)
-
-    @property
-    def client(self) -> Optional[str]:
-        """The subject name in the peer's certificate; None if it showed none."""
-        return None if self._tls is None else self._tls.client
+        return tls.client
 
     def readable(self) -> bool:
         """Yes; for ``io``."""

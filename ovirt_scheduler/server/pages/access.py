@@ -32,11 +32,11 @@ def is_ours(host: str, names: Collection[str]) -> bool:
     page (DNS rebinding).
 
     Args:
-        names: in lower case: host names and addresses by which the daemon is known. In one that
+        names: host names and addresses by which the daemon is known. In one that
             begins with ``*.``, as a certificate may have it, the star stands for one label.
     """
     found = _HOST.fullmatch(host)
     if found is None:
         return False
-    name = (found[1] or found[2]).lower()
-    return name in names or f"*.{name.partition('.')[2]}" in names or is_loopback(name)
+    name, ours = (found[1] or found[2]).lower(), {each.lower() for each in names}
+    return name in ours or f"*.{name.partition('.')[2]}" in ours or is_loopback(name)

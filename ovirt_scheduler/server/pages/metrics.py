@@ -6,21 +6,26 @@ holds a host, a VM or a message; there are as many labels of units as loaded uni
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Iterator, Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Union
 
+import prometheus_client
+from prometheus_client.core import (
+    CounterMetricFamily,
+    Exemplar,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+
 from ovirt_scheduler.history.tally import BUCKETS, Histogram, Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
 
-PREFIX = "ovirt_scheduler_"
-
 
 def _family(
-    kind: str, name: str, text: str, values: Union[float, Mapping[Any, Any]], *labels: str
+    kind: Any, name: str, text: str, values: Union[float, Mapping[Any, Any]], *labels: str
 ) -> Any:
     """A family of metrics.
 
@@ -28,8 +33,7 @@ def _family(
         values: the one number; or, where there are labels, the number, or histogram, of each value
             of the label, or of each tuple of values.
     """
-    core = importlib.import_module("prometheus_client.core")
-    family = getattr(core, f"{kind}MetricFamily")(f"{PREFIX}{name}", text, labels=labels)
+    family = kind(f"ovirt_scheduler_{name}", text, labels=labels)
     for key, value in sorted(values.items() if isinstance(values, Mapping) else [((), values)]):
         labelled = [key] if isinstance(key, str) else key
         if isinstance(value, Histogram):
@@ -39,17 +43,16 @@ def _family(
     return family
 
 
-_counter, _gauge = partial(_family, "Counter"), partial(_family, "Gauge")
-_histogram = partial(_family, "Histogram")
+_counter, _gauge = partial(_family, CounterMetricFamily), partial(_family, GaugeMetricFamily)
+_histogram = partial(_family, HistogramMetricFamily)
 
 
 def _buckets(histogram: Histogram) -> list[tuple[Any, ...]]:
     """The end of each bucket, the calls up to there, and one of them as an example."""
-    exemplar_type = importlib.import_module("prometheus_client.core").Exemplar
     ends = [*(repr(end) for end in BUCKETS), "+Inf"]
     counts = itertools.accumulate(histogram.counts)
     examples = [
-        seen and exemplar_type({"decision": seen.decision}, seen.seconds, seen.time)
+        seen and Exemplar({"decision": seen.decision}, seen.seconds, seen.time)
         for seen in histogram.exemplars
     ]
     return list(zip(ends, counts, examples))
@@ -62,12 +65,8 @@ def write(state: DaemonState, tally: Tally, accept: str) -> tuple[str, bytes]:
         state: of the daemon now.
         tally: of the decisions.
         accept: the scraper's ``Accept`` header.
-
-    Raises:
-        ImportError: prometheus_client is not installed.
     """
-    client = importlib.import_module("prometheus_client")
-    encode, content_type = client.exposition.choose_encoder(accept)
+    encode, content_type = prometheus_client.exposition.choose_encoder(accept)
     families = [*_calls(state, tally), *_daemon(state)]
     return content_type, encode(SimpleNamespace(collect=lambda: families))
 

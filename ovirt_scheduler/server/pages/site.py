@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -20,12 +22,13 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.model.requests import Pages
-from ovirt_scheduler.server.pages import metrics, status, views
+from ovirt_scheduler.server.pages import status, views
 from ovirt_scheduler.server.pages.access import is_ours, may_read
 
 _REFRESH = 10  # seconds
 _ROWS = 50  # of a list of decisions
 _LAST = 10  # decisions on other pages
+_METRICS = "ovirt_scheduler.server.pages.metrics"  # needs prometheus_client, which may be missing
 _FOLDER = Path(__file__).resolve().parent / "templates"
 _NOTHING = "No decision is kept yet: the engine has not asked, or history = false."
 _HEADERS = {
@@ -57,10 +60,11 @@ def is_page(path: str) -> bool:
     return path.lstrip("/").partition("/")[0].partition(".")[0] in _FIRST
 
 
+@dataclass(frozen=True)
 class Site:
     """All pages. Safe to use from many threads.
 
-    Args:
+    Attributes:
         pages: who may read what.
         names: host names and addresses by which the daemon is known: those of the listener and of
             its certificate.
@@ -70,18 +74,12 @@ class Site:
         reader: of the history.
     """
 
-    def __init__(
-        self,
-        pages: Pages,
-        names: Collection[str],
-        state: Callable[[], DaemonState],
-        stuck: Callable[[], str],
-        tally: Tally,
-        reader: Reader,
-    ) -> None:
-        self._pages, self._names = pages, frozenset(name.lower() for name in names)
-        self._stuck = stuck
-        self._state, self._tally, self._reader = state, tally, reader
+    pages: Pages
+    names: Collection[str]
+    state: Callable[[], DaemonState]
+    stuck: Callable[[], str]
+    tally: Tally
+    reader: Reader
 
     def answer(
         self, path: str, query: str, headers: Mapping[str, Sequence[str]], peer: str, local: str
@@ -94,9 +92,9 @@ class Site:
             peer: the client's address.
             local: the daemon's, as the client reached it.
         """
-        if path != "/health" and not may_read(self._pages, peer, path != "/metrics"):
+        if path != "/health" and not may_read(self.pages, peer, path != "/metrics"):
             return _text(403, "this page is not served here: see pages in scheduler.conf")
-        names = {*self._names, local.removeprefix("::ffff:")}  # of IPv4 on a socket of IPv6
+        names = {*self.names, local.removeprefix("::ffff:")}  # of IPv4 on a socket of IPv6
         if not is_ours(", ".join(headers.get("host", ())), names):
             return _text(421, "this daemon is not known by that name; see the Host header")
         accept = ", ".join(headers.get("accept", ()))
@@ -113,7 +111,8 @@ class Site:
         if path in ("/health", "/health.json"):
             return self._health(path != "/health" or "application/json" in accept)
         if path == "/metrics":
-            kind, body = metrics.write(self._state(), self._tally, accept)
+            metrics = importlib.import_module(_METRICS)
+            kind, body = metrics.write(self.state(), self.tally, accept)
             return Page(200, body, {"Content-Type": kind})
         if path == "/style.css":
             return _answer(200, "text/css", (_FOLDER / "style.css").read_text("utf-8"))
@@ -128,19 +127,19 @@ class Site:
         return _NOT_HERE
 
     def _health(self, as_json: bool) -> Page:
-        stuck = self._stuck()
+        stuck = self.stuck()
         code = 503 if stuck else 200
         if as_json:
             return _json({"ok": not stuck, **({"problem": stuck} if stuck else {})}, code)
         return _text(code, stuck or "ok")
 
     def _status(self, asked: Mapping[str, str], as_json: bool) -> Page:
-        report = status.status(self._state(), self._tally, time.time())
+        report = status.status(self.state(), self.tally, time.time())
         if as_json:
             return _json(report)
         refresh = 0 if asked.get("refresh") == "off" else _REFRESH
         return self._html(
-            "status.html", here="status", refresh=refresh, decisions=self._last(),
+            "status.html", refresh=refresh, decisions=self._last(),
             status=report, facts=status.facts(report),
         )  # fmt: skip
 
@@ -149,32 +148,32 @@ class Site:
 
     def _brief(self, **wanted: Any) -> list[Record]:
         try:
-            return self._reader.decisions(Query(limit=_LAST, brief=True, **wanted))
+            return self.reader.decisions(Query(limit=_LAST, brief=True, **wanted))
         except HistoryUnreadable:
             return []  # its own page says why
 
     def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Page:
         wanted = {name: _typed(name, value) for name, value in asked.items() if value}
         if as_json:
-            found = self._reader.decisions(query.read({"limit": _ROWS, **wanted}))
+            found = self.reader.decisions(query.read({"limit": _ROWS, **wanted}))
             # Each by itself, so that a long list does not hold the interpreter.
             body = ",\n".join(map(json.dumps, found))
             return _answer(200, "application/json", f"[{body}]\n")
         problem, code, older, found = "", 200, "", []
         try:
             asked_for = query.read({"limit": _ROWS, **wanted, "brief": True})
-            found = self._reader.decisions(asked_for)
+            found = self.reader.decisions(asked_for)
         except (BadParameters, HistoryUnreadable) as error:
             problem, code = str(error), 400 if isinstance(error, BadParameters) else 503
         if found and len(found) == wanted.get("limit", _ROWS):
             older = f"/decisions?{urlencode({**asked, 'until': found[-1]['time']})}"
         return self._html(
-            "decisions.html", code, here="decisions", fields=_FIELDS, asked=asked,
+            "decisions.html", code, fields=_FIELDS, asked=asked,
             outcomes=query.OUTCOMES, problem=problem, decisions=views.summaries(found), older=older,
         )  # fmt: skip
 
     def _decision(self, name: str, as_json: bool) -> Page:
-        found = self._reader.decision(name)
+        found = self.reader.decision(name)
         if found is None:
             return _NOT_HERE
         if as_json:
@@ -182,11 +181,11 @@ class Site:
         return self._html("decision.html", decision=views.decision(found))
 
     def _unit(self, name: str, as_json: bool) -> Page:
-        state = self._state()
+        state = self.state()
         named = tuple(unit for unit in state.units if unit.name == name)
         if not named:
             return _NOT_HERE
-        report = status.status(state._replace(units=named), self._tally, time.time())
+        report = status.status(state._replace(units=named), self.tally, time.time())
         units = [
             {**unit, "description": of.description, "properties": dict(of.properties)}
             for unit, of in zip(report["units"], named)
@@ -199,7 +198,7 @@ class Site:
         )
 
     def _cluster(self, name: str, as_json: bool) -> Page:
-        report = status.status(self._state()._replace(units=()), self._tally, time.time())
+        report = status.status(self.state()._replace(units=()), self.tally, time.time())
         found = next((each for each in report["clusters"] if each["name"] == name), None)
         if found is None:
             return _NOT_HERE
@@ -216,9 +215,9 @@ class Site:
         )  # fmt: skip
         return templates
 
-    def _html(self, template: str, code: int = 200, here: str = "", **values: object) -> Page:
+    def _html(self, template: str, code: int = 200, **values: object) -> Page:
         text = self._templates.get_template(template).render(
-            here=here, nothing=_NOTHING, now=time.strftime("%Y-%m-%d %H:%M:%S"),
+            here=template, nothing=_NOTHING, now=time.strftime("%Y-%m-%d %H:%M:%S"),
             version=__version__, **values,
         )  # fmt: skip
         return _answer(code, "text/html; charset=utf-8", text)

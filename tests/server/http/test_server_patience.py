@@ -49,19 +49,6 @@ def test_tls_to_the_plain_port_is_told(plain: Running, caplog: pytest.LogCapture
     assert "speaks TLS" in line
 
 
-def test_a_client_that_leaves_between_two_requests_is_not_cut(
-    secure: Running, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Many leave without TLS's goodbye, which breaks nothing there."""
-    caplog.set_level("DEBUG", "ovirt_scheduler.server.http.server")
-    connection = secure.sent(post())
-    assert Reply(connection).status == 200
-    connection.close()
-    secure.end()
-    found = [line for line in messages(caplog, logging.DEBUG) if line.startswith("127.0.0.1:")]
-    assert [line.partition(": ")[2] for line in found] == ["closed"]
-
-
 @pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x00\x05hello", b"\x16" + b"\x00" * 500])
 def test_garbage_in_the_handshake_is_one_line(
     secure: Running, caplog: pytest.LogCaptureFixture, garbage: bytes

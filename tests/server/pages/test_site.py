@@ -327,6 +327,7 @@ def test_each_answer_is_kept_from_doing_harm(tmp_path):
 def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch, target, module):
     """503, and the rest is served."""
     monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, "ovirt_scheduler.server.pages.metrics", raising=False)
     site = MadeSite(tmp_path)
     page = site.get(target)
     assert (page.status, module in page.body.decode()) == (503, True)

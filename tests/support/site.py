@@ -83,8 +83,7 @@ class MadeSite:
         self, target: str, peer: str = "127.0.0.1", headers: Mapping[str, str] = {},
         local: str = "127.0.0.1",
     ) -> Page:  # fmt: skip
-        sent: dict[str, Sequence[str]] = {"host": ["localhost:18781"]}
-        sent.update((name, [value]) for name, value in headers.items())
+        sent = {"host": "localhost:18781", **headers}
         path, _, query = target.partition("?")
         return self.site.answer(path, query, sent, peer, local)
 

@@ -19,8 +19,6 @@ _FIRST_DESCRIPTOR = 3  # SD_LISTEN_FDS_START
 # Where a machine does not know the name; as elsewhere, the one that a JVM would take comes first.
 _LOOPBACK = ("127.0.0.1", "::1")
 
-_ELSEWHERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # not this machine's, or not now
-
 
 class SocketAddress(NamedTuple):
     """An address with its port, as ``bind`` and ``connect`` of its family take it."""
@@ -146,7 +144,7 @@ def refusal(address: str, port: int, error: OSError) -> ConfigError:
         errno.EADDRNOTAVAIL: "the address is not this machine's; mend listening_address",
     }
     reason = reasons.get(error.errno or 0, str(error))
-    later = error.errno in (errno.EADDRINUSE, *_ELSEWHERE)
+    later = error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
     kind = AddressUnavailable if later else ConfigError
     return kind(
         f"cannot listen on port {port} of {address}: {reason} (scheduler.conf, or --config FILE)"

@@ -11,7 +11,7 @@ import io
 import re
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Optional
 
@@ -28,7 +28,7 @@ _HEADER = re.compile(rf"({_TOKEN}):([^\x00-\x08\x0a-\x1f\x7f]*)")
 
 _CHUNK_SIZE = re.compile(r"([0-9A-Fa-f]{1,15})[ \t]*(;[^\x00-\x08\x0a-\x1f\x7f]*)?")
 
-Headers = Mapping[str, Sequence[str]]  # by name, in lower case: the values in their order
+Headers = Mapping[str, str]  # by name, in lower case: the values, with a comma between several
 
 
 class RequestRefused(Exception):
@@ -46,14 +46,14 @@ class Request:
         id: of the request in the log, and of its decision.
         method, path, query: empty until the first line has come.
         is_old: of HTTP/1.0, and not of 1.1 or any later 1.x.
-        headers: by name, in lower case: the values in their order, without spaces round them.
+        headers: their values are without spaces round them.
     """
 
     def __init__(self) -> None:
         self.id = new_id()
         self.method = self.path = self.query = ""
         self.is_old = False
-        self.headers: dict[str, list[str]] = {}
+        self.headers: dict[str, str] = {}
 
     def read(self, stream: io.BufferedIOBase) -> bool:
         """Read the head; False if the connection ends before it.
@@ -91,19 +91,17 @@ class Request:
 
     def _read_headers(self, stream: io.BufferedIOBase) -> None:
         for name, value in _fields(stream):
-            self.headers.setdefault(name.lower(), []).append(value.strip(" \t"))
+            self.headers[name] = f"{self.headers[name]},{value}" if name in self.headers else value
         if self.is_old and "transfer-encoding" in self.headers:
             raise bad("HTTP/1.0 has no Transfer-Encoding; send a Content-Length")
         # None is needed here. RFC 9112 refuses that, too, but the old proxy served such clients.
-        hosts = len(self.headers.get("host", ()))
-        if hosts > 1:
-            raise bad(f"there are {hosts} Host headers; send one")
+        if "," in self.headers.get("host", ""):
+            raise bad("there are several Host headers; send one")
 
 
 def listed(headers: Headers, name: str) -> list[str]:
     """The elements, in lower case, of all headers of a name whose values are lists."""
-    whole = ",".join(headers.get(name, ())).lower()
-    return [element.strip(" \t") for element in whole.split(",")]
+    return [element.strip(" \t") for element in headers.get(name, "").lower().split(",")]
 
 
 def bad(text: str) -> RequestRefused:
@@ -124,7 +122,7 @@ def _line(stream: io.BufferedIOBase, too_long: HTTPStatus) -> Optional[str]:
 
 
 def _fields(stream: io.BufferedIOBase) -> Iterator[tuple[str, str]]:
-    """The names and values of the headers, or trailers, up to the empty line after them."""
+    """The headers, or trailers, up to the empty line: names in lower case, and values."""
     for _ in range(_MAX_HEADERS + 1):
         line = _line(stream, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if line is None:
@@ -137,7 +135,7 @@ def _fields(stream: io.BufferedIOBase) -> Iterator[tuple[str, str]]:
                 "a header has to be a name, a colon and a value, in one line and without control "
                 "characters"
             )
-        yield found[1], found[2]
+        yield found[1].lower(), found[2].strip(" \t")
     text = f"more than {_MAX_HEADERS} header lines"
     raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
 
@@ -278,18 +276,17 @@ def _is_gzipped(headers: Headers) -> bool:
 
 
 def _length(headers: Headers) -> Optional[int]:
-    lengths = headers.get("content-length", ())
-    codings = headers.get("transfer-encoding", ())
-    if codings and lengths:
-        raise bad("send either Content-Length or Transfer-Encoding, not both")
-    if codings:
+    length = headers.get("content-length")
+    if "transfer-encoding" in headers:
+        if length is not None:
+            raise bad("send either Content-Length or Transfer-Encoding, not both")
         if listed(headers, "transfer-encoding") != ["chunked"]:
             text = "the Transfer-Encoding is unknown; send chunked, or a Content-Length"
             raise RequestRefused(HTTPStatus.NOT_IMPLEMENTED, text)
         return None
-    if not lengths:
+    if length is None:
         text = "send a Content-Length, or the body in chunks"
         raise RequestRefused(HTTPStatus.LENGTH_REQUIRED, text)
-    if len(set(lengths)) > 1 or not re.fullmatch(r"[0-9]{1,100}", lengths[0].strip(" \t")):
+    if not re.fullmatch("[0-9]{1,100}", length):
         raise bad("the Content-Length is not one number")
-    return int(lengths[0])
+    return int(length)

@@ -431,8 +431,8 @@ class ConnectionHandler:
             raise RequestRefused(HTTPStatus.NOT_FOUND, text)
         if request.method not in ("GET", "HEAD"):
             raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "this is a page: read it with GET")
-        length = request.headers.get("content-length", ["0"])
-        if length != ["0"] or "transfer-encoding" in request.headers:
+        length = request.headers.get("content-length", "0")
+        if length != "0" or "transfer-encoding" in request.headers:
             raise bad("a GET has no body here")
         address, local = self._connection.getpeername()[0], self._connection.getsockname()[0]
         return site.answer(request.path, request.query, request.headers, address, local)

@@ -7,7 +7,7 @@ import importlib
 import json
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
@@ -82,7 +82,7 @@ class Site:
     reader: Reader
 
     def answer(
-        self, path: str, query: str, headers: Mapping[str, Sequence[str]], peer: str, local: str
+        self, path: str, query: str, headers: Mapping[str, str], peer: str, local: str
     ) -> Page:
         """The answer to a GET, or a HEAD.
 
@@ -95,11 +95,10 @@ class Site:
         if path != "/health" and not may_read(self.pages, peer, path != "/metrics"):
             return _text(403, "this page is not served here: see pages in scheduler.conf")
         names = {*self.names, local.removeprefix("::ffff:")}  # of IPv4 on a socket of IPv6
-        if not is_ours(", ".join(headers.get("host", ())), names):
+        if not is_ours(headers.get("host", ""), names):
             return _text(421, "this daemon is not known by that name; see the Host header")
-        accept = ", ".join(headers.get("accept", ()))
         try:
-            return self._page(path, dict(parse_qsl(query)), accept)
+            return self._page(path, dict(parse_qsl(query)), headers.get("accept", ""))
         except BadParameters as error:
             return _text(400, str(error))
         except HistoryUnreadable as error:

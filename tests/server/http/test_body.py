@@ -12,16 +12,14 @@ from ovirt_scheduler.server.http.request import BodyReader, RequestRefused, Room
 LIMIT = 1000
 
 
-def read(headers: dict[str, str] | list[tuple[str, str]], sent: bytes) -> tuple[bytes, bytes]:
+def read(headers: dict[str, str], sent: bytes) -> tuple[bytes, bytes]:
     """The body, and what the stream holds after it."""
-    made: dict[str, list[str]] = {}
-    for name, value in headers.items() if isinstance(headers, dict) else headers:
-        made.setdefault(name.lower(), []).append(value)
+    made = {name.lower(): value for name, value in headers.items()}
     stream = io.BytesIO(sent)
     return BodyReader(made, stream, LIMIT, Room(LIMIT)).read(), stream.read()
 
 
-def refusal(headers: dict[str, str] | list[tuple[str, str]], sent: bytes) -> tuple[int, str]:
+def refusal(headers: dict[str, str], sent: bytes) -> tuple[int, str]:
     with pytest.raises(RequestRefused) as caught:
         read(headers, sent)
     return caught.value.status, str(caught.value)
@@ -42,7 +40,7 @@ def gzipped(data: bytes) -> dict[str, str]:
     return {"Content-Encoding": "gzip", "Content-Length": str(len(data))}
 
 
-@pytest.mark.parametrize("length", ["5", " 5 ", "005"])
+@pytest.mark.parametrize("length", ["5", "005"])
 def test_a_body_ends_at_its_length(length: str) -> None:
     """What follows the body stays in the stream."""
     assert read({"Content-Length": length}, b"helloNEXT") == (b"hello", b"NEXT")
@@ -116,11 +114,6 @@ def test_a_length_that_is_no_number_is_refused(length: str) -> None:
     assert refusal({"Content-Length": length}, b"hello")[0] == 400
 
 
-def test_the_same_length_twice_is_one() -> None:
-    """A repeated Content-Length that agrees is harmless."""
-    assert read([("Content-Length", "5"), ("Content-Length", "5")], b"hello")[0] == b"hello"
-
-
 @pytest.mark.parametrize("encoding", ["gzip", "X-GZIP", "identity, gzip"])
 def test_gzip_is_unpacked(encoding: str) -> None:
     """Both names of gzip are known, in either way to send a body."""
@@ -177,7 +170,7 @@ def test_a_body_that_finds_no_room_takes_none() -> None:
     room, body = Room(LIMIT), b"x" * LIMIT
 
     def reader(size: int) -> BodyReader:
-        headers = {"content-length": [str(size)]}
+        headers = {"content-length": str(size)}
         return BodyReader(headers, io.BytesIO(body[:size]), LIMIT, room)
 
     first, small = reader(LIMIT - 1), reader(1)

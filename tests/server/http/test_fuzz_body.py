@@ -17,37 +17,27 @@ STREAMS = damaged(st.one_of(CHUNKED, BODIES, BODIES.map(gzip.compress)), TOKENS)
 HEADERS = st.fixed_dictionaries(
     {},
     optional={
-        "content-length": st.lists(
-            st.one_of(
-                st.integers(0, LIMIT + 5).map(str),
-                st.sampled_from(
-                    ["", "-1", "+5", "5 ", "5,5", "0x5", "\u00b2", "9" * 200, "1e3", "5_0"]
-                ),
-            ),
-            min_size=1,
-            max_size=2,
-        ),
-        "transfer-encoding": st.lists(
+        "content-length": st.one_of(
+            st.integers(0, LIMIT + 5).map(str),
             st.sampled_from(
-                ["chunked", "Chunked", "gzip, chunked", "chunked, chunked", "", "identity"]
+                ["", "-1", "+5", "5 ", "5,5", "0x5", "\u00b2", "9" * 200, "1e3", "5_0"]
             ),
-            min_size=1,
-            max_size=2,
         ),
-        "content-encoding": st.lists(
-            st.sampled_from(["gzip", "x-gzip", "identity", "gzip, gzip", "br", "", "deflate"]),
-            min_size=1,
-            max_size=2,
+        "transfer-encoding": st.sampled_from(
+            ["chunked", "Chunked", "gzip, chunked", "chunked, chunked", "", "identity"]
+        ),
+        "content-encoding": st.sampled_from(
+            ["gzip", "x-gzip", "identity", "gzip, gzip", "br", "", "deflate", "identity,gzip"]
         ),
     },
 )  # fmt: skip
-CHUNKS = {"transfer-encoding": ["chunked"]}
-PACKED = {**CHUNKS, "content-encoding": ["gzip"]}
+CHUNKS = {"transfer-encoding": "chunked"}
+PACKED = {**CHUNKS, "content-encoding": "gzip"}
 
 
 @tries(400)
 @given(st.one_of(st.just(CHUNKS), st.just(PACKED), HEADERS), STREAMS)
-def test_a_body_is_read_or_refused(headers: dict[str, list[str]], data: bytes) -> None:
+def test_a_body_is_read_or_refused(headers: dict[str, str], data: bytes) -> None:
     """Within the limit, and with a status and a line for whoever wrote the client."""
     try:
         with bounded():

@@ -261,17 +261,17 @@ Preference = Callable[[HostUse, float, float], tuple[float, ...]]
 
 def _preference(properties: Properties) -> Preference:
     """A policy's preference for a host with so much more used; lower is better."""
-    high = int(properties["high_utilization"]) / 100
+    policy, high = properties["policy"], int(properties["high_utilization"]) / 100
 
-    def evenly(use: HostUse, processors: float, memory: float) -> tuple[float, ...]:
-        return (use.fraction_with(processors, memory),)
-
-    def packed(use: HostUse, processors: float, memory: float) -> tuple[float, ...]:
+    def preferred(use: HostUse, processors: float, memory: float) -> tuple[float, ...]:
+        if policy == NONE:
+            return ()
         fraction = use.fraction_with(processors, memory)
-        return (1, fraction) if fraction > high else (0, -fraction)
+        if policy == EVENLY_DISTRIBUTE or fraction > high:
+            return 1, fraction
+        return 0, -fraction
 
-    by_policy = {EVENLY_DISTRIBUTE: evenly, POWER_SAVING: packed}
-    return by_policy.get(properties["policy"], lambda *_: ())
+    return preferred
 
 
 def _comparison(source: HostUse, target: HostUse) -> str:

@@ -43,13 +43,12 @@ _IGNORED = frozenset({"all_content", "case_sensitive", "current", "filter"})
 
 _PAGE = 100  # entities, unless a query says how many
 _KEYS = ("name", "id", "status", "cluster", "tag", "host")  # of a search; VMs have a host
-_TERM = re.compile(r"\s*([\w.]+)\s*(!?=)\s*\"?([^\"]*?)\"?\s*")
+# Of a search with single blanks alone.
+_TERM = re.compile(r'([\w.]+) ?(!?=) ?"?([^"]*?)"? ?')
 _ORDER = re.compile(
-    r"(.*?)\s*(?:\bsortby\s+(\w+)(?:\s+(asc|desc))?)?\s*(?:\bpage\s+([0-9]{1,9}))?\s*",
-    re.IGNORECASE | re.DOTALL,
+    "(.*?) ?(?:\\bsortby (\\w+)(?: (asc|desc))?)? ?(?:\\bpage ([0-9]{1,9}))?", re.IGNORECASE
 )
-_NUMBER = re.compile("[0-9]{1,9}")
-_OR, _AND = re.compile(r"\s+or\s+", re.IGNORECASE), re.compile(r"\s+and\s+", re.IGNORECASE)
+_OR, _AND = re.compile(" or ", re.IGNORECASE), re.compile(" and ", re.IGNORECASE)
 
 
 class Unknown(Exception):
@@ -268,8 +267,8 @@ class MadeCluster:
 
     def _searched(self, found: list[Element], search: str, most: str) -> list[Element]:
         """Those that a search such as ``host=lynx and status=up sortby name page 2`` looks for."""
-        search = " ".join(search.split())  # the expressions take long for many blanks in a row
-        terms, key, direction, page = (each or "" for each in _ORDER.fullmatch(search).groups())  # type: ignore[union-attr]  # it takes anything
+        parts = _ORDER.fullmatch(" ".join(search.split())).groups("")  # type: ignore[union-attr]  # it takes anything
+        terms, key, direction, page = parts
         if terms:
             either = [[*map(_term, _AND.split(part))] for part in _OR.split(terms)]
             found = [
@@ -281,7 +280,7 @@ class MadeCluster:
             _term(f"{key}=")
             descending = direction.lower() == "desc"
             found = sorted(found, key=lambda each: self._values(each, key), reverse=descending)
-        size = int(most) if _NUMBER.fullmatch(most) else (_PAGE if page else len(found))
+        size = int(most) if most.isdecimal() else (_PAGE if page else len(found))
         begin = size * (int(page or 1) - 1)
         return found[begin : begin + size]
 
@@ -312,9 +311,7 @@ def _term(text: str) -> tuple[str, re.Pattern[str], bool]:
     if parsed is None or parsed[1] not in _KEYS:
         raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
     key, sign, wanted = parsed.groups()
-    alike = fnmatch.translate(
-        re.sub(r"([?\[])", r"[\1]", wanted)
-    )  # to the engine * alone is special
+    alike = fnmatch.translate(re.sub(r"([?\[])", r"[\1]", wanted))  # * alone is special
     return key, re.compile(alike, re.IGNORECASE), sign == "="
 
 

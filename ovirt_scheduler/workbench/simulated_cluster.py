@@ -218,7 +218,7 @@ class SimulatedHost(EntityDocument):
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
         self.vms: dict[str, SimulatedVm] = {}
-        self._room = self.number("max_scheduling_memory")
+        self._room = 0.0  # bytes for VMs, with those that are there
         self._own_processors = self._own_memory = 0.0
         self._taken = 0.0  # bytes that its VMs have; so not each VM to come asks them all
 
@@ -241,8 +241,8 @@ class SimulatedHost(EntityDocument):
                 vm.used_memory *= min(1.0, used / of_vms) if of_vms else 1.0
             self._own_memory = max(0.0, used - of_vms)
         self._taken = sum(vm.memory for vm in vms)
-        if self._room is not None:
-            self._room += self._taken
+        left_over = self.number("max_scheduling_memory")
+        self._room = self.memory or math.inf if left_over is None else left_over + self._taken
 
     @property
     def status(self) -> str:
@@ -273,8 +273,7 @@ class SimulatedHost(EntityDocument):
             return f"is {self.status}"
         if self.processors and vm.processors > self.processors:
             return "has too few processors"
-        room = self._room if self._room is not None else self.memory or None
-        if room is not None and vm.memory > room - self._taken:
+        if vm.memory > self._room - self._taken:
             return "has too little memory left"
         return ""
 
@@ -284,9 +283,8 @@ class SimulatedHost(EntityDocument):
         self.set("summary/active", sum(vm.is_up for vm in vms))
         self.set("summary/total", len(vms))
         self._taken = sum(vm.memory for vm in vms)
-        if self._room is not None:
-            room = max(0.0, self._room - self._taken)
-            self.set("max_scheduling_memory", int(room))
+        if "max_scheduling_memory" in self.values:
+            self.set("max_scheduling_memory", int(max(0.0, self._room - self._taken)))
         self.set(f"{_MEMORY}used", int(self.used_memory))
         self.set(f"{_MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
         percent = round(100 * self.view().cpu, 3)

@@ -156,7 +156,8 @@ def _try(options: argparse.Namespace) -> Shown:
         else:
             snapshot = Snapshot.read(options.cluster)
             engine = stack.enter_context(contextlib.closing(MadeEngine()))
-            engine.cluster = MadeCluster.of(snapshot)
+            hosts, vms, clusters = map(snapshot.elements, ("hosts", "vms", "clusters"))
+            engine.cluster = MadeCluster(hosts, vms, clusters, snapshot.cluster)
             asked = _of_cluster(engine, options)
         with inputs.naming_files(options):
             return run(
@@ -361,11 +362,12 @@ def _acted(engine: Optional[MadeEngine]) -> Iterator[str]:
     """Notes on what the latest call had a made engine do, and on what that does not know."""
     if engine is None:
         return
-    for vm, host in engine.migrations:
+    cluster = engine.cluster
+    for vm, host in cluster.migrations:
         yield f"it asked the engine to migrate {vm} to {host or 'any host'}"
-    yield from engine.unknown
-    engine.migrations.clear()
-    engine.unknown.clear()
+    yield from cluster.unknown
+    cluster.migrations.clear()
+    cluster.unknown.clear()
 
 
 def _unknown(loaded: LoadedPlugin, properties: Mapping[str, str]) -> Iterator[str]:

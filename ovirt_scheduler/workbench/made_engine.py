@@ -25,7 +25,6 @@ from xml.sax.saxutils import escape
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
-from ovirt_scheduler.workbench.snapshot import Snapshot
 
 API = "/ovirt-engine/api"
 _MIGRATE = re.compile(rf"{API}/vms/([^/]+)/migrate(?:\?.*)?")
@@ -79,6 +78,10 @@ class MadeCluster:
         hosts, vms, clusters: elements of version 4, with all that may be followed in them.
             Clusters, tags and labels that stand in hosts and VMs need not be given.
         name: of the hosts' cluster, if the hosts have only its id.
+
+    Attributes:
+        migrations: the requested ones: VM and host by name; no host: the engine's choice.
+        unknown: the requests without an answer, and why.
     """
 
     def __init__(
@@ -90,18 +93,14 @@ class MadeCluster:
     ) -> None:
         self._entities = {"hosts": [*hosts], "vms": [*vms]}
         self._clusters = [*clusters]
+        self.migrations: list[tuple[str, Optional[str]]] = []
+        self.unknown: list[str] = []
         referred = (each.find("cluster") for each in self._entities["hosts"])
         cluster = next((each for each in referred if each is not None), None)
         if cluster is not None and name:
             named = Element("cluster", {"id": cluster.get("id", "")})
             SubElement(named, "name").text = name
             self._clusters.insert(0, named)
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> MadeCluster:
-        """The cluster of a snapshot."""
-        hosts, vms, clusters = map(snapshot.elements, ("hosts", "vms", "clusters"))
-        return cls(hosts, vms, clusters, snapshot.cluster)
 
     def get(self, target: str) -> str:
         """The document at a path below the API, with a query, such as ``/hosts?follow=tags``.
@@ -132,15 +131,14 @@ class MadeCluster:
         )
         return f"<{place.name}>{''.join(shown)}</{place.name}>"
 
-    def migrate(self, vm_id: str, action: bytes) -> tuple[str, Optional[str]]:
-        """Move a VM to another host at once.
+    def migrate(self, vm_id: str, action: bytes) -> str:
+        """Move a VM to another host at once; if the choice is left to the engine, it stays.
 
         Args:
             action: the document that asks for it.
 
         Returns:
-            The names of VM and host; no host: the choice was left to the engine, and nothing
-            changes.
+            The document of the answer.
 
         Raises:
             Unknown: there is no such VM or host, or the body is no action.
@@ -150,8 +148,12 @@ class MadeCluster:
             wanted = fromstring(action or b"<action/>").find("host")  # noqa: S314  of a plugin's SDK
         except ParseError as error:
             raise Unknown(f"cannot read the action migrate of vms/{vm_id}: {error}") from None
-        if wanted is None:
-            return _name(vm), None
+        target = None if wanted is None else self._moved(vm, wanted)
+        self.migrations.append((_name(vm), target))
+        return "<action><status>complete</status></action>"
+
+    def _moved(self, vm: Element, wanted: Element) -> str:
+        """Move a VM to a host that is meant by its id or name; return its name."""
         named = {*filter(None, (wanted.get("id"), wanted.findtext("name")))}
         fit = (each for each in self._entities["hosts"] if named & {each.get("id"), _name(each)})
         host = next(fit, None)
@@ -162,7 +164,7 @@ class MadeCluster:
             moved.remove(former)
         SubElement(moved, "host", {"id": host.get("id", "")})
         self._entities["vms"][self._entities["vms"].index(vm)] = moved
-        return _name(vm), _name(host)
+        return _name(host)
 
     @functools.cached_property
     def _collections(self) -> Mapping[str, list[Element]]:
@@ -340,8 +342,6 @@ class MadeEngine(ThreadingHTTPServer):
     Attributes:
         cluster: the one that it serves from now on.
         token: of a login; nobody else on the machine knows it.
-        migrations: the requested ones: VM and host by name; no host: the engine's choice.
-        unknown: the requests without an answer, and why.
     """
 
     daemon_threads = True
@@ -350,8 +350,6 @@ class MadeEngine(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.cluster = MadeCluster((), ())
         self.token = secrets.token_urlsafe()
-        self.migrations: list[tuple[str, Optional[str]]] = []
-        self.unknown: list[str] = []
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
         self._thread.start()
 
@@ -379,15 +377,6 @@ class MadeEngine(ThreadingHTTPServer):
             (reply("/vms", vms),) if vms else (),
         )
 
-    def migrate(self, vm_id: str, action: bytes) -> str:
-        """Migrate a VM of the cluster, and remember that.
-
-        Raises:
-            Unknown: as ``MadeCluster.migrate``.
-        """
-        self.migrations.append(self.cluster.migrate(vm_id, action))
-        return "<action><status>complete</status></action>"
-
     def close(self) -> None:
         """End the server and its thread."""
         self.shutdown()
@@ -412,7 +401,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(min(length, _LONGEST_BODY))
         self.close_connection = length > _LONGEST_BODY
         action = _MIGRATE.fullmatch(self.path)
-        self._answer(lambda: self.server.migrate(action[1], body) if action else _changes_nothing())
+        migrate = self.server.cluster.migrate
+        self._answer(lambda: migrate(action[1], body) if action else _changes_nothing())
 
     def do_PUT(self) -> None:
         self.close_connection = True  # its body is not read
@@ -433,7 +423,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, ask())
         except Unknown as unknown:
             text = f"the made engine {unknown} ({self.command} {unquote(self.path):.300})"
-            self.server.unknown.append(text)
+            self.server.cluster.unknown.append(text)
             self._send(unknown.status, f"<fault><reason>{escape(text)}</reason></fault>")
 
     def _send(self, status: int, text: str) -> None:

@@ -34,14 +34,13 @@ TABLES: Mapping[str, tuple[Key, ...]] = {
         Key("load", "percent", "0", "How much of its processors each keeps busy.",
             bounds=("0", "100")),
         Key("at", "hours", "0", "When they come, one after another.", bounds=("0", "8760")),
-        Key("lasts", "hours", None, "How long they run.", unset="until the end"),
+        Key("lasts", "hours", None, "How long they run; without it, until the end."),
     ),
     "hosts": (
         Key("fails", "hours", None, "When the host fails. Highly available VMs are started "
-            "elsewhere at once, others when it returns.", unset="never"),
-        Key("maintenance", "hours", None, "When it goes into maintenance. Its VMs are migrated.",
-            unset="never"),
-        Key("returns", "hours", None, "When it is up again.", unset="never"),
+            "elsewhere at once, others when it returns."),
+        Key("maintenance", "hours", None, "When it goes into maintenance. Its VMs are migrated."),
+        Key("returns", "hours", None, "When it is up again."),
     ),
     "load": (
         Key("lowest", "percent", "100", "The least load in a day, of the load that a VM has.",

@@ -418,8 +418,6 @@ class SimulatedCluster:
         """The way to a made engine that has the cluster as it is now."""
         if self._made is None:
             self._made = MadeEngine()
-        self._made.migrations.clear()  # nobody reads them here, and they would become many
-        self._made.unknown.clear()
         hosts, vms = (
             [each.element() for each in entities.values()] for entities in (self.hosts, self.vms)
         )

@@ -109,7 +109,7 @@ def test_a_migration_is_done_and_recorded(engine, system):
     assert web.get().host.id == PUMA
     web.migrate(host=types.Host(name="lynx"))
     web.migrate(query={"correlation_id": "ours"})
-    assert engine.migrations == [("web", "puma"), ("web", "lynx"), ("web", None)]
+    assert engine.cluster.migrations == [("web", "puma"), ("web", "lynx"), ("web", None)]
     with pytest.raises(ovirtsdk4.Error, match="has no host ocelot to migrate web to"):
         web.migrate(host=types.Host(name="ocelot"))
 
@@ -127,7 +127,7 @@ def test_what_it_does_not_know_is_told_and_recorded(engine, system):
     ):  # fmt: skip
         with pytest.raises(ovirtsdk4.Error, match=told):
             ask()
-    assert len(engine.unknown) == 6
+    assert len(engine.cluster.unknown) == 6
 
 
 def test_nobody_else_on_the_machine_may_ask_it(engine):

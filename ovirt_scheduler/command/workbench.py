@@ -40,15 +40,13 @@ def add(to: arguments.Add) -> None:
         "--plugins PATH": "folders of plugins of the changed run, ':' between them; conf files "
         "beside the plugins count before those in plugins_conf_path",
         "--set UNIT=FACTOR": "another factor of a cost function; may be given several times, as "
-        "the next two",
+        "--with and --without",
+        "--with UNIT[=FACTOR]": "ask this unit, too, where units of its kind were asked; with a "
+        "factor only as a cost function",
     })  # fmt: skip
     command.add_argument(
         "--without", metavar="UNIT", action="append", default=[], help="do not ask this unit"
     )
-    arguments.add_options(command, {
-        "--with UNIT[=FACTOR]": "ask this unit, too, where units of its kind were asked; with a "
-        "factor only as a cost function",
-    })  # fmt: skip
     decisions.add_query(command, "vm", "unit", "since", "until")
     arguments.add_options(command, {
         "--limit NUMBER": "the newest ones, so many at most (default: all)",

@@ -134,22 +134,20 @@ class Policy:
             BadUsage: there is no such unit.
         """
         there = {name for _, name in self.catalogue.units}
-        options: Sequence[tuple[str, Mapping[str, Optional[int]]]] = (
-            ("--set", changes.factors),
-            ("--with", changes.added),
-            ("--without", dict.fromkeys(changes.without)),
-        )
-        for option, units in options:
-            for name, factor in units.items():
-                if name not in there:
-                    folders = ", ".join(map(str, self._folders))
-                    hint = spelling.hint(name, there)
-                    raise BadUsage(f"{option} {name}: no plugin in {folders} has this unit{hint}")
-                if factor is not None and Kind.COST_FUNCTION not in self.catalogue.kinds_of(name):
-                    problem = "it is no cost function, and has no factor"
-                    raise BadUsage(f"{option} {name}={factor}: {problem}")
-        for name in changes.added:
-            if self.catalogue.kinds_of(name) == (Kind.BALANCE,):
+        named: list[tuple[str, str, Optional[int]]] = [
+            *(("--set", name, factor) for name, factor in changes.factors.items()),
+            *(("--with", name, factor) for name, factor in changes.added.items()),
+            *(("--without", name, None) for name in changes.without),
+        ]
+        for option, name, factor in named:
+            kinds = self.catalogue.kinds_of(name)
+            if not kinds:
+                folders, hint = ", ".join(map(str, self._folders)), spelling.hint(name, there)
+                raise BadUsage(f"{option} {name}: no plugin in {folders} has this unit{hint}")
+            if factor is not None and Kind.COST_FUNCTION not in kinds:
+                problem = "it is no cost function, and has no factor"
+                raise BadUsage(f"{option} {name}={factor}: {problem}")
+            if option == "--with" and kinds == (Kind.BALANCE,):
                 raise BadUsage(f"--with {name}: only a filter or a cost function can be added")
 
     def make(self, recorded: Recorded, past: Past) -> Made:

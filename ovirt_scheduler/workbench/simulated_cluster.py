@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
@@ -40,22 +41,17 @@ _MOST_DOCUMENTS = 256  # of a kind; each has a descriptor open once it was read
 _CPU = "statistics/cpu.current."
 _MEMORY = "statistics/memory."
 
-_STATISTICS = (
-    "memory.used", "memory.free",
-    "cpu.current.total", "cpu.current.idle", "cpu.current.user", "cpu.current.system",
-)  # fmt: skip
-# Where each value stands, by its path.
-_PLACES: dict[str, str] = {
-    **{path: path for path in (
+# Where each value stands in an element, by its path.
+_PLACES = {
+    path: re.sub("statistics/(.+)", r"statistics/statistic[name='\1']/values/value/datum", path)
+    for path in (
         "name", "status", "status/state", "memory", "max_scheduling_memory",
         "summary/active", "summary/total",
         "cpu/topology/sockets", "cpu/topology/cores", "cpu/topology/threads",
         "high_availability/enabled", "placement_policy/affinity",
-    )},
-    **{
-        f"statistics/{name}": f"statistics/statistic[name='{name}']/values/value/datum"
-        for name in _STATISTICS
-    },
+        f"{_MEMORY}used", f"{_MEMORY}free",
+        f"{_CPU}total", f"{_CPU}idle", f"{_CPU}user", f"{_CPU}system",
+    )
 }  # fmt: skip
 _HOST = "host"  # of a VM: the element is changed, and not what is in it
 _MOST = 2**62  # of a number

@@ -12,27 +12,21 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 import threading
 import time
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model.plugins import Source
+from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings.file import LOOSE_LINK
+from ovirt_scheduler.settings.file import content
 
 # Two writes that come closer than this may leave the same times on a file.
 _CLOCK_STEP_NS = 50_000_000
 
-_LARGEST_FILE = 1 << 20  # bytes
-_READ_TRIES = 3
-
 _WORD = re.compile(r"\w+")
-_OTHER_ENCODING = re.compile(rb"(.*\n)?[ \t\f]*#.*?coding[:=](?![ \t]*utf-?8\b)", re.IGNORECASE)
 
 # A file with one of these words may import a module that no word in it names.
 _COMPUTING = frozenset(
@@ -58,16 +52,12 @@ class PluginFile(NamedTuple):
         return self.name.startswith("_") or self.path.parent != self.folder
 
 
-class Listing(NamedTuple):
-    """What is in one folder of plugins."""
-
-    files: tuple[PluginFile, ...]  # by name
-    stamps: Stamps  # of these files, and of each folder below that is a package or may become one
-    broken: tuple[Path, ...]  # links to nothing
-
-
-def listing(folder: Path) -> Listing:
+def listing(folder: Path) -> tuple[list[PluginFile], Stamps]:
     """List a folder of plugins, and the packages in it.
+
+    Returns:
+        The files by name; and the stamps of these files, and of each folder below that is a
+        package or may become one.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -75,15 +65,11 @@ def listing(folder: Path) -> Listing:
     """
     files: list[PluginFile] = []
     stamps: dict[Path, Optional[Stamp]] = {}
-    broken: list[Path] = []
     try:
         problem = trust.tampering(folder)
         if problem:
             raise PluginError(problem, str(folder))
         for path, name, stamp in _below(folder, "", ()):
-            if stamp is None:
-                broken.append(path)
-                continue
             stamps[path] = stamp
             if name:
                 files.append(PluginFile(name, path, folder))
@@ -91,7 +77,7 @@ def listing(folder: Path) -> Listing:
         raise
     except OSError as error:
         raise PluginError(f"cannot be listed: {error.strerror}", str(folder)) from error
-    return Listing(tuple(sorted(files, key=lambda file: file.name)), stamps, tuple(broken))
+    return sorted(files, key=lambda file: file.name), stamps
 
 
 def stamp(path: Path) -> Optional[Stamp]:
@@ -121,7 +107,7 @@ def _below(
         stem = name[:-3]
         if name.endswith(".py") and not name.startswith("."):
             its_stamp = stamp(path)
-            if not package and (its_stamp or entry.is_symlink()):
+            if not package and (its_stamp or entry.is_symlink()):  # one to nothing is told, too
                 yield path, stem, its_stamp
             elif its_stamp and name == _PACKAGE:
                 yield path, package, its_stamp
@@ -160,109 +146,43 @@ class Sources:
                 named = self._named.setdefault(file.folder, {})
                 named.setdefault(file.name.partition(".")[0], []).append(file)
 
-    def of(self, file: PluginFile) -> Source:
-        """The text of a file.
+    def candidate(self, file: PluginFile) -> Candidate:
+        """A file, with those of its folder that it may import, directly or through others.
 
         Raises:
             FileNotFoundError: it has gone since the scan.
             PluginError: it cannot be read or trusted.
         """
-        return self._once(file)[0]
-
-    def importable(self, file: PluginFile) -> tuple[list[Source], list[tuple[str, str]]]:
-        """The files of its folder that a file may import, directly or through others.
-
-        Returns:
-            The sources by name; and the names of those that are not to be run, each with why.
-        """
+        source, _ = self._once(file)
         named = self._named.get(file.folder, {})
         found: dict[PluginFile, None] = {file: None}
-        sources: list[Source] = []  # the first is of the file itself
+        neighbours: list[Source] = []
         refused: list[tuple[str, str]] = []
         for each in (queue := [file]):  # grows while it runs
             try:
-                source, words = self._once(each)
+                neighbour, words = self._once(each)
             except FileNotFoundError:
                 continue
             except PluginError as error:
                 refused.append((each.name, str(error)))
                 continue
-            sources.append(source)
+            if each is not file:
+                neighbours.append(neighbour)
             for name in named if words is None else named.keys() & words:
                 queue += [other for other in named[name] if other not in found]
                 found.update(dict.fromkeys(named[name]))
-        return sorted(sources[1:], key=lambda other: other.name), sorted(refused)
+        neighbours.sort(key=lambda other: other.name)
+        return Candidate(source, str(file.folder), tuple(neighbours), tuple(sorted(refused)))
 
     def _once(self, file: PluginFile) -> tuple[Source, Optional[frozenset[str]]]:
         with self._reading:  # several threads may want a helper that all of them import
             if file not in self._read:
-                text = _read(file.path)
+                text = content(file.path, PluginError, trusted=True)
                 self._read[file] = Source(file.name, str(file.path), text), _words(text)
             return self._read[file]
 
 
 def _words(text: bytes) -> Optional[frozenset[str]]:
     """The words of a text that may name a module; None if it may import any."""
-    if _OTHER_ENCODING.match(text):
-        return None
-    decoded = text.decode("utf-8", "replace")
-    if not decoded.isascii():
-        decoded = unicodedata.normalize("NFKC", decoded)  # as Python does with names
-    words = frozenset(_WORD.findall(decoded))
+    words = frozenset(_WORD.findall(text.decode("utf-8", "replace")))
     return None if words & _COMPUTING else words
-
-
-def read_conf(path: Path) -> Optional[bytes]:
-    """The text of a conf file; None if there is none.
-
-    Raises:
-        PluginError: it is a link to nothing, or cannot be read or trusted.
-    """
-    try:
-        return _read(path)
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise PluginError(LOOSE_LINK, str(path)) from None
-        with contextlib.suppress(FileNotFoundError):
-            distrust = trust.tampering(path)
-            if distrust:  # who may write the folder may have removed the file
-                raise PluginError(distrust, str(path)) from None
-        return None
-
-
-def _read(path: Path) -> bytes:
-    """A whole file, read again if its times or its size say that it was written meanwhile.
-
-    Raises:
-        FileNotFoundError: there is none.
-        PluginError: it cannot be read or trusted, is no plain file, is too long, or keeps
-            changing.
-    """
-    for _ in range(_READ_TRIES):
-        try:
-            before = path.stat()
-            if not stat.S_ISREG(before.st_mode):
-                raise PluginError("is not a plain file; remove it", str(path))
-            distrust = trust.tampering(path)
-            if distrust:
-                raise PluginError(distrust, str(path))
-            with open(path, "rb", opener=_open_at_once) as opened:
-                data = opened.read(_LARGEST_FILE + 1)
-                after = os.fstat(opened.fileno())
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            message = f"cannot be read: {error.strerror}; see its owner and mode"
-            raise PluginError(message, str(path)) from error
-        if len(data) > _LARGEST_FILE:
-            message = f"is longer than {_LARGEST_FILE >> 10} KiB; make it shorter, or remove it"
-            raise PluginError(message, str(path))
-        same = os.path.samestat(before, after) and before.st_mtime_ns == after.st_mtime_ns
-        if same and len(data) == before.st_size:
-            return data
-    raise PluginError("changes while it is read; it is looked at again soon", str(path))
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, even if it is a pipe by now."""
-    return os.open(path, flags | os.O_NONBLOCK)

@@ -32,7 +32,7 @@ from ovirt_scheduler.model.plugins import (
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import parse_plugin_conf
-from ovirt_scheduler.settings.file import LOOSE_LINK, content
+from ovirt_scheduler.settings.file import content
 from ovirt_scheduler.settings.table import PluginConf, Settings
 
 _NAMESPACE = uuid.UUID("3c2f6f0e-5a52-4c8b-9d3e-7f1c0c3c9a41")
@@ -57,13 +57,8 @@ class FolderScan:
     problems: list[PluginError] = field(default_factory=list)
     # Folders that are there, and cannot be listed or trusted.
     unreadable: list[Path] = field(default_factory=list)
-    orphaned: list[Path] = field(default_factory=list)  # conf files whose plugin is in no folder
+    confs: list[Path] = field(default_factory=list)  # all conf files that there are
     sources: Sources = field(init=False)  # of the files
-
-    @staticmethod
-    def all_in(folder: Path) -> Path:
-        """The path whose stamp changes when anything in a folder does."""
-        return folder / "*"
 
 
 class LoadedPlugin(NamedTuple):
@@ -130,7 +125,7 @@ class Loader:
             # Before it is listed: a later change gives another stamp.
             scan.stamps[folder] = plugin_files.stamp(folder)
             try:
-                found = plugin_files.listing(folder)
+                files, stamps = plugin_files.listing(folder)
             except FileNotFoundError:
                 if folder not in (*self._settings.plugins_path_optional, self._shipped):
                     missing = "there is no such folder; make it, or mend plugins_path"
@@ -139,18 +134,10 @@ class Loader:
                 scan.unreadable.append(folder)
                 scan.problems.append(error)
             else:
-                scan.files += found.files
-                scan.stamps.update(found.stamps)
-                together = hash((scan.stamps[folder], frozenset(found.stamps.items())))
-                scan.stamps[scan.all_in(folder)] = (together,)
-                scan.problems += (PluginError(LOOSE_LINK, str(path)) for path in found.broken)
-        names = {file.name for file in scan.files}
-        if not scan.unreadable:
-            with contextlib.suppress(OSError):  # most have none; a plugin's own lack is told there
-                confs = sorted(self._settings.plugins_conf_path.iterdir())
-                scan.orphaned = [
-                    conf for conf in confs if conf.suffix == ".conf" and conf.stem not in names
-                ]
+                scan.files += files
+                scan.stamps.update(stamps)
+        with contextlib.suppress(OSError):  # there need be no such folder
+            scan.confs = sorted(self._settings.plugins_conf_path.glob("*.conf"))
         for conf in (self.conf_path(file.name) for file in scan.files if not file.helper):
             scan.stamps[conf] = plugin_files.stamp(conf)
         scan.sources = Sources(scan.files)
@@ -184,10 +171,11 @@ class Loader:
                 "of a plugin",
                 str(file.path.parent),
             )
-        source = scan.sources.of(file)
-        others, refused = scan.sources.importable(file)
-        candidate = Candidate(source, str(file.path.parent), tuple(others), tuple(refused))
-        return self.make(candidate, plugin_files.read_conf(self.conf_path(file.name)))
+        candidate = scan.sources.candidate(file)
+        conf_data: Optional[bytes] = None
+        with contextlib.suppress(FileNotFoundError):
+            conf_data = content(self.conf_path(file.name), PluginError, trusted=True)
+        return self.make(candidate, conf_data)
 
     def make(self, candidate: Candidate, conf_data: Optional[bytes]) -> LoadedPlugin:
         """Make a plugin from the text of its files.

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_scheduler.catalogue.files import PluginFile, Stamps
+from ovirt_scheduler.catalogue.files import PluginFile
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, Loader
 from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, merged
@@ -66,7 +66,6 @@ class Registry:
         self._keep = keep
         self.catalogue = Catalogue()  # what there was at the latest refresh
         self._states: dict[Path, FileState] = {}
-        self._orphaned: dict[Path, FileState] = {}  # conf files without a plugin
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._background: Optional[threading.Thread] = None
@@ -160,7 +159,6 @@ class Registry:
                 for path, state in self._states.items()
                 if path.parent in loader.folders
             }
-            self._orphaned = {}
 
     def _update(self, retry_faults: bool = False) -> None:
         self._take_renewed()
@@ -185,15 +183,14 @@ class Registry:
             elif waiting := _waiting(state, [path, path.parent], scan):
                 states[path] = waiting
             else:
-                alone = self._loader.conf_path(path.stem) in scan.orphaned
+                alone = self._loader.conf_path(path.stem) in scan.confs
                 self._store.drop(path, state.good.filters if alone and state.good else ())
-        orphaned = self._orphaned_confs(scan)
         # A folder that cannot be listed keeps its rank, and its plugins the names they have.
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
-        catalogue = merged(states, orphaned, scan.problems)
+        catalogue = merged(states, self._orphaned(states, scan), scan.problems)
         self._log_changes(states, catalogue)
-        self._states, self._orphaned, self.catalogue = states, orphaned, catalogue
+        self._states, self.catalogue = states, catalogue
         if self._use is not None and (due or before.keys() != states.keys()):
             self._use(catalogue.plugins)
 
@@ -234,28 +231,22 @@ class Registry:
         for file in sorted(filter(None, over)):
             _log.info("%(file)s is in order again", {"file": file})
 
-    def _orphaned_confs(self, scan: FolderScan) -> dict[Path, FileState]:
-        """The conf files whose plugin is gone: it may have had a filter that then rejects."""
-        if scan.unreadable:
-            return self._orphaned
+    def _orphaned(
+        self, states: Mapping[Path, FileState], scan: FolderScan
+    ) -> dict[Path, FileState]:
+        """The conf files whose plugin is gone, and had or may have had a filter that rejects."""
+        there = {file.name for file in scan.files} | {path.stem for path in states}
         orphaned: dict[Path, FileState] = {}
-        for conf in scan.orphaned:
-            state = FileState({}, None)
-            if self._loader.rejects(conf):
+        for conf in scan.confs:
+            if conf.stem not in there and self._loader.rejects(conf):
                 plugins = [folder / f"{conf.stem}.py" for folder in scan.folders]
                 names = itertools.chain([conf.stem], *map(self._store.filters, plugins))
                 fault = PluginError(
-                    f"{conf.stem}.py is in no folder of plugins_path; {REJECTS}; put the "
+                    f"{conf.stem}.py is found in no folder of plugins_path; {REJECTS}; put the "
                     "plugin back, or take this file away",
                     str(conf),
                 )
-                state = FileState({}, None, fault, missed=tuple(dict.fromkeys(names)))
-            orphaned[conf] = state
-        there = {file.name for file in scan.files}
-        for conf in self._orphaned.keys() - orphaned.keys():
-            if conf.stem not in there:
-                for folder in scan.folders:
-                    self._store.drop(folder / f"{conf.stem}.py")
+                orphaned[conf] = FileState({}, None, fault, missed=tuple(dict.fromkeys(names)))
         return orphaned
 
     def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> dict[Path, FileState]:
@@ -291,11 +282,13 @@ class Registry:
                 missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
                 problem = f"{fault.message}; until then {REJECTS}"
                 fault = PluginError(problem, fault.file, fault.line)
-            # Folders too: the helper that it lacks may yet come.
-            depends = _stamps(scan, [conf, file.path, scan.all_in(file.folder)])
             slow = time.monotonic() - began > _SLOW
-            return FileState(depends, good, fault, since, missed, good_since=good_since, slow=slow)
-        depends = _stamps(scan, [conf, *(Path(source.path) for source in loaded.sources)])
+            # On all that was found: the helper that it lacks may yet come.
+            return FileState(
+                scan.stamps, good, fault, since, missed, good_since=good_since, slow=slow
+            )
+        needed = [conf, *(Path(source.path) for source in loaded.sources)]
+        depends = {path: scan.stamps.get(path) for path in needed}
         if before is None or before.good is None or before.good.checksum != loaded.checksum:
             if before and before.good and (waiting := _waiting(before, depends, scan)):
                 return waiting
@@ -321,10 +314,6 @@ def _just_written(path: Path, scan: FolderScan) -> bool:
         with contextlib.suppress(OSError):
             return scan.started - _SETTLE < changed.stat().st_mtime <= time.time()
     return False
-
-
-def _stamps(scan: FolderScan, paths: Iterable[Path]) -> Stamps:
-    return {path: scan.stamps.get(path) for path in paths}
 
 
 def _fields(problem: PluginError) -> dict[str, object]:

@@ -139,7 +139,8 @@ def _stamps(options: argparse.Namespace, watched: Sequence[Path]) -> plugin_file
         settings = settings_for(arguments.settings(options), options.plugin)
         conf = settings.plugins_conf_path / f"{options.plugin.stem}.conf"
         found.update((path, plugin_files.stamp(path)) for path in (*watched, conf))
-        found.update(plugin_files.listing(options.plugin.absolute().parent).stamps)
+        _, stamps = plugin_files.listing(options.plugin.absolute().parent)
+        found.update(stamps)
     return found
 
 

@@ -13,8 +13,8 @@ interpolation and without list values. This module adds:
 
 from __future__ import annotations
 
+import os
 import re
-import stat
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -24,15 +24,14 @@ import configobj
 
 from ovirt_scheduler.errors import FileMistake
 from ovirt_scheduler.model import spelling
+from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.values import Key
 
 ErrorType = type[FileMistake]  # what to raise about the file
 
 _Mistake = Callable[[str, Optional[int]], FileMistake]  # of a problem and its line
 
-LOOSE_LINK = "links to nothing; mend the link, or remove it"
-
-_LARGEST = 1 << 20  # bytes of a conf file
+_LARGEST = 1 << 20  # bytes of a file
 _LONGEST = 4096  # characters of a line; configobj takes time with the square of it
 _LONGEST_NAME = 128  # characters of a key, or of a section's name
 _DEEPEST = 2  # levels of sections
@@ -55,26 +54,40 @@ class Entry(NamedTuple):
     subsection: str = ""
 
 
-def content(path: Path, error_type: ErrorType) -> bytes:
-    """Read the bytes of a conf file.
+def content(path: Path, error_type: ErrorType, trusted: bool = False) -> bytes:
+    """Read a conf file, or another file that somebody edits.
+
+    Args:
+        trusted: whether to refuse what other users could change or remove.
 
     Raises:
         FileNotFoundError: there is no such file.
-        error_type: it is no regular file, a link to nothing, too large, or unreadable.
+        error_type: it is no plain file, a link to nothing, too long, unreadable, or not trusted.
     """
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise error_type("is not a file", str(path))
-        if status.st_size > _LARGEST:
-            raise error_type(f"is larger than {_LARGEST} bytes", str(path))
-        return path.read_bytes()
+        if path.exists() and not path.is_file():
+            raise error_type("is not a plain file; put one in its place", str(path))
+        problem = trust.tampering(path.absolute()) if trusted else None  # also of one that is gone
+        if problem:
+            raise error_type(problem, str(path))
+        with open(path, "rb", opener=_open_at_once) as file:
+            data = file.read(_LARGEST + 1)
     except FileNotFoundError:
         if path.is_symlink():
-            raise error_type(LOOSE_LINK, str(path)) from None
+            raise error_type("links to nothing; mend the link, or remove it", str(path)) from None
         raise
     except OSError as error:
-        raise error_type(f"cannot be read: {error.strerror}", str(path)) from error
+        problem = f"cannot be read: {error.strerror}; see its owner and mode"
+        raise error_type(problem, str(path)) from error
+    if len(data) > _LARGEST:
+        problem = f"is longer than {_LARGEST >> 10} KiB; make it shorter"
+        raise error_type(problem, str(path))
+    return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, even if it is a pipe by now."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class Section:
@@ -153,9 +166,9 @@ class ConfFile(Section):
     """A conf file. It is itself the section above the others.
 
     Attributes:
-        sections: the table's own sections by their names, whether the file has them or not.
-        subsections: the file's sections in a section, such as those in ``[clusters]``, by the
-            names of both.
+        sections: by their names, whether the file has them or not. One that holds sections, such
+            as ``[clusters]``, has their keys, and sets none itself.
+        subsections: the file's sections in a section, by the names of both.
     """
 
     def __init__(
@@ -178,54 +191,52 @@ class ConfFile(Section):
             error_type: at the first mistake, with the file, the line and the key; with what is
                 allowed, where the key belongs, or the nearest one.
         """
-        by_section: dict[str, list[Key]] = {"": []}
+        tables: dict[str, list[Key]] = {"": []}
         for key in table:
-            by_section.setdefault(key.section, []).append(key)
-        super().__init__(path, error_type, by_section.pop(""))
+            tables.setdefault(key.section, []).append(key)
+        tables.update((name, list(keys)) for name, keys in subsection_tables.items())
+        super().__init__(path, error_type, tables[""])
         self.sections = {
-            name: Section(path, error_type, keys, f"[{name}]") for name, keys in by_section.items()
+            name: Section(path, error_type, keys, f"[{name}]")
+            for name, keys in tables.items()
+            if name
         }
         self.subsections: dict[str, dict[str, Section]] = {name: {} for name in subsection_tables}
-        # What a section in each of these may set; they themselves set nothing.
-        self._outer = {
-            name: Section(path, error_type, keys, f"[{name}]")
-            for name, keys in subsection_tables.items()
-        }
         for entry in entries(data, path, error_type):
             if entry.key:
                 self._section_of(entry).read(entry)
                 continue
             name = f"[{entry.section}] [[{entry.subsection}]]"
-            if entry.section not in self._outer:
-                hint = spelling.hint(entry.section, self._outer)
-                raise error_type(f"{name}: there is no such section{hint}", str(path), entry.line)
+            if entry.section not in self.subsections:
+                problem = _unknown("section", entry.section, self.subsections)
+                raise error_type(f"{name}: {problem}", str(path), entry.line)
             self.subsections[entry.section][entry.subsection] = Section(
-                path, error_type, subsection_tables[entry.section], name, entry.line
+                path, error_type, tables[entry.section], name, entry.line
             )
 
     def _section_of(self, entry: Entry) -> Section:
         """The section of an entry; its table has the entry's key."""
-        known = {"": self, **self.sections, **self._outer}
-        section = known.get(entry.section)
+        section = self.sections.get(entry.section) if entry.section else self
         if section is None:
-            problem = _unknown("section", entry.section, list(known)[1:])
+            problem = _unknown("section", entry.section, self.sections)
             words = f"[{entry.section}] {entry.key}: {problem}"
             raise self._error_type(words, str(self._path), entry.line)
         if entry.subsection:
             section = self.subsections[entry.section][entry.subsection]
-        if entry.key not in section.keys or section in self._outer.values():
+        misplaced = entry.section in self.subsections and not entry.subsection
+        if entry.key not in section.keys or misplaced:
             problem = self._place_of(entry.key) or _unknown("key", entry.key, section.values)
             raise section.mistake(entry.key, problem, entry.line)
         return section
 
     def _place_of(self, key: str) -> str:
         """Where a key belongs; empty if there is none of that name."""
-        places: dict[str, Section] = {"above the sections": self}
-        places.update((f"in the section [{name}]", each) for name, each in self.sections.items())
-        places.update(
-            (f"in a section in [{name}]: [[name]]", each) for name, each in self._outer.items()
-        )
-        return next((f"belongs {place}" for place, each in places.items() if key in each.keys), "")
+        if key in self.keys:
+            return "belongs above the sections"
+        name = next((name for name, each in self.sections.items() if key in each.keys), None)
+        if name in self.subsections:
+            return f"belongs in a section in [{name}]: [[name]]"
+        return "" if name is None else f"belongs in the section [{name}]"
 
 
 def _unknown(what: str, word: str, names: Collection[str]) -> str:

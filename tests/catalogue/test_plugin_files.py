@@ -28,8 +28,7 @@ def folder(tmp_path: Path) -> Path:
 def found(folder: Path) -> list[tuple[str, str, bool]]:
     """Name, place and whether it is a helper, of each file."""
     return [
-        (file.name, str(file.path.relative_to(folder)), file.helper)
-        for file in listing(folder).files
+        (file.name, str(file.path.relative_to(folder)), file.helper) for file in listing(folder)[0]
     ]
 
 
@@ -85,10 +84,10 @@ def test_stamps_tell_of_changes_anywhere_in_a_package(folder, change):
     """Also in a folder that becomes one; and of nothing else."""
     for path in (*folder.rglob("*"), folder):
         os.utime(path, LONG_AGO)
-    before = listing(folder).stamps
-    assert listing(folder).stamps == before
+    before = listing(folder)[1]
+    assert listing(folder)[1] == before
     change(folder)
-    assert listing(folder).stamps != before
+    assert listing(folder)[1] != before
 
 
 def test_a_package_that_goes_while_it_is_listed_is_passed_over(folder, monkeypatch):

@@ -151,6 +151,20 @@ def test_a_folder_that_cannot_be_listed_keeps_its_units_and_their_names(place, m
     assert place.versions() == {"a": "1"}
 
 
+def test_a_filter_in_a_folder_that_cannot_be_listed_rejects_where_it_is_to(place):
+    """At the start nobody knows it but its conf file; one that is known is still in use."""
+    place.write("guard", "def do_filter(hosts, vm, properties): ...\n", place.second)
+    (place.confs / "guard.conf").write_text("on_failure = reject\n")
+    place.second.chmod(0o777)
+    assert "guard" in place.registry.refresh().missed
+    place.second.chmod(0o755)
+    assert not place.registry.refresh().missed
+    place.second.chmod(0o777)
+    catalogue = place.registry.refresh()
+    assert not catalogue.missed
+    assert catalogue.units.keys() == {(Kind.FILTER, "guard")}
+
+
 def test_an_edited_helper_makes_a_new_version_of_all_that_import_it(place):
     """And of no other."""
     place.write("_help", "version = 1")

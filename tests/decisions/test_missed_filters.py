@@ -123,7 +123,7 @@ def test_the_default_of_scheduler_conf_holds_for_a_filter_that_fails(folders):
 
 
 def test_a_class_filter_whose_file_is_gone_rejects_after_a_restart_too(folders):
-    """Its name is kept in the state folder for as long as the conf file stands."""
+    """Its name is kept in the state folder."""
     folders.write(CLASS, "on_failure = reject\n")
     folders.start()
     assert folders.kept("Guard") == (HOSTS, "")
@@ -143,7 +143,6 @@ def test_a_class_filter_whose_file_is_gone_rejects_after_a_restart_too(folders):
     (folders.confs / "guard.conf").write_text("on_failure = reject\n")
     folders.design.discover()
     assert folders.kept("guard")[0] == []
-    assert folders.kept("Guard")[0] == HOSTS  # forgotten with the conf file before
 
 
 def test_the_design_form_has_its_fault_all_the_same(folders):

@@ -13,13 +13,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Optional, Union
 
-from ovirt_scheduler.model.plugins import Candidate, Engine, Limits, PluginCode, PropertySet
+from ovirt_scheduler.model.plugins import (
+    Candidate,
+    Engine,
+    Limits,
+    PluginCode,
+    ProcessKey,
+    PropertySet,
+)
 from ovirt_scheduler.model.requests import Document
 
 Ids = tuple[str, ...]
 
-# Why a process of a plugin ends by itself, with the words for the log: what differs after a call,
-# or what it has come to.
+NO_PLUGIN = "the daemon"  # instead of the file of a plugin: whose a process is that runs none
+READERS = ProcessKey("readers", 0, 0, 0, 0)  # which processes read documents
+
+# Why a kept process ends by itself, with the words for the log: what differs after a call, or what
+# it has come to.
 ENDS = {
     "affinity": "a call changed on which processors it runs",
     "atexit": "a call registered a function with atexit",
@@ -29,6 +39,7 @@ ENDS = {
     "comparison": "it could not be compared with what it was",
     "cpu_limit": "its calls have used up cpu_limit together",
     "decimal": "a call changed decimal.DefaultContext",
+    "documents": "it has read a document that was large or unusual, or many",
     "descriptors": "a call left files or connections open, or closed others",
     "exit": "a call ended with sys.exit",
     "faulthandler": "a call switched faulthandler on or off",
@@ -184,6 +195,23 @@ class Setup(NamedTuple):
     plugin: PluginCode
     limits: Limits
 
+    @property
+    def key(self) -> ProcessKey:
+        """What the process serves."""
+        return ProcessKey.of(self.plugin, self.limits)
+
+    @property
+    def file(self) -> str:
+        """The plugin's file."""
+        return self.plugin.modules[0].path
+
+
+class ReaderSetup(NamedTuple):
+    """The first task of a reader."""
+
+    key: ProcessKey = READERS
+    file: str = NO_PLUGIN
+
 
 class CallTask(NamedTuple):
     """One call of a function of the plugin.
@@ -253,4 +281,4 @@ class SplitTask(NamedTuple):
     documents: tuple[Document, ...]
 
 
-Task = Union[Setup, CallTask, CheckTask, PrintedTask, ReadTask, SplitTask, Candidate]
+Task = Union[Setup, ReaderSetup, CallTask, CheckTask, PrintedTask, ReadTask, SplitTask, Candidate]

@@ -11,14 +11,11 @@ A plugin's failure is a result.
 
 from __future__ import annotations
 
-import contextlib
-import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional, Union
 
-from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import (
@@ -28,18 +25,17 @@ from ovirt_scheduler.model.tasks import (
     Function,
     PrintedTask,
     Returns,
+    Setup,
     Task,
 )
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
-from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.pool import TRIES, Pool
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered
 
-_PATIENCE = 0.005  # seconds for a process to settle, before another is used
 _LATE = "did not start: the request's time was over"
 _GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
 _LAST_SECONDS = 0.5  # for a process whose connection has ended to have ended itself
@@ -175,7 +171,7 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> Exchange:
     nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)
     limit = messages.answer_limit(call.function, call.inputs)
-    kept = _taken(pool, call, of.tries_left, deadline)
+    kept = pool.take(Setup(call.plugin, call.limits), deadline, of.tries_left)
     # From here on its time counts. It tells itself which regex was not done in that time.
     until = min(time.monotonic() + call.limits.timeout, deadline)
     until += _GRACE if call.has_values else 0.0
@@ -186,37 +182,10 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> Exchange:
         until if printed is None else printed.deadline,
         limit,
         call.kept if printed is None else call.shown,
-        _patience(kept),
         descriptors,
     )
     begun.begin()
     return begun
-
-
-def _taken(pool: Pool, call: PluginCall, tries_left: int, deadline: float) -> Worker:
-    """Take a process for a call.
-
-    First an idle one, then a new one; on the last try any that there is, even if it has not
-    settled, because there may be no new one.
-
-    Raises:
-        ExecutorUnavailable: there is none at all.
-    """
-    plugin, limits = call.plugin, call.limits
-    if tries_left == TRIES - 1:
-        with contextlib.suppress(ExecutorUnavailable):
-            return pool.take(plugin, limits, deadline, fresh=True)
-        tries_left = 1
-    kept = pool.take(plugin, limits, deadline)
-    kept.patient = kept.patient or tries_left == 1
-    return kept
-
-
-def _patience(kept: Worker) -> float:
-    """Until when a call waits for a process to be ready, on the monotonic clock."""
-    if kept.loading:
-        return math.inf
-    return kept.ready_by if kept.patient else time.monotonic() + _PATIENCE
 
 
 def _finished(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pending]:

@@ -25,6 +25,7 @@ from ovirt_scheduler.processes.protocol import frames
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 _CHUNK = 1 << 16
+_PATIENCE = 0.005  # seconds for a process to settle, before another is used
 _QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
 
 
@@ -73,7 +74,6 @@ class Exchange:
         deadline: seconds on the monotonic clock; the worker is killed then.
         limit: bytes of its answer.
         output: bytes to keep of each of stdout and stderr.
-        patience: until when the worker may settle, in seconds on the monotonic clock.
         passed: descriptors that go with the task.
         most_descriptors: that may come with the answer.
         lacks_descriptors: some came, and this process had no room for them.
@@ -88,7 +88,6 @@ class Exchange:
     deadline: float
     limit: int
     output: int
-    patience: float = math.inf
     passed: Sequence[int] = ()
     most_descriptors: int = 0
     lacks_descriptors: bool = False
@@ -99,6 +98,7 @@ class Exchange:
     said: dict[bytes, bytes] = field(default_factory=dict)
     started: float = 0.0
     ended: float = 0.0
+    patience: float = math.inf  # until when the worker may settle, on the monotonic clock
     stdout: Capture = field(init=False)
     stderr: Capture = field(init=False)
 
@@ -127,6 +127,9 @@ class Exchange:
             self._send_task()
         else:
             self.state = State.SETTLING
+            if not self.worker.loading:
+                until = self.worker.ready_by if self.worker.patient else self.started + _PATIENCE
+                self.patience = until
             self.worker.send_setup()
 
     def _send_task(self) -> None:

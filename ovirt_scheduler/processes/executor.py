@@ -34,7 +34,6 @@ from ovirt_scheduler.model.plugins import (
     Limits,
     PluginCode,
     PluginUser,
-    ProcessKey,
 )
 from ovirt_scheduler.model.requests import Document, Subjects
 from ovirt_scheduler.model.results import CallResult, Outcome
@@ -45,10 +44,11 @@ from ovirt_scheduler.model.tasks import (
     Pack,
     Returns,
     Role,
+    Setup,
     Unread,
 )
 from ovirt_scheduler.model.units import Kind, UnitCall
-from ovirt_scheduler.processes import single_use
+from ovirt_scheduler.processes import reading, single_use
 from ovirt_scheduler.processes.calls import PluginCall, make_calls
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT
 from ovirt_scheduler.processes.inputs import packs_of, read_inputs
@@ -153,7 +153,7 @@ class Executor:
 
     def want(self, plugins: Sequence[tuple[PluginCode, Limits]]) -> None:
         """Have a process of each of these plugins ready before it is called."""
-        self._pool.want({ProcessKey.of(*each): each for each in plugins})
+        self._pool.want([Setup(*each) for each in plugins])
 
     def analyse(self, candidate: Candidate) -> Analysis:
         """Look at a plugin's file in a process of its own; a fault in it is in the result.
@@ -265,9 +265,7 @@ class Executor:
         self, unread: Unread, deadline: float, unpack: Callable[[object], States]
     ) -> tuple[Pack, States]:
         with self._taken(1, deadline):
-            packs, (read,), seen = single_use.read(
-                self._pool, [unread], deadline, tells_states=True
-            )
+            packs, (read,), seen = reading.read(self._pool, [unread], deadline, tells_states=True)
         if read.problem:
             raise UnreadableDocument(read.problem)
         try:
@@ -277,7 +275,7 @@ class Executor:
 
     def joined(self, packs: Sequence[Pack]) -> Pack:
         """One pack of several; it raises ExecutorUnavailable, where descriptors or memory lack."""
-        return packs[0] if len(packs) == 1 else single_use.joined(packs)
+        return packs[0] if len(packs) == 1 else reading.joined(packs)
 
     def _called(self, call: PluginCall, deadline: float) -> CallResult:
         (result,) = make_calls(self._pool, [call], deadline)

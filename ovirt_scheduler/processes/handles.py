@@ -24,11 +24,11 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser, ProcessKey
-from ovirt_scheduler.model.tasks import ENDS
+from ovirt_scheduler.model.tasks import ENDS, NO_PLUGIN, ReaderSetup, Setup
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.processes.kernel import children
@@ -47,8 +47,6 @@ _MOST_CHUNKS = 32  # read at once from a pipe: whoever writes without end must n
 
 # What the daemon may be out of for a while.
 LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
-
-_NO_PLUGIN = "the daemon"  # instead of a plugin's file: it reads documents, or waits for a task
 
 _SHORT = 1000  # bytes of what a worker says between answers
 _REASON = 200  # characters
@@ -76,7 +74,7 @@ class Worker:
     """The daemon's handle of one process that the zygote forked; used by one thread at a time.
 
     Attributes:
-        key: of a process of a plugin: what it serves.
+        key: what a process that is kept serves.
         file: of the plugin whose code may run in it, for the log.
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
             started.
@@ -98,7 +96,7 @@ class Worker:
         self.serial = serial
         self.channel = channel
         self.stdout, self.stderr = stdout, stderr
-        self.file = _NO_PLUGIN
+        self.file = NO_PLUGIN
         self.unframer = Unframer(0)
         self.status: Optional[int] = None
         self.was_killed = False
@@ -140,9 +138,10 @@ class Worker:
         except BlockingIOError:
             return None
 
-    def begin_setup(self, key: ProcessKey, file: str, setup: memoryview, nonce: int) -> None:
-        """Make it a process of a plugin: this is the task for that, for ``send_setup``."""
-        self.key, self.file, self.setup, self.nonce = key, file, setup, nonce
+    def begin_setup(self, setup: Union[Setup, ReaderSetup]) -> None:
+        """Make it a process of a plugin, or a reader; ``send_setup`` sends it."""
+        self.key, self.file, self.nonce = setup.key, setup.file, frames.new_nonce()
+        self.setup = frames.pack_task(setup, self.nonce)
         self.ready, self.loading = False, True
 
     def send_setup(self) -> None:
@@ -307,11 +306,8 @@ class Zygote:
         if self.problem:
             raise ExecutorUnavailable(self.problem)
 
-    def fork(self, order: bytes = frames.FORK) -> Worker:
+    def fork(self) -> Worker:
         """A new worker; tasks can be sent to it at once, before it has started.
-
-        Args:
-            order: FORK, or FORK_READER for one that reads documents without the SDK.
 
         Raises:
             OSError: descriptors lack, or the zygote takes no message, and counts as dead.
@@ -330,7 +326,7 @@ class Zygote:
             worker = Worker(self, serial, ours, stdout, stderr)
             with self._news:
                 self._workers[serial] = worker
-            message = frames.ORDER.pack(order, serial)
+            message = frames.ORDER.pack(frames.FORK, serial)
             try:
                 socket.send_fds(self._control, [message], [theirs.fileno(), stdout_w, stderr_w])
             except OSError:

@@ -1,37 +1,37 @@
-"""The pool of processes: those of plugins, kept between calls, and spare ones for any use.
+"""The pool of processes: those of plugins and readers, kept between tasks, and spare ones.
 
 ::
 
-    take ──► one that is idle, the one used last first ──► a call ──► give_back
-         └─► else a spare one, which gets its plugin's setup before the call
+    take ──► one that is idle, the one used last first ──► a task ──► give_back
+         └─► else a spare one, which gets its setup before the task
 
     one keeping thread: ends a process that settles too slowly, sends something unasked, is
                         old, or is one too many; loads a process for a plugin that has none
 
-A process serves one version of one plugin under its limits (``ProcessKey``). Safe to use from many
-threads.
+A process serves one version of one plugin under its limits, or reads documents (``ProcessKey``).
+Safe to use from many threads.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
-from typing import Callable, Optional
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Callable, Optional, Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.plugins import Limits, PluginCode, ProcessKey
-from ovirt_scheduler.model.tasks import ENDS, Setup
+from ovirt_scheduler.model.plugins import ProcessKey
+from ovirt_scheduler.model.tasks import ENDS, READERS, ReaderSetup, Setup
 from ovirt_scheduler.processes.handles import OUT_OF_TURN, Worker
-from ovirt_scheduler.processes.protocol import frames
 
 _log = logging.getLogger(__name__)
 
-SPARE = 2  # workers of each kind forked ahead: readers; analyses and plugins' processes
+SPARE = 2  # workers forked ahead
 # To hand a task to a process that lives: an idle one, all spare ones and one that was just being
 # made may have been killed.
 TRIES = SPARE + 3
@@ -39,7 +39,7 @@ TRIES = SPARE + 3
 _SETTLE_SECONDS = 1.0  # from an answer until the process has to be ready again
 _LOAD_SECONDS = 60.0  # from the setup until it has to be
 _LIFE_SECONDS = 3600.0  # of a process: libraries are updated under it
-_IDLE_SECONDS = 5.0  # for which more than one process of a plugin are kept
+_IDLE_SECONDS = 5.0  # for which more than one process of a key are kept
 _GROWN_SECONDS = 5.0  # without a call, after which one that has grown is replaced
 _TICK = 0.25  # seconds between two looks of the keeping thread while something settles
 _BREATH = 0.002  # seconds before a process is made that nobody waits for
@@ -48,6 +48,8 @@ _REST = 5.0  # and while nothing does
 _SETTLED_EVERY = 0.01  # seconds between two looks of who waits for processes to be compared
 _ENDS_KEPT = 100  # reasons
 _AHEAD_OF_SINGLE = 2  # processes kept ready of a plugin whose processes serve one call each
+
+AnySetup = Union[Setup, ReaderSetup]
 
 # Why the daemon ends a process, with the words for the log; ``ENDS`` has its own reasons.
 _ENDED_FOR = {
@@ -77,24 +79,23 @@ def _in_words(why: str) -> str:
 
 
 class Pool:
-    """Processes of plugins and spare workers; safe to use from many threads.
+    """Processes of plugins, readers and spare workers; safe to use from many threads.
 
     Args:
-        fork: gives a new worker, of the order FORK or FORK_READER, until a deadline; raises
-            ExecutorUnavailable.
-        most: processes to keep.
+        fork: gives a new worker until a deadline; raises ExecutorUnavailable.
+        most: processes of plugins to keep.
         parallel: calls at the same time: no plugin needs more processes.
     """
 
-    def __init__(self, fork: Callable[[bytes, float], Worker], most: int, parallel: int) -> None:
+    def __init__(self, fork: Callable[[float], Worker], most: int, parallel: int) -> None:
         self._fork = fork
         self._most = most
         self._parallel = parallel
         self._news = threading.Condition(threading.RLock())
         self._idle: dict[ProcessKey, deque[Worker]] = {}
         self._busy: Counter[ProcessKey] = Counter()
-        self._spare: dict[bytes, list[Worker]] = {frames.FORK: [], frames.FORK_READER: []}
-        self._wanted: Mapping[ProcessKey, tuple[PluginCode, Limits]] = {}
+        self._spare: list[Worker] = []
+        self._wanted: Mapping[ProcessKey, AnySetup] = {READERS: ReaderSetup()}
         self._replaced: Counter[str] = Counter()
         self._latest: deque[str] = deque(maxlen=_ENDS_KEPT)  # why processes have ended
         self._ending = 0  # processes that the keeping thread is about to end
@@ -131,9 +132,8 @@ class Pool:
     def clear(self) -> None:
         """Forget all processes: their zygote has ended, or is about to."""
         with self._news:
-            gone = [*itertools.chain(*self._idle.values(), *self._spare.values())]
-            for spare in self._spare.values():
-                spare.clear()
+            gone = [*itertools.chain(*self._idle.values(), self._spare)]
+            self._spare.clear()
             self._idle.clear()
             self._failed.clear()
             self._miss()
@@ -150,12 +150,14 @@ class Pool:
     def kept(self) -> int:
         """How many processes of plugins there are, idle and busy."""
         with self._news:
-            return sum(map(len, self._idle.values())) + sum(self._busy.values())
+            keys = {*self._idle, *self._busy} - {READERS}
+            return sum(len(self._idle.get(key, ())) + self._busy[key] for key in keys)
 
-    def want(self, plugins: Mapping[ProcessKey, tuple[PluginCode, Limits]]) -> None:
+    def want(self, plugins: Sequence[Setup]) -> None:
         """Keep a process of each of these plugins ready, and end those of all others soon."""
+        wanted: list[AnySetup] = [ReaderSetup(), *plugins]
         with self._news:
-            self._wanted = dict(plugins)
+            self._wanted = {each.key: each for each in wanted}
             self._failed.clear()
             self._miss()
 
@@ -166,8 +168,8 @@ class Pool:
             seconds: to wait at most.
 
         Returns:
-            Why processes have ended by themselves since the last call of this, in words; without
-            those that have served ``calls_per_process`` calls.
+            Why processes of plugins have ended by themselves since the last call of this, in
+            words; without those that have served ``calls_per_process`` calls.
         """
         give_up = time.monotonic() + seconds
         while True:
@@ -180,7 +182,7 @@ class Pool:
                     self._latest.clear()
                     break
                 self._news.wait(_SETTLED_EVERY)
-        reasons = ENDS.keys() - {"calls_per_process"}
+        reasons = ENDS.keys() - {"calls_per_process", "documents"}
         return [_in_words(why) for why in latest if why.partition(":")[0] in reasons]
 
     def keep(self, most: int) -> None:
@@ -189,41 +191,50 @@ class Pool:
             self._most = most
             self._wake()
 
-    def spare(self, deadline: float, order: bytes = frames.FORK) -> Worker:
+    def spare(self, deadline: float) -> Worker:
         """A worker that has done nothing yet.
 
         Args:
             deadline: to wait for one at most, in seconds on the monotonic clock.
-            order: FORK, or FORK_READER for one that reads documents without the SDK.
 
         Raises:
             ExecutorUnavailable: none is available.
         """
         with self._news:
-            found = self._spare[order].pop() if self._spare[order] else None
+            found = self._spare.pop() if self._spare else None
             self._miss()
-        return found or self._fork(order, deadline)
+        return found or self._fork(deadline)
 
-    def take(
-        self, plugin: PluginCode, limits: Limits, deadline: float, fresh: bool = False
-    ) -> Worker:
-        """Take a process of a plugin for one call; it may still be settling.
+    def take(self, setup: AnySetup, deadline: float, tries_left: int = TRIES) -> Worker:
+        """Take a process for one task; it may still be settling.
+
+        First an idle one, then a new one; on the last try any that there is, even if it has not
+        settled, because there may be no new one.
 
         Args:
             deadline: to wait for one at most, in seconds on the monotonic clock.
-            fresh: take a new one, even if another is idle.
+            tries_left: to find a process that lives, of ``TRIES``.
 
         Raises:
             ExecutorUnavailable: none is available.
         """
-        key = ProcessKey.of(plugin, limits)
+        if tries_left == TRIES - 1:
+            with contextlib.suppress(ExecutorUnavailable):
+                return self._take(setup, deadline, fresh=True)
+            tries_left = 1
+        worker = self._take(setup, deadline)
+        worker.patient = worker.patient or tries_left == 1
+        return worker
+
+    def _take(self, setup: AnySetup, deadline: float, fresh: bool = False) -> Worker:
+        key = setup.key
         with self._news:
             self._busy[key] += 1
             worker = None if fresh else self._taken(key)
         if worker is not None:
             return worker
         try:
-            return self._new(plugin, limits, deadline)
+            return self._new(setup, deadline)
         except BaseException:
             self._no_longer_busy(key)
             raise
@@ -244,11 +255,9 @@ class Pool:
         worker.patient = len(idle) >= self._parallel
         return worker
 
-    def _new(self, plugin: PluginCode, limits: Limits, deadline: float) -> Worker:
-        nonce = frames.new_nonce()
-        setup = frames.pack_task(Setup(plugin, limits), nonce)
+    def _new(self, setup: AnySetup, deadline: float) -> Worker:
         worker = self.spare(deadline)
-        worker.begin_setup(ProcessKey.of(plugin, limits), plugin.modules[0].path, setup, nonce)
+        worker.begin_setup(setup)
         return worker
 
     def give_back(self, worker: Worker, nonce: int, called: bool) -> None:
@@ -256,7 +265,7 @@ class Pool:
 
         Args:
             nonce: of the task that it had; READY to that is what the process says next.
-            called: its task ran the plugin.
+            called: its task ran a plugin.
         """
         if called and worker.key.serves_one_call:
             self.discard(worker, "calls_per_process")
@@ -317,12 +326,11 @@ class Pool:
     def ended(self, worker: Worker) -> None:
         """Note that a worker has ended; an idle one is forgotten."""
         with self._news:
-            for spare in self._spare.values():
-                if worker in spare:
-                    spare.remove(worker)
-                    worker.close()
-                    self._wake()
-                    return
+            if worker in self._spare:
+                self._spare.remove(worker)
+                worker.close()
+                self._wake()
+                return
             for idle in self._idle.values():
                 if worker in idle:
                     idle.remove(worker)
@@ -365,7 +373,7 @@ class Pool:
     @property
     def _is_calm(self) -> bool:
         """Whether no call is under way, and none that comes now waits for a process to be made."""
-        return not self._busy and all(len(each) >= SPARE for each in self._spare.values())
+        return not self._busy and len(self._spare) >= SPARE
 
     def _rest(self) -> float:
         """Seconds until a load ahead that failed may be tried again, and at most ``_REST``."""
@@ -391,7 +399,7 @@ class Pool:
         with self._news:
             self._ending = 0
             missing = [*self._missing()]  # an end just now may put off the next load
-            few = {order: SPARE - len(spare) for order, spare in self._spare.items()}
+            few = SPARE - len(self._spare)
         return not self._make(missing, few) and settled
 
     def _look(self) -> tuple[bool, list[tuple[Worker, str]]]:
@@ -403,9 +411,12 @@ class Pool:
         now = self._looked = time.monotonic()
         settled = True
         over: list[tuple[Worker, str]] = []
-        everyone = sorted(itertools.chain(*self._idle.values()), key=lambda worker: worker.used)
+        everyone = sorted(
+            itertools.chain(*self._idle.values()),
+            key=lambda worker: (worker.key == READERS, worker.used),
+        )
         too_many = self.kept - self._most
-        for place, worker in enumerate(everyone):  # those used longest ago first
+        for place, worker in enumerate(everyone):  # of plugins; those used longest ago first
             why = worker.hear()
             if not why and not worker.ready:
                 settled = False
@@ -451,23 +462,21 @@ class Pool:
                     room -= 1
                     yield key
 
-    def _make(self, missing: list[ProcessKey], few: Mapping[bytes, int]) -> bool:
+    def _make(self, missing: list[ProcessKey], few: int) -> bool:
         """Fork the processes that are missing; whether there was anything to do."""
         try:
-            for order, number in few.items():
-                for _ in range(number):
-                    worker = self._fork(order, math.inf)
-                    with self._news:
-                        if self._lives(worker):
-                            self._spare[order].append(worker)
-                        else:
-                            worker.close()
+            for _ in range(few):
+                worker = self._fork(math.inf)
+                with self._news:
+                    if self._lives(worker):
+                        self._spare.append(worker)
+                    else:
+                        worker.close()
             for key in missing:
-                plugin, limits = self._wanted[key]
-                self._load(self._new(plugin, limits, math.inf))
+                self._load(self._new(self._wanted[key], math.inf))
         except (ExecutorUnavailable, KeyError):  # a request finds the same, and tells
             return False
-        return bool(missing) or max(few.values()) > 0
+        return bool(missing) or few > 0
 
     def _load(self, worker: Worker) -> None:
         """Have a process load its plugin before a call needs it."""

@@ -1,107 +1,33 @@
-"""Tasks of processes that do one thing and end: documents are read or cut, a file is analysed.
+"""Tasks of processes that do one thing and end: documents are cut, a file is analysed.
 
 ::
 
-    documents of one request ──────► a reader ──► packs: sealed files in memory
-    documents of many, for the history ──► a reader, less urgent than any call ──► pieces
+    documents of many requests, for the history ──► a process less urgent than any call ──► pieces
     a plugin's file ──► an analysis: the file is run ──► its units
 """
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import time
 from collections.abc import Sequence
 from typing import Optional
 
-from ovirt_scheduler.errors import ExecutorUnavailable, UnreadableDocument
+from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.analysis import Analysis, FileFault
 from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, Pack, ReadTask, SplitTask, Task, Unread
+from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, SplitTask, Task
 from ovirt_scheduler.model.text import one_line
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
-from ovirt_scheduler.processes.kernel import memory_files
 from ovirt_scheduler.processes.pool import TRIES, Pool
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 
 _SPLIT_SECONDS = 30.0
 _MOST_GROWN = 3  # times, by which a document can grow that becomes UTF-8
-
-
-def read(
-    pool: Pool, documents: Sequence[Unread], deadline: float, tells_states: bool = False
-) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], object]:
-    """Read documents.
-
-    Returns:
-        The packs of those that could be read, in their order; what is to be said of each
-        document; what was seen in them, for ``messages.unpack_hosts`` and ``unpack_vms``.
-
-    Raises:
-        UnreadableDocument: its process died before it answered.
-        ExecutorUnavailable: no process is available.
-    """
-    task = ReadTask(tuple(documents), tells_states)
-    packs, found, seen = _read(pool, task, deadline, frames.FORK_READER)
-    if documents and not found:  # one of them takes the SDK
-        packs, found, seen = _read(pool, task, deadline, frames.FORK)
-    good = [each for each in found if not each.problem]
-    if len(good) != len(packs) or len(found) != len(documents):
-        raise UnreadableDocument("the process that read the documents lost some of them")
-    for pack, each in zip(packs, good):
-        pack.ids = each.ids
-        pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
-    return packs, found, seen
-
-
-def _read(
-    pool: Pool, task: ReadTask, deadline: float, order: bytes
-) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], object]:
-    """Have a reader read: with the SDK where the order is FORK. What it tells is unchecked."""
-    size = sum(len(each.document.data) for each in task.documents)
-    limit, most = messages.read_limit(size), len(task.documents)
-    done = _do(pool, task, deadline, limit, most, order)
-    packs = [Pack(descriptor, ()) for descriptor in done.descriptors]
-    if done.state is not State.ANSWERED:
-        status = done.worker.end()
-        how = done.how_a_reader_ended(status)
-        done.worker.close()
-        if done.lacks_descriptors:
-            lacking = os.strerror(errno.EMFILE)
-            raise ExecutorUnavailable(f"documents cannot be passed on: {lacking}")
-        raise UnreadableDocument(f"the process that read the documents {how}")
-    done.worker.kill()  # it has no more to do, whatever a document made of it
-    done.worker.close()
-    try:
-        found, seen = messages.unpack_read(done.answer, size)
-    except FrameError as error:
-        raise UnreadableDocument(
-            f"the process that read the documents answered what cannot be read ({error})"
-        ) from None
-    return packs, found, seen
-
-
-def joined(packs: Sequence[Pack]) -> Pack:
-    """Copy several packs into one file, one after another.
-
-    Raises:
-        ExecutorUnavailable: descriptors or memory lack.
-    """
-    sizes = tuple(pack.size for pack in packs)
-    contents = (os.pread(pack.descriptor, size, 0) for pack, size in zip(packs, sizes))
-    try:
-        descriptor = memory_files.sealed(contents)
-    except OSError as error:
-        raise ExecutorUnavailable(f"documents cannot be passed on: {error.strerror}") from None
-    one = Pack(descriptor, tuple(each for pack in packs for each in pack.ids), sizes)
-    for pack in packs:
-        one.names.update(pack.names)
-    return one
 
 
 def split(pool: Pool, documents: Sequence[Document]) -> list[Optional[list[bytes]]]:
@@ -117,7 +43,7 @@ def split(pool: Pool, documents: Sequence[Document]) -> list[Optional[list[bytes
     """
     size = sum(len(each.data) for each in documents)
     task, deadline = SplitTask(tuple(documents)), time.monotonic() + _SPLIT_SECONDS
-    done = _do(pool, task, deadline, messages.read_limit(size), 1, frames.FORK_READER)
+    done = _do(pool, task, deadline, messages.read_limit(size), 1)
     done.worker.kill()
     done.worker.close()
     try:
@@ -174,7 +100,6 @@ def _do(
     deadline: float,
     limit: int,
     most_descriptors: int = 0,
-    order: bytes = frames.FORK,
 ) -> Exchange:
     """Have a spare process do a task, and wait until that has ended.
 
@@ -184,7 +109,7 @@ def _do(
     nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)
     for tries_left in reversed(range(TRIES)):
-        worker = pool.spare(deadline, order)
+        worker = pool.spare(deadline)
         if isinstance(task, Candidate):
             worker.file = task.source.path
         done = Exchange(

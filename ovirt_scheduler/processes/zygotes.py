@@ -64,7 +64,7 @@ class Zygotes:
         if zygote is not None:
             zygote.stop()
 
-    def fork(self, order: bytes, deadline: float) -> Worker:
+    def fork(self, deadline: float) -> Worker:
         """Fork a new worker, of a new zygote if the present one has died.
 
         Args:
@@ -77,7 +77,7 @@ class Zygotes:
         for is_last in (False, True):
             zygote = self._live(deadline)
             try:
-                return zygote.fork(order)
+                return zygote.fork()
             except OSError as error:
                 if error.errno in LACKS:  # it is well, and others use it
                     raise ExecutorUnavailable(unavailable("a process", error)) from None

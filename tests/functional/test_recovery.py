@@ -38,6 +38,7 @@ IDS = ["host-1", "host-2", "host-3"]
 AT_REST = 2 + SPARE_BELOW  # processes: the zygote, one for the default scheduler, spare ones
 KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:{}]\n"
 HOSTS = "<hosts>" + "".join(f"<host id='{host}'/>" for host in IDS) + "</hosts>"
+NOT_PLAIN = HOSTS.replace("/></hosts>", "><memory>1<b/></memory></host></hosts>")
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def limit(pid: int, which: int, soft: int) -> None:
 
 
 def zygotes(daemon: Daemon) -> list[int]:
-    """That of the readers is below the other."""
+    """One, but while it is replaced."""
     titles = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in offspring(daemon.pid)}
     return [pid for pid, title in titles.items() if title.startswith("ovirt-scheduler: zygote")]
 
@@ -249,7 +250,7 @@ def test_without_processes_calls_are_refused_and_told(strangers_daemon):
         limit_processes(daemon, 1)
         with pytest.raises(Fault, match="no process can be started"):
             for _ in range(AT_REST):
-                assert proxy.runFilters(["Keeps"], HOSTS, "vm-1", {}) == IDS[:1]
+                assert proxy.runFilters(["Keeps"], NOT_PLAIN, "vm-1", {}) == IDS[:1]
 
         def answered() -> bool:
             with contextlib.suppress(Fault):  # what is kept compares itself after each call

@@ -137,7 +137,6 @@ def test_the_zygote_is_killed(daemon):
     """What runs below it fails; whoever calls after that is served."""
     with Load(daemon, IDS) as found:
         for _ in range(3):
-            # That of the readers bears the same title until it has its own.
             (zygote,) = wait_until(
                 lambda: called(daemon, "zygote"), suits=lambda found: len(found) == 1
             )

@@ -18,7 +18,7 @@ import pytest
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes import calls, exchange, handles, pool
+from ovirt_scheduler.processes import exchange, handles, pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.command import script
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
@@ -101,20 +101,20 @@ def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatc
 
 
 def descriptors_at_rest(zygote: int) -> set[int]:
-    """Those of a zygote that forks nothing just now: it has the daemon's socket and the readers'."""
+    """Those of a zygote that forks nothing just now: it has the daemon's socket alone."""
     targets = {}
     for each in Path(f"/proc/{zygote}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
             targets[int(each.name)] = str(each.readlink())
     sockets = [target for target in targets.values() if target.startswith("socket:")]
-    return {*targets} if len(sockets) == 2 else set()
+    return {*targets} if len(sockets) == 1 else set()
 
 
 def test_a_call_ends_where_another_of_its_request_gets_no_process(
     unit_named, tmp_path, monkeypatch
 ):
     """Nobody waits for it any more; the zygote has no descriptors for the other."""
-    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
     for number in range(5):
         (tmp_path / f"p{number}.py").write_text(
             "import os, time\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import resource
 import signal
@@ -17,21 +16,20 @@ import pytest
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
 from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.plugins import ProcessKey
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.processes import calls, exchange, handles, pool
+from ovirt_scheduler.processes import exchange, pool
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.handles import Worker
-from ovirt_scheduler.processes.protocol import frames
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
 from tests.support.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.long
 
-READERS = "ovirt-scheduler: zygote of the readers"
+READER = "ovirt-scheduler: reader"
 
 _MANY = 450  # whose ends are more than a socket holds
 
@@ -46,7 +44,7 @@ def below(executor: Executor) -> list[int]:
 
 def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkeypatch):
     """And no other plugin's."""
-    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
     unit, other = unit_named("tells_its_pid"), unit_named("prints")
     pids = {pid_of(own, unit) for _ in range(20)}
     assert len(pids) == 1
@@ -56,7 +54,7 @@ def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkey
 
 def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
     """The alarm under which they are held to their patterns is taken back."""
-    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
     unit = replace(
         unit_named("tells_its_pid"), properties=properties.parse("tells_its_pid", "a=x+", "")
     )
@@ -67,7 +65,7 @@ def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
 
 def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkeypatch):
     """Filter and cost function of a file are functions of the same code."""
-    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
     (tmp_path / "Both.py").write_text(
         "import os\n"
         "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
@@ -114,12 +112,12 @@ def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
 
 def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_named, monkeypatch):
     """By its birth, however short ago its last call was: libraries are updated under it."""
-    monkeypatch.setattr(calls, "_PATIENCE", 5.0)  # the machine may be busy
+    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
     monkeypatch.setattr(pool, "_LIFE_SECONDS", 2.0)
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
     wait_until(lambda: pid_of(own, unit), suits=lambda seen: seen != pid)
-    assert own.state().replaced == {"age": 1}
+    assert own.state().replaced.keys() == {"age"}
 
 
 def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypatch):
@@ -162,7 +160,7 @@ def test_idle_processes_may_be_killed_and_no_request_notices(own, unit_named):
     for _ in range(3):
         pid = pid_of(own, unit)
         for each in below(own):
-            with contextlib.suppress(ProcessLookupError):  # it ended with the readers' zygote
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(each, signal.SIGKILL)
         assert pid_of(own, unit) != pid
 
@@ -173,7 +171,7 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
         b"<hosts>" + b"".join(b"<host id='%d'/>" % n for n in range(50_000)) + b"</hosts>"
     )
     unit = unit_named("keeps_all")
-    spare = set(wait_until(lambda: below(own), suits=lambda seen: len(seen) >= SPARE_BELOW))
+    reader = reader_of(own)
     found: list[object] = []
 
     def ask() -> None:
@@ -184,7 +182,7 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
 
     thread = threading.Thread(target=ask)
     thread.start()
-    reader = wait_until(lambda: next((pid for pid in spare if _grown(pid)), None))
+    wait_until(lambda: _grown(reader))
     os.kill(reader, signal.SIGKILL)
     thread.join(LONG)
     assert "the process that read the documents died by SIGKILL" in str(found[0])
@@ -192,40 +190,67 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
     assert only(own.run(job_of([unit], hosts=good))).value == ("a",)
 
 
-def readers_zygote(executor: Executor) -> int:
-    return wait_until(lambda: next((pid for pid in below(executor) if title(pid) == READERS), 0))
+def reader_of(executor: Executor) -> int:
+    """The reader that is idle, once there is one."""
+    return wait_until(lambda: next((pid for pid in below(executor) if title(pid) == READER), 0))
 
 
-def test_a_readers_zygote_that_is_killed_costs_nobody_a_document(own, unit_named, tmp_path):
-    """Its readers end with it; the other forks them from then on, and no call of a plugin ends."""
+def test_a_reader_reads_one_request_after_another(own, unit_named):
+    """It is there before the first one."""
+    unit, reader = unit_named("keeps_all"), reader_of(own)
+    for number in range(20):
+        document = Document(b"<hosts><host id='%d'/></hosts>" % number)
+        assert only(own.run(job_of([unit], hosts=document))).value == (str(number),)
+        own.settle(LONG)
+    assert reader_of(own) == reader
+    assert own.state().replaced == {}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        b"<hosts><host id='a'><memory>x</memory></host></hosts>",
+        b"<hosts><host id='a'><memory>1<b/></memory></host></hosts>",
+        b"<hosts><host id='a'/>" + b" " * (1 << 20) + b"</hosts>",
+    ],
+    ids=["refused", "by the SDK", "large"],
+)
+def test_a_document_that_is_not_plain_is_its_readers_last(own, unit_named, last):
+    """What it did to the reader's memory is no other request's."""
+    unit, reader = unit_named("keeps_all"), reader_of(own)
+    with contextlib.suppress(UnreadableDocument):
+        own.run(job_of([unit], hosts=Document(last)))
+    wait_until(lambda: own.state().replaced, suits=lambda seen: seen == {"documents": 1})
+    wait_until(lambda: below(own), suits=lambda seen: reader not in seen)
+    assert own.settle(LONG) == []  # it is nobody's fault
+    assert reader_of(own) != reader
+
+
+def test_an_idle_reader_that_is_killed_costs_nobody_a_document(own, unit_named):
+    """Another one reads it, and no call of a plugin ends."""
     unit, document = unit_named("keeps_all"), Document(b"<hosts><host id='a'/></hosts>")
     pid = pid_of(own, unit_named("tells_its_pid"))
-    zygote = zygote_of(own)
-    killed = readers_zygote(own)
-    readers = offspring(killed)
-    os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: {killed, *readers} & {*below(own)}, suits=operator.not_)
-    for _ in range(2 * pool.SPARE + 1):
+    for _ in range(5):
+        os.kill(reader_of(own), signal.SIGKILL)
         assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
-    assert zygote_of(own) == zygote
     assert pid in below(own)
-    assert not any(title(each) == READERS for each in below(own))
 
 
-def test_a_readers_zygote_that_is_stopped_is_replaced(own, unit_named, monkeypatch):
-    """Like the other: it gives no sign of life."""
-    monkeypatch.setattr(exchange, "_QUIET", 0.2)
-    monkeypatch.setattr(handles, "_OBEY_SECONDS", 0.5)
-    unit, document = unit_named("keeps_all"), Document(b"<hosts><host id='a'/></hosts>")
-    zygote = zygote_of(own)
-    os.kill(readers_zygote(own), signal.SIGSTOP)
-    for _ in range(pool.SPARE + 1):  # those that were forked before are used first
-        assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
-    assert zygote_of(own) != zygote
+def test_requests_at_once_have_a_reader_each(own, unit_named, monkeypatch):
+    """One is left after a while."""
+    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(pool, "_REST", 0.05)
+    unit = unit_named("keeps_all")
+    hosts = b"".join(b"<host id='%d'/>" % number for number in range(2000))
+    jobs = [job_of([unit], hosts=Document(b"<hosts>%s</hosts>" % hosts)) for _ in range(16)]
+    with ThreadPoolExecutor(8) as threads:
+        for found in threads.map(own.run, jobs):
+            assert len(only(found).value) == 2000
+    wait_until(lambda: [*map(title, below(own))].count(READER), suits=lambda seen: seen == 1)
 
 
 def test_documents_that_take_the_sdk_are_read_with_it(own, unit_named):
-    """Of version 3, and with markup in a value: by a second reader, which has it."""
+    """Of version 3, and with markup in a value."""
     unit = unit_named("keeps_all")
     for inside in ("<status><state>up</state></status>", "<memory>1<b/></memory>"):
         document = Document(f"<hosts><host id='a'>{inside}</host></hosts>".encode())
@@ -245,7 +270,7 @@ def _grown(pid: int) -> bool:
 
 
 def test_idle_there_are_spare_processes_and_one_of_each_plugin(own, unit_named):
-    """Nothing else is kept: readers end with their request."""
+    """And a reader."""
     unit = unit_named("keeps_all")
     own.run(job_of([unit], hosts=Document(b"<hosts><host id='a'/></hosts>")))
     assert wait_until(lambda: len(below(own)), suits=lambda seen: seen == 1 + SPARE_BELOW)
@@ -287,14 +312,14 @@ def test_a_task_that_cannot_be_told_costs_no_process(own, unit_named):
 def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
     """What was told of its end came too early: else a request would find it, much later."""
 
-    def ended(_: bytes, deadline: float) -> Worker:
-        worker = own._zygotes.fork(frames.FORK, deadline)
+    def ended(deadline: float) -> Worker:
+        worker = own._zygotes.fork(deadline)
         worker.end()
         return worker
 
     kept = pool.Pool(ended, 4, 1)
-    kept._make([], {frames.FORK: 2})
-    assert kept._spare[frames.FORK] == []
+    kept._make([], 2)
+    assert kept._spare == []
 
 
 def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
@@ -303,15 +328,14 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
     """The keeping thread looks again, and does not rest before."""
     monkeypatch.setattr(pool, "_REST", 3600.0)
     unit = unit_named("keeps_all")
-    key = ProcessKey.of(unit.plugin, unit.limits)
     refused: list[bool] = []
 
-    def fork(order: bytes, deadline: float) -> Worker:
+    def fork(deadline: float) -> Worker:
         if not refused:
             refused.append(True)
-            kept.want({key: (unit.plugin, unit.limits)})
+            kept.want([Setup(unit.plugin, unit.limits)])
             raise ExecutorUnavailable("not now")
-        return own._zygotes.fork(order, deadline)
+        return own._zygotes.fork(deadline)
 
     kept = pool.Pool(fork, 4, 1)
     kept.start()
@@ -326,15 +350,15 @@ def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_name
     unit = unit_named("keeps_all")
     troubles = [RuntimeError("odd")] * 3
 
-    def fork(order: bytes, deadline: float) -> Worker:
+    def fork(deadline: float) -> Worker:
         if troubles:
             raise troubles.pop()
-        return own._zygotes.fork(order, deadline)
+        return own._zygotes.fork(deadline)
 
     kept = pool.Pool(fork, 4, 1)
     kept.start()
     try:
-        kept.want({ProcessKey.of(unit.plugin, unit.limits): (unit.plugin, unit.limits)})
+        kept.want([Setup(unit.plugin, unit.limits)])
         assert wait_until(lambda: kept.kept) == 1
     finally:
         kept.close()

@@ -44,8 +44,8 @@ def processes_with(marker: str) -> list[int]:
     return found
 
 
-# What a zygote has below it where no plugin is in use: the readers' zygote, and spare processes.
-SPARE_BELOW = 1 + 2 * pool.SPARE
+# What a zygote has below it where no plugin is in use: a reader, and spare processes.
+SPARE_BELOW = 1 + pool.SPARE
 
 
 def zygote_of(executor: Executor) -> Optional[int]:

@@ -20,32 +20,32 @@ def entity_of(state: State) -> Any:
 
 
 def read_hosts(document: Document) -> list[Any]:
-    return [entity_of(state) for state in read_states(document, HOSTS)]
+    return [entity_of(state) for state in read_states(document, HOSTS)[0]]
 
 
 def read_vms(document: Document) -> list[Any]:
-    return [entity_of(state) for state in read_states(document, VMS)]
+    return [entity_of(state) for state in read_states(document, VMS)[0]]
 
 
 def read_host(document: Document) -> Any:
-    return entity_of(read_states(document, HOST)[0])
+    return entity_of(read_states(document, HOST)[0][0])
 
 
 def read_vm(document: Document) -> Any:
-    return entity_of(read_states(document, VM)[0])
+    return entity_of(read_states(document, VM)[0][0])
 
 
 def pack_hosts(document: Document) -> bytes:
-    return packing.pack("Host", read_states(document, HOSTS))
+    return packing.pack("Host", read_states(document, HOSTS)[0])
 
 
 def pack_vms(document: Document) -> bytes:
-    return packing.pack("Vm", read_states(document, VMS))
+    return packing.pack("Vm", read_states(document, VMS)[0])
 
 
 def pack_host(document: Document) -> bytes:
-    return packing.pack("Host", read_states(document, HOST))
+    return packing.pack("Host", read_states(document, HOST)[0])
 
 
 def pack_vm(document: Document) -> bytes:
-    return packing.pack("Vm", read_states(document, VM))
+    return packing.pack("Vm", read_states(document, VM)[0])

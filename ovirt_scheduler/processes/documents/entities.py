@@ -42,8 +42,11 @@ def _read_known_enums(enum_type: Any, reader: Any) -> list[Any]:
 Reader.read_enums = staticmethod(_read_known_enums)
 
 
-def read_states(document: Document, kind: Kind) -> list[State]:
+def read_states(document: Document, kind: Kind) -> tuple[list[State], bool]:
     """Read a document into the states (serialization.py) of its hosts or VMs.
+
+    Returns:
+        The states, and whether reading them took libxml2 or the SDK.
 
     Raises:
         UnreadableDocument: whatever is wrong with the document.
@@ -52,11 +55,12 @@ def read_states(document: Document, kind: Kind) -> list[State]:
     try:
         data = utf8(document, kind)
         states = parse(data, kind, TABLES)
-        if states is None:
-            data, before = version3.to_version4(data), data
-            if data is not before:
-                with contextlib.suppress(UnreadableDocument):  # its place is not the caller's
-                    states = parse(data, kind, TABLES)
+        if states is not None:
+            return states, False
+        data, before = version3.to_version4(data), data
+        if data is not before:
+            with contextlib.suppress(UnreadableDocument):  # its place is not the caller's
+                states = parse(data, kind, TABLES)
     except etree.XMLSyntaxError as mistake:
         line, column = mistake.position
         if not line:  # libxml2 has no words for this
@@ -68,7 +72,7 @@ def read_states(document: Document, kind: Kind) -> list[State]:
         ) from None
     except etree.XPathEvalError:
         raise too_large(kind) from None
-    return _states_by_the_sdk(data, kind) if states is None else states
+    return _states_by_the_sdk(data, kind) if states is None else states, True
 
 
 def _states_by_the_sdk(data: bytes, kind: Kind) -> list[State]:

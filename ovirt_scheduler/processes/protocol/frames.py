@@ -3,7 +3,6 @@
 ::
 
     daemon  -- FORK: serial + 3 descriptors, KILL: serial -->  zygote    SOCK_SEQPACKET
-    daemon  -- FORK_READER: the same ----------------------->  zygote
     daemon  -- ASK: whether it lives ----------------------->  zygote
     daemon  <-- ALIVE, ENDED: serial, status, left ----------  zygote
 
@@ -34,8 +33,8 @@ from typing import Any, NamedTuple, NoReturn, Union
 from ovirt_scheduler.model.plugins import NoEngine
 from ovirt_scheduler.model.tasks import CallTask, Function, Returns, Task
 
-ORDER = struct.Struct("!cI")  # FORK, FORK_READER, KILL or ASK, serial of the process
-FORK, FORK_READER, KILL, ASK = b"f", b"r", b"k", b"a"
+ORDER = struct.Struct("!cI")  # FORK, KILL or ASK, serial of the process
+FORK, KILL, ASK = b"f", b"k", b"a"
 ALIVE = b"alive"
 # Serial of the process, its wait status; whether something of it could not be ended.
 ENDED = struct.Struct("!Ii?")

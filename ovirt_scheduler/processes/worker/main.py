@@ -1,10 +1,11 @@
-"""The start of a process that the zygote with the SDK forked: its first task says what it becomes.
+"""The start of a process that the zygote forked: its first task says what it becomes.
 
 ::
 
-    daemon ──(socket: Setup)────► a plugin's process: calls, until it differs from what it was
-           ──(socket: Candidate)► an analysis: one file of a folder of plugins, and the end
-           ──(socket: ReadTask)─► a reader of documents that take the SDK, and the end
+    daemon ──(Setup)───────► a plugin's process: calls, until it differs from what it was
+           ──(ReaderSetup)─► a reader: documents of one request after another
+           ──(Candidate)───► an analysis: one file of a folder of plugins, and the end
+           ──(SplitTask)───► documents are cut for the history, and the end
 
 Its stdout and stderr are pipes to the daemon from when a plugin's code may run in it.
 """
@@ -19,8 +20,7 @@ from pathlib import Path
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.analysis import Analysis, FileFault
 from ovirt_scheduler.model.plugins import Candidate
-from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, ReadTask, Setup, SplitTask
-from ovirt_scheduler.processes.documents import entities
+from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, ReaderSetup, Setup, SplitTask
 from ovirt_scheduler.processes.kernel import limits, titles
 from ovirt_scheduler.processes.loading.analysis import analyse
 from ovirt_scheduler.processes.protocol import frames
@@ -29,11 +29,18 @@ from ovirt_scheduler.processes.worker.plugin_process import PluginProcess, enter
 from ovirt_scheduler.processes.worker.zygote import DESCRIPTORS
 
 
+def warm_up() -> None:
+    """Prepare, in the zygote, what each worker would have to prepare for itself."""
+    reader.warm_up()
+
+
 def run(daemon: socket.socket) -> None:
     """Run a worker: the daemon's first task says what it becomes."""
     task, nonce, _ = frames.receive_task(daemon)
-    if isinstance(task, (ReadTask, SplitTask)):
-        reader.serve(task, nonce, daemon, entities.read_states)
+    if isinstance(task, ReaderSetup):
+        reader.serve(daemon, nonce)
+    elif isinstance(task, SplitTask):
+        reader.split(task, nonce, daemon)
     elif isinstance(task, Candidate):
         titles.set_title(f"loading {task.source.name}")
         _be_plugins()

@@ -1,10 +1,17 @@
-"""Reads the documents of one request, in a process of its own that ends with it.
+"""A reader: a process that reads the documents of one request after another.
 
-It also cuts documents for the history, when their requests have been answered.
+::
 
-Documents come from outside: if one corrupts the memory of this process, no other request is
-affected. The entities of each document go into a sealed file in memory, from which the processes of
-plugins take those that they need.
+    ReaderSetup ─► READY
+    ReadTask ─► expat, without the SDK ─► sealed files ─► ANSWER ─► READY
+                  └─ refused, read by the SDK, large: DIFFERS, and the end
+
+The entities of each document go into a sealed file in memory, from which the processes of plugins
+take those that they need. Nothing of a document is kept. A document that was refused or that took
+the SDK with its libxml2 is a reader's last, so that what it may have done to the memory of this
+process is no other request's. A large one is its last, too: its memory goes back at once.
+
+Other processes cut documents for the history, when their requests have been answered.
 """
 
 from __future__ import annotations
@@ -15,16 +22,16 @@ import os
 import pickle
 import socket
 from collections.abc import Sequence
-from typing import Callable, Optional, Union
+from typing import Optional
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import MOST_STATES, Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.text import one_line
-from ovirt_scheduler.processes.documents import packing, parser, resource_use, sdk_tables, splitting
+from ovirt_scheduler.processes.documents import entities, packing, parser, resource_use, splitting
 from ovirt_scheduler.processes.documents.packing import State
-from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS, Kind
+from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 from ovirt_scheduler.processes.kernel import limits, memory_files, titles
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.messages import ReadDocument
@@ -32,6 +39,8 @@ from ovirt_scheduler.processes.protocol.messages import ReadDocument
 # For the entities of a request: so much, or so many times the documents' size.
 _READING_MEMORY = 1 << 30
 _READING_FACTOR = 24
+_LARGE = 1 << 20  # bytes of a task's documents
+_MOST_TASKS = 1000  # of one reader
 _LESS_URGENT = 10  # niceness, of what no call waits for
 _WARM = 30  # runs; the interpreter looks at its code after a few
 
@@ -39,16 +48,9 @@ _LONGEST_NAME = 255  # characters of a host's or a VM's; of its status, and of i
 
 _KINDS = {Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST}
 
-ReadStates = Callable[[Document, Kind], Optional[list[State]]]  # None: it takes the SDK
-
 _CPU = "<cpu><topology><cores>1</cores></topology></cpu>"
 _HOST = f"<hosts><host id='a'><name>a</name><memory>1</memory>{_CPU}<tags/></host></hosts>"
 _SAMPLE = pickle.dumps(ReadTask((Unread(Role.HOSTS, Document(_HOST.encode())),)))
-
-
-def by_tables(document: Document, kind: Kind) -> Optional[list[State]]:
-    """Read a document without the SDK: None where that is not certain."""
-    return parser.parse(parser.utf8(document, kind), kind, sdk_tables.TABLES)
 
 
 def warm_up() -> None:
@@ -61,38 +63,44 @@ def warm_up() -> None:
 
 
 def _prepare() -> None:
-    """Take in a task and do it once, while nobody waits.
+    """Read a document while nobody waits.
 
     For a reader: the memory that it shares with its zygote is copied, page by page, when it is
-    first used. If that happens before the task comes, no request waits for it.
+    first used. If that happens before the first task comes, no request waits for it.
     """
     with contextlib.suppress(OSError, MemoryError):  # a task that meets the same tells
-        _, descriptors = _read_all(pickle.loads(_SAMPLE), by_tables)  # noqa: S301  our own
+        _, descriptors, _ = _read_all(pickle.loads(_SAMPLE))  # noqa: S301  our own
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def run(daemon: socket.socket) -> None:
-    """Run a reader without the SDK."""
-    _prepare()
-    task, nonce, _ = frames.receive_task(daemon)
-    if isinstance(task, (ReadTask, SplitTask)):
-        serve(task, nonce, daemon, by_tables)
-
-
-def serve(
-    task: Union[ReadTask, SplitTask], nonce: int, daemon: socket.socket, read_states: ReadStates
-) -> None:
-    """Do the task, and answer the daemon; the packs go with the answer, in files.
-
-    If a document needs the SDK, and it is not here, the answer has no documents.
-    """
+def serve(daemon: socket.socket, nonce: int) -> None:
+    """Read documents until there are no more tasks, or one was this reader's last."""
     titles.set_title("reader")
-    gc.disable()  # nothing of what reading makes is garbage
-    if isinstance(task, SplitTask):
-        answer, descriptors = _split(task)
-    else:
-        answer, descriptors = _read_all(task, read_states)
+    gc.disable()  # nothing of what reading makes is garbage before it is answered
+    _prepare()
+    frames.send(daemon, frames.pack(frames.READY, nonce))
+    for _ in range(_MOST_TASKS):
+        task, nonce, _ = frames.receive_task(daemon)
+        if not isinstance(task, ReadTask):
+            raise TypeError(f"a task of type {type(task).__name__}")
+        answer, descriptors, is_last = _read_all(task)
+        frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer), descriptors)
+        if is_last:
+            break
+        for descriptor in descriptors:
+            os.close(descriptor)
+        del task, answer
+        gc.collect()
+        frames.send(daemon, frames.pack(frames.READY, nonce))
+    frames.send(daemon, frames.pack(frames.DIFFERS, nonce, b"documents"))
+    os._exit(os.EX_OK)  # whatever is freed would be copied first: it shares its memory
+
+
+def split(task: SplitTask, nonce: int, daemon: socket.socket) -> None:
+    """Cut the documents, in a process that ends with this."""
+    titles.set_title("reader for the history")
+    answer, descriptors = _split(task)
     frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer), descriptors)
 
 
@@ -113,34 +121,35 @@ def _split(task: SplitTask) -> tuple[bytes, list[int]]:
     return messages.pack_split(lengths), [memory_files.sealed(pieces)]
 
 
-def _read_all(task: ReadTask, read_states: ReadStates) -> tuple[bytes, list[int]]:
-    """Read the documents: the answer, and a file for each that could be read."""
+def _read_all(task: ReadTask) -> tuple[bytes, list[int], bool]:
+    """Read the documents.
+
+    Returns:
+        The answer; a file for each that could be read; whether this task is the reader's last.
+    """
+    is_last = sum(len(each.document.data) for each in task.documents) > _LARGE
     documents: list[ReadDocument] = []
     descriptors: list[int] = []
     seen: list[dict[str, list[object]]] = []
     for unread in task.documents:
         try:
-            read = _read(unread, read_states)
-            if read is None:
-                return messages.pack_read([], []), []
-            found, note, pack = read
+            found, took_sdk, note, pack = _read(unread)
+            is_last = is_last or took_sdk
             if task.tells_states:
                 seen.append(_seen(found))
         except UnreadableDocument as error:
             documents.append(ReadDocument(problem=str(error)))
+            is_last = True
             continue
         descriptors.append(memory_files.sealed([pack]))
         ids = tuple(each.get("_id") for each in found)
         names = tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in found)
         documents.append(ReadDocument(ids, names, note=note))
-    return messages.pack_read(documents, seen), descriptors
+    return messages.pack_read(documents, seen), descriptors, is_last
 
 
-def _read(unread: Unread, read_states: ReadStates) -> Optional[tuple[list[State], str, bytes]]:
-    """The states in a document, the note on it, and the states packed.
-
-    Returns:
-        None if it takes the SDK, and that is not here.
+def _read(unread: Unread) -> tuple[list[State], bool, str, bytes]:
+    """The states in a document, whether it took the SDK, the note on it, and the states packed.
 
     Raises:
         UnreadableDocument: it takes more memory than it may have, too.
@@ -148,12 +157,10 @@ def _read(unread: Unread, read_states: ReadStates) -> Optional[tuple[list[State]
     kind = _KINDS[unread.role]
     limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * len(unread.document.data)))
     try:
-        found, note = read_states(unread.document, kind), ""
-        if found is None:
-            return None
+        (found, took_sdk), note = entities.read_states(unread.document, kind), ""
         if unread.asked is not None:
             found, note = _asked(found, unread.asked, unread.role)
-        return found, note, packing.pack(unread.role.kind, found)
+        return found, took_sdk, note, packing.pack(unread.role.kind, found)
     except MemoryError:
         pass  # what was read is freed behind this
     finally:

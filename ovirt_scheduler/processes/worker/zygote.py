@@ -1,20 +1,14 @@
-"""The zygotes: processes that fork all workers, and reap them.
+"""The zygote: the process that forks all workers, and reaps them.
 
 ::
 
-    daemon ──(FORK, FORK_READER, KILL, ASK)──► zygote ──fork──► process of a plugin, ...
-           ◄─(ALIVE, ENDED)───────────────────┘  │ ▲
-                                                 ▼ │  the same, in both directions
-                                       zygote of the readers ──fork──► reader
+    daemon ──(FORK, KILL, ASK)──► zygote ──fork──► process of a plugin, reader, ...
+           ◄─(ALIVE, ENDED)─────┘
 
-The zygote is started by exec with one descriptor, the daemon's control socket. The cost of a fork
-grows with the mapped memory, most of which is the SDK with its libraries. A reader hardly ever
-needs these, so readers have their own small zygote, which is forked before they are loaded.
-
-A zygote has one thread, no secret and no plugin, and never reads a task. Processes that a worker
-leaves behind become the zygote's children, and are killed before the zygote reports the worker's
-end. When the control socket ends, so do all workers, and then the zygotes. If the readers' zygote
-ends before, the other one forks readers, too.
+It is started by exec with one descriptor, the daemon's control socket. It has one thread, no secret
+and no plugin, and never reads a task. Processes that a worker leaves behind become its children,
+and are killed before it reports the worker's end. When the control socket ends, so do all workers,
+and then the zygote.
 """
 
 from __future__ import annotations
@@ -34,13 +28,13 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Callable, NamedTuple, NoReturn, Optional
+from typing import Callable, NamedTuple, NoReturn
 
 from ovirt_scheduler.processes.kernel import children, limits, malloc, prctl, privileges, titles
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.worker import loaded_modules, reader
+from ovirt_scheduler.processes.worker import loaded_modules
 
-# Loaded once, here, for every process of a plugin; after the readers' zygote was forked.
+# Loaded once, here, for all workers.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
 _MAIN = "ovirt_scheduler.processes.worker.main"
 
@@ -52,7 +46,6 @@ DESCRIPTORS = (3, 4, 5)  # of a worker: the daemon's socket, what becomes stdout
 _ASIDE = 16  # above these
 
 Do = Callable[[socket.socket], None]
-_Readers = tuple[int, socket.socket]  # the zygote of the readers, as the other sees it: its pid
 
 
 def main(control_fd: int, user: Sequence[int]) -> NoReturn:
@@ -72,39 +65,16 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
         _change_to(user)
     privileges.leave_keyring()
     titles.set_title("zygote")
-    readers = _fork_readers_zygote(control)
     for name in _PRELOADED:
         importlib.import_module(name)
     main_of_workers = importlib.import_module(_MAIN)
+    main_of_workers.warm_up()
     loaded_modules.note()
     gc.collect()
     gc.freeze()
     control.send(frames.ALIVE)
-    _Zygote(control, main_of_workers.run, readers).run()
+    _Zygote(control, main_of_workers.run).run()
     sys.exit(0)
-
-
-def _fork_readers_zygote(control: socket.socket) -> _Readers:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    parent = os.getpid()
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        return pid, ours
-    try:
-        prctl.die_with_parent(parent)
-        prctl.become_subreaper()  # this is not inherited
-        for each in (control, ours):  # the daemon sees that the zygote has ended
-            each.close()
-        titles.set_title("zygote of the readers")
-        reader.warm_up()
-        gc.collect()
-        gc.freeze()
-        _Zygote(theirs, reader.run).run()
-    except BaseException:  # noqa: BLE001  it says why, and the zygote ends with it
-        traceback.print_exc()
-    finally:
-        os._exit(os.EX_SOFTWARE)
 
 
 def _change_to(user: Sequence[int]) -> None:
@@ -130,33 +100,18 @@ class _Ended(NamedTuple):
     until: float  # how long to wait for what it left, on the monotonic clock
 
 
-def _received(channel: socket.socket, size: int) -> tuple[bytes, list[int]]:
-    """A message of so many bytes, with its descriptors; nothing where the other end has ended."""
-    try:
-        message, descriptors, _, _ = socket.recv_fds(channel, size, 3)
-    except ConnectionResetError:  # it had not read all that it was told
-        return b"", []
-    return message, descriptors
-
-
 class _Zygote:
     """Carries out the daemon's orders: forks processes, kills them, and reports their ends.
 
     Args:
         control: the socket for orders, and for reports of ended workers.
         do: what a process does with its task.
-        readers: pid and socket of the zygote that forks these; None: this one does.
     """
 
-    def __init__(self, control: socket.socket, do: Do, readers: Optional[_Readers] = None) -> None:
+    def __init__(self, control: socket.socket, do: Do) -> None:
         self._control = control
         self._do = do
-        self._reading: set[int] = set()  # serials: forked by the zygote of the readers
         self._workers: dict[int, int] = {}  # pid: serial
-        self._readers: Optional[socket.socket] = None
-        if readers is not None:
-            pid, self._readers = readers
-            self._workers[pid] = 0
         self._ended: list[_Ended] = []
         # Pids of killed processes that do not end; nobody waits for them.
         self._lasting: set[int] = set()
@@ -174,16 +129,12 @@ class _Zygote:
         with selectors.PollSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)
-            if self._readers is not None:
-                selector.register(self._readers, selectors.EVENT_READ)
             while True:
                 ready = {key.fd for key, _ in selector.select(self._pause())}
                 self._sweeping = self._sweeping or not ready
                 if self._wakeup in ready:
                     os.read(self._wakeup, 4096)
                 self._reap()
-                if self._readers is not None and self._readers.fileno() in ready:
-                    self._hear(self._readers, selector)
                 if self._control.fileno() in ready and not self._obey():
                     break
         children.end_all(math.inf)
@@ -196,19 +147,15 @@ class _Zygote:
 
     def _obey(self) -> bool:
         """Take one message; False when the daemon has gone."""
-        message, descriptors = _received(self._control, frames.ORDER.size)
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._control, frames.ORDER.size, 3)
+        except ConnectionResetError:  # it had not read all that it was told
+            return False
         if not message:
             return False
         order, serial = frames.ORDER.unpack(message)
-        # The answer of the readers' zygote to ASK shows that both live.
-        of_readers = order in (frames.FORK_READER, frames.ASK) or serial in self._reading
-        if order in (frames.FORK, frames.FORK_READER) and len(descriptors) < 3:
+        if order == frames.FORK and len(descriptors) < 3:
             self._tell(serial, -errno.EMFILE)  # there was none left for it
-        elif of_readers and self._readers is not None:
-            if order == frames.FORK_READER:
-                self._reading.add(serial)
-            with contextlib.suppress(OSError):  # it has ended: the next pass sees that
-                socket.send_fds(self._readers, [message], descriptors)
         elif order == frames.ASK:
             self._say(frames.ALIVE)
         elif order == frames.KILL:
@@ -219,22 +166,6 @@ class _Zygote:
         for descriptor in descriptors:
             os.close(descriptor)
         return True
-
-    def _hear(self, readers: socket.socket, selector: selectors.BaseSelector) -> None:
-        """Pass on a message of the readers' zygote; without a message it has ended."""
-        message, _ = _received(readers, frames.ENDED.size)
-        if message:
-            if message != frames.ALIVE:
-                self._reading.discard(frames.ENDED.unpack(message)[0])
-            self._say(message)
-            return
-        selector.unregister(readers)
-        readers.close()
-        self._readers = None
-        for serial in self._reading:  # they die with it
-            self._tell(serial, signal.SIGKILL)
-        self._reading.clear()
-        self._sweeping = True
 
     def _fork(self, serial: int, descriptors: Sequence[int]) -> None:
         parent = os.getpid()
@@ -254,9 +185,7 @@ class _Zygote:
         """Collect the workers that have ended, and kill what they left, in a bounded time."""
         now = time.monotonic()
         for pid, status in children.reap(self._workers):
-            serial = self._workers.pop(pid)
-            if serial:
-                self._ended.append(_Ended(serial, status, now + _SWEEP_SECONDS))
+            self._ended.append(_Ended(self._workers.pop(pid), status, now + _SWEEP_SECONDS))
         if not self._ended and not self._sweeping:
             return
         # Their children become this process's, but not all at once.

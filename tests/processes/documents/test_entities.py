@@ -401,7 +401,6 @@ def test_nothing_is_fetched(where: str, tmp_path: Path) -> None:
 
 TOO_LARGE = """
 import resource, sys
-from ovirt_scheduler.processes.documents import entities
 from ovirt_scheduler.processes.worker import reader
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
@@ -409,7 +408,7 @@ from ovirt_scheduler.model.tasks import Role, Unread
 data = b"<host id='a'><tags>" + {inside!r} * 500_000 + b"</tags></host>"
 resource.setrlimit(resource.RLIMIT_DATA, (100 << 20, 100 << 20))
 try:
-    reader._read(Unread(Role.HOSTS, Document(data)), entities.read_states)
+    reader._read(Unread(Role.HOSTS, Document(data)))
 except UnreadableDocument as mistake:
     sys.exit(f"refused: {{mistake}}")
 """

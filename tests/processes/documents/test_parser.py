@@ -19,7 +19,6 @@ from ovirt_scheduler.processes.documents import parser, sdk_tables
 from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Field, Kind, Table, Tables
 from ovirt_scheduler.processes.documents.sdk_tables import TABLES
 from tests.support import reading
-from tests.support.command import script
 from tests.support.fuzzing import tries
 from tests.support.reading import entity_of
 from tests.support.sdk_reading import SHARED, by_the_sdk, differences
@@ -183,17 +182,6 @@ def test_tables_say_what_the_sdk_reads() -> None:
     assert host.fields["cpu"].table is found["Cpu"]
     assert host.links["numanodes"] == "_numa_nodes"
     assert found["Vlan"].identifier is int
-
-
-def test_tables_need_no_sdk() -> None:
-    """They are made and used in the zygote of the readers, which never loads it."""
-    program = (
-        "import sys; from ovirt_scheduler.model.requests import Document; "
-        "from ovirt_scheduler.processes.worker import reader; "
-        "assert len(reader.by_tables(Document(b'<hosts/>'), reader.HOSTS)) == 0; "
-        "print({name.partition('.')[0] for name in sys.modules} & {'lxml', 'ovirtsdk4', 'pycurl'})"
-    )
-    assert script(program, text=False).stdout == b"set()\n"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def statistics(**values):
 def state(kind, content):
     one = "host" if kind is parser.HOSTS else "vm"
     document = f"<{one}s><{one} id='a'>{content}</{one}></{one}s>"
-    return entities.read_states(Document(document.encode()), kind)[0]
+    return entities.read_states(Document(document.encode()), kind)[0][0]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@
     places        how many calls may run at once
     inputs        the inputs of the calls of a request: documents, read and packed
     calls         calls of plugins, each in a process of its plugin, and their results
-    single_use    processes that do one thing and end: readers of documents, analyses
-    pool          the processes of plugins that are kept between calls, and spare ones
+    reading       documents, read by readers
+    single_use    processes that do one thing and end: documents are cut, a file is analysed
+    pool          the processes that are kept, of plugins and readers, and spare ones
     exchange      one task and its answer, over sockets and pipes that never block
     zygotes       the zygote that lives, and the next one when it dies
     handles       the daemon's ends of a zygote and of the processes that it forks
@@ -17,7 +18,7 @@ One request goes this way::
 
     Executor.run
         Places.taken                   it has a place
-        inputs.read_inputs             its documents are packs, by way of single_use.read
+        inputs.read_inputs             its documents are packs, by way of reading.read
         calls.make_calls               for each call:
             Pool.take                      a process of its plugin
             Exchange, exchange.wait        the task goes there; output and answer come back

@@ -23,7 +23,7 @@ class Chosen(NamedTuple):
     """The units of one kind for a request: those to call, and what is wrong with others.
 
     Attributes:
-        wanted: the named units, without those in shadow.
+        wanted: the named units, each once, without those in shadow.
         calls: of those that are loaded.
         errors: what is wrong with the others, by name.
         rejected: whether a filter is missing that then accepts no host (contract 4.2).
@@ -141,13 +141,12 @@ class Catalogue:
         """
         in_shadow = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
         looking = {each.name: each for each in reversed(wanted) if each.name in in_shadow}
-        live = tuple(each for each in wanted if each.name not in looking)
         calls: list[UnitCall] = []
         errors: dict[str, tuple[str, ...]] = {}
         rejected = False
         named: dict[str, WantedUnit] = {}
-        for each in live:
-            if named.setdefault(each.name, each) is not each:
+        for each in wanted:
+            if each.name not in looking and named.setdefault(each.name, each) is not each:
                 repeated = f"the {kind.words} {each.name!r:.160} is named more than once"
                 if strict:
                     raise BadParameters(f"{repeated}; name it once")
@@ -169,7 +168,7 @@ class Catalogue:
             else UnitCall(unit, {}, functions=functions + 1)
             for name, unit in in_shadow.items()
         )
-        return Chosen(live, tuple(calls), errors, rejected, shadows)
+        return Chosen(tuple(named.values()), tuple(calls), errors, rejected, shadows)
 
     def kinds_of(self, name: str) -> tuple[Kind, ...]:
         """The kinds of unit that bear this name."""

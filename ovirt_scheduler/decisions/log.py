@@ -66,8 +66,6 @@ class Failures:
 
     def over(self, kind: str, unit: str) -> Optional[Failing]:
         """After a successful call: how often the calls before it failed, if they did."""
-        if not self._units:  # nearly always, and so without the lock
-            return None
         with self._lock:
             ways = self._units.pop((kind, unit), None)
         if ways is None:

@@ -159,7 +159,7 @@ class DecisionService:
             for kind, named in request.wanted.items()
             if named or last is None  # before a driver none need be named
         }
-        selected = self._selected(last, catalogue.drivers)
+        selected = () if last is None else self.selections.get(last.driver.name, ())
         request, job, left_out = _planned(request, chosen, selected, started + self.request_timeout)
         job, execution, engine_errors = self._run(job, known)
         left, answer, of_answer = _answer(request, chosen, execution)
@@ -182,20 +182,6 @@ class DecisionService:
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
             self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
         return decision
-
-    def _selected(
-        self, last: Optional[DriverCall], drivers: Mapping[str, DriverUnit]
-    ) -> tuple[str, ...]:
-        """The hosts that the scheduler selected last; those of schedulers that went are forgotten.
-
-        Args:
-            drivers: that there are now, by name.
-        """
-        if last is None:
-            return ()
-        for gone in [name for name in [*self.selections] if name not in drivers]:
-            self.selections.pop(gone, None)
-        return self.selections.get(last.driver.name, ())
 
     def _run(
         self, job: Job, known: Optional[EngineReplies]

@@ -46,18 +46,14 @@ def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[L
         decisions: from ``of_last``, ``explanation.cleaned``.
         host: the id of a host, for lines about only that host.
     """
-    before: Optional[Record] = None
-    about: list[Record] = []
-    for decision in decisions:
+    for before, decision in zip((None, *decisions), decisions):
         if before is not None:
             yield from _between(before, decision, host)
         if host is None or host in explanation.host_names([decision]):
             yield from explanation.lines(decision, host)
-            about.append(decision)
-        before = decision
-    for last in about[-1:]:
-        if last is before and (host is None or host in (last.get("answer") or ())):
-            yield from map(Line, _afterwards(last))
+    last = decisions[-1]
+    if host is None or host in (last.get("answer") or ()):
+        yield from map(Line, _afterwards(last))
 
 
 def _may_lead_to(summary: Record, later: Record) -> bool:

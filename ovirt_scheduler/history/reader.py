@@ -110,15 +110,16 @@ class Reader:
         with self._open() as db:
             records = _records(db, "decisions.number = ?", (number,))
             select = "SELECT request FROM recordings WHERE decision = ?"
-            for (request,) in db.execute(select, (number,)).fetchall() if records else ():
-                documents = db.execute(
-                    "SELECT role, of_engine, document FROM recorded_documents WHERE decision = ? "
-                    "ORDER BY place",
-                    (number,),
-                )
-                found = [DocumentOf(Role(role), bool(of), each) for role, of, each in documents]
-                return Recorded(records[0], json.loads(request), found)
-        return None
+            asked = db.execute(select, (number,)).fetchone()
+            if not records or asked is None:
+                return None
+            rows = db.execute(
+                "SELECT role, of_engine, document FROM recorded_documents WHERE decision = ? "
+                "ORDER BY place",
+                (number,),
+            )
+            documents = [DocumentOf(Role(role), bool(of), each) for role, of, each in rows]
+            return Recorded(records[0], json.loads(asked["request"]), documents)
 
     def document(self, number: int) -> bytes:
         """A recorded document, in UTF-8; empty if it is gone.

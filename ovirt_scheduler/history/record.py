@@ -141,10 +141,8 @@ def _asked(decision: Decision) -> Iterator[_Asked]:
     for kind, results in zip(Kind, (execution.filters, execution.cost_functions, last)):
         called = {call.unit.name: call for call in decision.of(kind)}
         ended = {result.unit: result for result in results}
-        named: dict[str, WantedUnit] = {}
         for each in decision.request.wanted.get(kind, ()):
-            named.setdefault(each.name, each)  # of a name that is there twice, the first counts
-        for name, each in named.items():
+            name = each.name
             problems = () if name in called else decision.unit_errors.get(name, ())
             yield _asked_one(kind, each, called.get(name), ended.get(name), "; ".join(problems))
     for call, result, problem in decision.shadows:

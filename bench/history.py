@@ -77,12 +77,13 @@ def _copies(rows: list[Row], first: int, last: int, chance: random.Random) -> It
     for number in range(first, last):
         vm = chance.randrange(_VMS)
         named = (f"00000000-0000-4000-9000-{vm:012}", f"vm-{vm}")
-        yield rows[number % len(rows)]._replace(
-            id=f"{chance.getrandbits(64):016x}",
-            time=round(number * _SECONDS * 1000),
-            vm=named,
-            vms=(named,),
-        )
+        yield {
+            **rows[number % len(rows)],
+            "id": f"{chance.getrandbits(64):016x}",
+            "time": round(number * _SECONDS * 1000),
+            "vm": named,
+            "vms": (named,),
+        }
 
 
 def _record(chance: random.Random) -> dict[str, Any]:

@@ -160,7 +160,7 @@ class DecisionService:
             if named or last is None  # before a driver none need be named
         }
         selected = () if last is None else self.selections.get(last.driver.name, ())
-        request, job, left_out = _planned(request, chosen, selected, started + self.request_timeout)
+        request, job = _planned(request, chosen, selected, started + self.request_timeout)
         job, execution, engine_errors = self._run(job, known)
         left, answer, of_answer = _answer(request, chosen, execution)
         decision = Decision(
@@ -168,7 +168,7 @@ class DecisionService:
             execution=execution,
             answer=answer,
             errors=(*engine_errors, *execution.errors, *of_answer),
-            unit_errors=_unit_errors(left_out, execution.results),
+            unit_errors=_unit_errors(chosen, execution.results),
             calls=job.calls,
             time=asked_at,
             seconds=time.monotonic() - started,
@@ -232,8 +232,8 @@ class DecisionService:
 
 def _planned(
     request: Request, chosen: Mapping[Kind, Chosen], selected: Sequence[str], deadline: float
-) -> tuple[Request, Job, dict[str, tuple[str, ...]]]:
-    """The request without the units that are in shadow, its job, and what is wrong with units.
+) -> tuple[Request, Job]:
+    """The request without the units that are in shadow, and its job.
 
     Args:
         selected: ids of the hosts that a scheduler selected last.
@@ -241,18 +241,15 @@ def _planned(
     """
     subjects, last = request.subjects, request.last
     calls: tuple[UnitCall, ...] = ()
-    left_out: dict[str, tuple[str, ...]] = {}
     for kind, units in chosen.items():
         calls += units.calls
         log.log_left_out(request.caller.request_id, kind.words, units.errors)
-        for name, problems in units.errors.items():
-            left_out[name] = left_out.get(name, ()) + problems
         if units.rejected:
             subjects = subjects._replace(hosts=())
     method = None if last is None else _method_call(last, request.properties, selected)
     job = Job(subjects, deadline, calls, method, request.strict)
     wanted = {kind: units.wanted for kind, units in chosen.items()}
-    return request._replace(wanted=wanted), job, left_out
+    return request._replace(wanted=wanted), job
 
 
 def _shadow_jobs(
@@ -331,18 +328,14 @@ def _sought(job: Job) -> Sought:
 
 
 def _unit_errors(
-    left_out: Mapping[str, tuple[str, ...]], results: Sequence[CallResult]
+    chosen: Mapping[Kind, Chosen], results: Sequence[CallResult]
 ) -> dict[str, tuple[str, ...]]:
-    """What is wrong with each unit, by its name.
-
-    Args:
-        left_out: what was wrong before the calls.
-        results: of the calls.
-    """
-    errors = dict(left_out)
-    for result in results:
-        if result.problems:
-            errors[result.unit] = errors.get(result.unit, ()) + result.problems
+    """What is wrong with each unit, by its name: why it was left out, how its call ended."""
+    left_out = (each for units in chosen.values() for each in units.errors.items())
+    errors: dict[str, tuple[str, ...]] = {}
+    for name, problems in (*left_out, *((each.unit, each.problems) for each in results)):
+        if problems:
+            errors[name] = errors.get(name, ()) + problems
     return errors
 
 

@@ -111,18 +111,17 @@ class Database:
         self._bases.clear()
 
     def _write_decision(self, row: Row) -> int:
-        vm = None if row.vm is None else self._name(row.vm)
         number = self._db.execute(
             "INSERT INTO decisions VALUES (NULL, :id, :time, :method, :vm, :cluster, :host_set, "
             ":unit_set, :milliseconds, :summary, :is_bad, :failures, :size, :body)",
             {
-                **row._asdict(), "vm": vm, "host_set": self._host_set(row.hosts),
-                "unit_set": self._unit_set(row.units),
+                **row, "vm": row["vm"] and self._name(row["vm"]),
+                "host_set": self._host_set(row["hosts"]), "unit_set": self._unit_set(row["units"]),
             },
         ).lastrowid  # fmt: skip
         self._db.executemany(
             "INSERT OR IGNORE INTO vm_decisions VALUES (?, ?)",
-            [(self._name(each), number) for each in row.vms],
+            [(self._name(each), number) for each in row["vms"]],
         )
         return int(number or 0)
 
@@ -229,10 +228,8 @@ class Database:
     def keep_within(self, size: int) -> None:
         """Delete the oldest until the file's pages in use take no more than ``size`` bytes."""
         while self._bytes() > size:
-            first, last = self._db.execute(
-                "SELECT min(number), max(number) FROM decisions"
-            ).fetchone()
-            if first is None or first == last:
+            first, last = self._ends()
+            if first == last:
                 return
             until = first + max(1, int((last - first) * _OLDEST))
             with self._db:
@@ -243,8 +240,16 @@ class Database:
 
     def totals(self) -> tuple[int, int]:
         """How many decisions there are, and how many bytes are in use."""
-        first, last = self._db.execute("SELECT min(number), max(number) FROM decisions").fetchone()
-        return (0 if first is None else last - first + 1), self._bytes()
+        first, last = self._ends()
+        return last - first + (last > 0), self._bytes()
+
+    def _ends(self) -> tuple[int, int]:
+        """The numbers of the oldest decision and of the newest; 0 without any."""
+        # Each by itself: to find both at once, SQLite reads all of an index.
+        first, last = self._db.execute(
+            "SELECT (SELECT min(number) FROM decisions), (SELECT max(number) FROM decisions)"
+        ).fetchone()
+        return first or 0, last or 0
 
     def _bytes(self) -> int:
         counts = [

@@ -20,7 +20,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple, Optional
+from typing import Any
 
 from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.record import REMOVED, Record, entity
@@ -78,6 +78,7 @@ class OtherVersion(sqlite3.DatabaseError):
 
 
 Named = tuple[str, str]  # an id, and a name; the name is empty if it is not known
+Row = dict[str, Any]  # a record, in the parts that the tables have
 
 # A unit's members that the body has; its set has the others.
 _OF_CALL = ("milliseconds", "message", "notes")
@@ -88,25 +89,6 @@ _OF_FEW = ("held", "reason")  # of a verdict or a cost
 _FOLLOWS = "follows"  # instead of an answer that totals or verdicts tell
 
 
-class Row(NamedTuple):
-    """A record, in the parts that the tables have."""
-
-    id: str
-    time: int  # milliseconds since 1970
-    method: str
-    vm: Optional[Named]
-    vms: tuple[Named, ...]  # by which it is found: its own, and those that it migrates
-    cluster: Optional[str]  # that the daemon looked after by itself
-    hosts: tuple[Named, ...]
-    units: str
-    milliseconds: float
-    summary: str  # what a list shows: see ``explanation.summary``
-    is_bad: bool
-    failures: Optional[str]  # JSON; None: no unit failed
-    size: int
-    body: bytes
-
-
 def written(moment: float) -> str:
     """Seconds since 1970 as RFC 3339, in UTC."""
     seconds, milliseconds = divmod(round(moment * 1000), 1000)
@@ -114,7 +96,12 @@ def written(moment: float) -> str:
 
 
 def pack(record: Record) -> Row:
-    """A record as it is written; its ``time`` is in seconds since 1970."""
+    """A record as it is written; its ``time`` is in seconds since 1970.
+
+    Returns:
+        The columns of ``decisions``, or what gives them: ``hosts`` and ``units`` of its sets, and
+        ``vms`` by which it is found, its own and those that it migrates.
+    """
     vm = _named(record["vm"]) if "vm" in record else None
     hosts, units, answer = record["hosts"], record["units"], record.get("answer")
     body = {name: each for name, each in record.items() if name not in _COLUMNS}
@@ -129,22 +116,24 @@ def pack(record: Record) -> Row:
     migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
     vms = dict.fromkeys(((vm,) if vm else ()) + tuple((each, "") for each in migrated))
     summary = explanation.summary(record)
-    return Row(
-        record["id"],
-        round(record["time"] * 1000),
-        record["method"],
-        vm,
-        tuple(vms),
-        record.get("cluster"),
-        tuple(map(_named, hosts)),
-        as_json([{key: unit[key] for key in unit if key not in _OF_CALL} for unit in units]),
-        record["milliseconds"],
-        summary["summary"],
-        summary["is_bad"],
-        as_json(summary["failures"]) if summary["failures"] else None,
-        len(text),
-        zlib.compress(text, 6),
-    )
+    return {
+        "id": record["id"],
+        "time": round(record["time"] * 1000),
+        "method": record["method"],
+        "vm": vm,
+        "vms": tuple(vms),
+        "cluster": record.get("cluster"),
+        "hosts": tuple(map(_named, hosts)),
+        "units": as_json(
+            [{key: unit[key] for key in unit if key not in _OF_CALL} for unit in units]
+        ),
+        "milliseconds": record["milliseconds"],
+        "summary": summary["summary"],
+        "is_bad": summary["is_bad"],
+        "failures": as_json(summary["failures"]) if summary["failures"] else None,
+        "size": len(text),
+        "body": zlib.compress(text, 6),
+    }
 
 
 def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:

@@ -209,6 +209,25 @@ def test_the_writers_memory_does_not_grow_with_sets_of_hosts(tmp_path: Path):
     assert kept < 1 << 20
 
 
+def test_a_long_history_makes_no_write_slower(tmp_path: Path):
+    """What follows each write reads none of the decisions that are there."""
+    database = Database(tmp_path / store.FILE)
+    steps = []
+
+    def steps_after(count: int) -> int:
+        database.write([(schema.pack(made(1, time.time())()), None)] * count)
+        steps.clear()
+        database._db.set_progress_handler(lambda: steps.append(1), 1)
+        database.keep_within(1 << 30)
+        assert database.totals()[0] >= count
+        database._db.set_progress_handler(None, 0)
+        return len(steps)
+
+    few = steps_after(10)
+    assert 0 < steps_after(2_000) < few + 10
+    database.close()
+
+
 @pytest.mark.parametrize("column", ["body = x'00'", "host_set = 99"])
 def test_a_row_that_is_damaged_is_told(tmp_path: Path, column: str):
     """SQLite itself sees nothing wrong in it."""

@@ -89,6 +89,7 @@ def fields(decision: Decision) -> dict[str, object]:
     elif not isinstance(answer, tuple) and request.last is not None:
         migrates = request.returns is Returns.MIGRATIONS
         hosts = {host for several in answer.values() for host in several} if migrates else ()
+    about = f"VM {_named(vm, execution.names)}, " if vm or "" in execution.names else ""
     return {
         "units": Names(units),
         "hosts_in": len(execution.hosts),
@@ -96,7 +97,7 @@ def fields(decision: Decision) -> dict[str, object]:
         "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
         "vm": Name(vm) if vm else None,
-        "decided": _about(vm, execution.names) + summary(decision),
+        "decided": about + summary(decision),
     }
 
 
@@ -138,10 +139,6 @@ def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) 
     if words:
         words[0] = words[0].replace(" by ", " removed by ", 1)
     return ", ".join((f"{left} left", *words))
-
-
-def _about(vm: Optional[str], names: Mapping[str, str]) -> str:
-    return f"VM {_named(vm, names)}, " if vm or "" in names else ""
 
 
 def _named(entity: Optional[str], names: Mapping[str, str]) -> str:

@@ -25,8 +25,8 @@ from ovirt_scheduler.processes.executor import Executor, Job
 
 _log = logging.getLogger(__name__)
 
-_MOST_WAITING = 32  # decisions whose shadows are not called yet
-_MOST_BYTES = 128 << 20  # of memory that these and their documents keep, about
+_MOST_BYTES = 128 << 20  # of memory that decisions keep whose shadows are not called yet, about
+_LEAST_BYTES = 4 << 20  # for which each of them counts, so that no more than 32 wait
 
 AddEngine = Callable[[Job], tuple[Job, tuple[str, ...]]]
 
@@ -43,7 +43,7 @@ class Shadows:
         self._executor, self._history = executor, history
         self._thread = ThreadPoolExecutor(1, "shadows")
         self._lock = threading.Lock()
-        self._waiting = self._bytes = 0
+        self._bytes = 0  # of what waits
         self._closed = False
 
     def call(
@@ -82,7 +82,7 @@ class Shadows:
         jobs: Sequence[Job],
         add_engine: AddEngine,
     ) -> None:
-        size = record.size(decision)
+        size = max(_LEAST_BYTES, record.size(decision))
 
         def run() -> None:
             made = decision
@@ -92,14 +92,11 @@ class Shadows:
                 _log.exception("units in shadow could not be called, this is a bug")
             self._history.keep(made, inputs)
             with self._lock:
-                self._waiting -= 1
                 self._bytes -= size
 
         with self._lock:
-            room = self._waiting < _MOST_WAITING and self._bytes + size <= _MOST_BYTES
-            put = room and not self._closed
+            put = self._bytes + size <= _MOST_BYTES and not self._closed
             if put:
-                self._waiting += 1
                 self._bytes += size
                 self._thread.submit(run)
         if not put:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -190,7 +191,7 @@ class Database:
         )
 
     def _unit_set(self, units: str) -> int:
-        members = schema.members(units)
+        members = {(unit["name"], unit["outcome"]) for unit in json.loads(units)}
         return self._numbered("unit_sets", "unit_set_members", members, units=units)
 
     def _numbered(

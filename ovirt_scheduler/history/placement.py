@@ -117,19 +117,19 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     Args:
         decisions: in the order of their times, ``explanation.cleaned``.
     """
-    units = [(each, unit) for each in decisions for unit in columns(each)]
+    given = [({host["id"]: host for host in each["hosts"]}, columns(each)) for each in decisions]
     names = explanation.host_names(decisions)
-    cells = [_cells(*each) for each in units]
     out = {host for decision in decisions for host in explanation.removed(decision)}
-    last = {host["id"]: host for decision in decisions for host in decision["hosts"]}
+    last = {key: host for hosts, _ in given for key, host in hosts.items()}
     scored = ("total", "rank") if any("rank" in host for host in last.values()) else ()
     rows = []
     in_order = sorted(last, key=lambda each: (each in out, last[each].get("rank", len(last))))
     for key in in_order[: explanation.MOST_HOSTS]:
-        row = [*(of_unit.get(key) for of_unit in cells), *(last[key].get(part) for part in scored)]
-        rows.append([names[key], *(_NOTHING if word is None else str(word) for word in row)])
-    headings = ["HOST", *(_heading(unit) for _, unit in units), *map(str.upper, scored)]
-    return headings, rows
+        cells = [_cell(unit, hosts.get(key, {})) for hosts, units in given for unit in units]
+        cells += [str(last[key].get(part, _NOTHING)) for part in scored]
+        rows.append([names[key], *cells])
+    headings = [_heading(unit) for _, units in given for unit in units]
+    return ["HOST", *headings, *map(str.upper, scored)], rows
 
 
 def columns(decision: Record) -> list[Record]:
@@ -149,11 +149,8 @@ def entry_of(unit: Record, host: Record) -> Optional[Record]:
     return next((each for each in host.get(part, ()) if each["unit"] == unit["name"]), None)
 
 
-def _cells(decision: Record, unit: Record) -> dict[str, object]:
-    """Host to one unit's verdict or cost."""
-    cells = {}
-    for host in decision.get("hosts", ()):
-        entry = entry_of(unit, host) or {}
-        word = entry.get("verdict", entry.get("cost", NEVER_ASKED))
-        cells[host["id"]] = None if word == NEVER_ASKED else word
-    return cells
+def _cell(unit: Record, host: Record) -> str:
+    """What a unit said of a host."""
+    entry = entry_of(unit, host) or {}
+    word = entry.get("verdict", entry.get("cost", NEVER_ASKED))
+    return _NOTHING if word == NEVER_ASKED else str(word)

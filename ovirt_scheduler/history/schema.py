@@ -181,11 +181,6 @@ def _begun(row: sqlite3.Row) -> Record:
     return record
 
 
-def members(units: str) -> set[tuple[str, str]]:
-    """Each unit of a set, with how its call ended."""
-    return {(unit["name"], unit["outcome"]) for unit in json.loads(units)}
-
-
 def as_json(value: object) -> str:
     """The value as JSON without spaces, as columns keep it."""
     return json.dumps(value, separators=(",", ":"))

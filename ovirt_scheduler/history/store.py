@@ -53,9 +53,9 @@ Make = Callable[[], Record]
 class _Entry(NamedTuple):
     """What waits in the queue."""
 
-    make: Make  # gives a decision's record, or an event
-    size: int = 0  # bytes
-    inputs: Optional[Inputs] = None  # what the decision was made on, where that is recorded
+    make: Make
+    size: int  # bytes
+    inputs: Optional[Inputs]  # what the decision was made on, where that is recorded
 
 
 class History:
@@ -110,10 +110,10 @@ class History:
         self.put(partial(record.make_record, light), record.size(light), inputs)
 
     def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
-        """Have a decision's record written.
+        """Have a record written.
 
         Args:
-            make: returns the record; called by the writer's thread.
+            make: returns the record of a decision or an event; called by the writer's thread.
             size: about how many bytes of memory it takes until then.
             inputs: of the decision, if they are known.
         """
@@ -127,12 +127,21 @@ class History:
                 _log.warning(
                     "documents of decisions are not recorded: %(reason)s", {"reason": reason}
                 )
-        self._put(_Entry(make, size + (0 if inputs is None else inputs.size), inputs))
+        entry = _Entry(make, size + (0 if inputs is None else inputs.size), inputs)
+        with self._lock:
+            while self._queue and (
+                len(self._queue) >= _MOST_WAITING or self._queued + entry.size > _MOST_BYTES
+            ):
+                self._queued -= self._queue.popleft().size
+                self.dropped += 1
+            self._queue.append(entry)
+            self._queued += entry.size
+        self._filled.set()
 
     def event(self, event: Mapping[str, object]) -> None:
         """Have an event of the daemon written; its time is added."""
         timed: Record = {"time": time.time(), **event}
-        self._put(_Entry(lambda: timed))
+        self.put(lambda: timed)
 
     @property
     def waiting(self) -> int:
@@ -157,18 +166,6 @@ class History:
         self._filled.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
-
-    def _put(self, entry: _Entry) -> None:
-        with self._lock:
-            while self._queue and (
-                len(self._queue) >= _MOST_WAITING or self._queued + entry.size > _MOST_BYTES
-            ):
-                self._queued -= self._queue.popleft().size
-                self.dropped += 1
-            self._queue.append(entry)
-            self._queued += entry.size
-        if not self._filled.is_set():
-            self._filled.set()
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -223,21 +220,19 @@ class History:
             OSError, sqlite3.Error: they cannot be written.
         """
         try:
-            database = self._opened()
-            database.write(decisions, events)
+            self._opened().write(decisions, events)
         except sqlite3.DatabaseError as error:
             # Errors of the moment are of other classes below these.
             if type(error) not in (sqlite3.DatabaseError, OtherVersion):
                 raise
             self._close()
             self._set_aside(error)
-            database = self._opened()
-            database.write(decisions, events)
+            self._opened().write(decisions, events)
         if self._problem:
             self._problem = ""
             _log.info("the history is written again; records that are missing in all: %(count)d",
                       {"count": self.dropped})  # fmt: skip
-        now = time.monotonic()
+        database, now = self._opened(), time.monotonic()
         if now >= self._old_at:
             self._old_at = now + _LOOK_FOR_OLD
             database.forget_before(time.time() - self._days * _DAY)

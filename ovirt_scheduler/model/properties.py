@@ -27,6 +27,7 @@ from typing import NoReturn, Optional
 from ovirt_scheduler.errors import PluginError, RefusedProperty, SlowProperty
 from ovirt_scheduler.model import java_regex
 from ovirt_scheduler.model.plugins import Property, PropertySet
+from ovirt_scheduler.model.text import shortened
 
 LONGEST_VALUE = 4096  # characters
 _LONGEST_TEXT = 1 << 16  # characters of all properties: the daemon compiles their regexes
@@ -299,17 +300,15 @@ def _range(pattern: str) -> Optional[tuple[int, int]]:
 
 
 def _regex(pattern: str) -> str:
-    """The pattern of a property as a regex, with a range written out."""
-    span = _range(pattern)
-    return _range_pattern(*span) if span else pattern
+    """The pattern of a property as a regex, with a range written out.
 
-
-def _range_pattern(low: int, high: int) -> str:
-    """A regex for the integers from low to high.
-
-    >>> _range_pattern(-5, 120)
+    >>> _regex("{-5-120}")
     '(?:-[1-5]|[0-9]|[1-9][0-9]|1[0-1][0-9]|120)'
     """
+    span = _range(pattern)
+    if span is None:
+        return pattern
+    low, high = span
     parts = [f"-{part}" for part in _runs(max(1, -high), -low)] + list(_runs(max(0, low), high))
     return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
 
@@ -334,5 +333,5 @@ def _runs(low: int, high: int) -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    short = text if len(text) <= 60 else f"{text[:57]}..."
+    short = shortened(text, 60)
     return f"'{short}'" if short.isprintable() else repr(short)

@@ -188,7 +188,11 @@ def test_failed_units_are_left_out(engine):
         ({"filters": "nowhere"}, 101, "there is no filter named 'nowhere'"),
         ({"filters": "by_place"}, 101, "it is a cost function"),
         ({"cost_functions": "by_place=many"}, -32602, "expected name=factor"),
-        ({"cost_functions": "by_place=2147483648"}, -32602, "the factor an int"),
+        (
+            {"cost_functions": "by_place=2147483648"},
+            -32602,
+            "the factor of by_place: 2147483648 is beyond 32 bits",
+        ),
         ({"filters": "keeps_even", "kept": "x"}, 103, "filter keeps_even: property kept: 'x'"),
         ({"limit": "100"}, 103, "scheduler Whole: property limit: '100' is not allowed"),
         ({"policy": "other"}, 103, "property policy: 'other' is not allowed; give what matches"),

@@ -284,20 +284,6 @@ def test_sections_of_the_contract_that_are_cited_are_there():
     assert {each for each in cited if each[1] not in sections} == set()
 
 
-def test_tests_that_a_page_names_are_there():
-    """By file and name, as pytest takes them."""
-    named = {
-        (page.name, *found)
-        for page in PAGES
-        for found in re.findall(r"`(test_\w+\.py)::(test_\w+)`", page.read_text("utf-8"))
-    }
-    assert named
-    for page, file, name in named:
-        (path,) = PROJECT.glob(f"tests/**/{file}")
-        text = path.read_text("utf-8")
-        assert f"\ndef {name}(" in text, f"{page}: {file}::{name}"
-
-
 @pytest.mark.parametrize("during_start", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_demonstration_shows_one_call_of_each_kind_and_ends_by_ctrl_c(tmp_path, during_start):
     """What make run runs, as a stranger sees it; also from where SIGINT is ignored (make run &)."""

@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Optional
 
 from ovirt_scheduler.command import arguments, decisions, inputs, tables
 from ovirt_scheduler.command.arguments import tell_progress
@@ -17,14 +16,14 @@ from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.log.format import printable
+from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.text import count_of
-from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.table import ClusterSettings, Settings
 from ovirt_scheduler.workbench import replay, reports, scenario, snapshot
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.replay import Changes, Policy
 from ovirt_scheduler.workbench.scenario import Scenario
-from ovirt_scheduler.workbench.simulation import Outcome, Simulation, section
+from ovirt_scheduler.workbench.simulation import Outcome, Simulation, changed_section
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _MOST = 10_000_000  # decisions
@@ -235,7 +234,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
     settings = arguments.settings(options)
     taken = _taken(options)
     happens = Scenario() if options.scenario is None else scenario.read(options.scenario)
-    policies = _policies(options, taken.cluster)
+    policies = _policies(options, settings, taken.cluster)
     if options.balancings < 1:
         raise BadUsage("--balancings: at least 1")
     simulated: dict[str, Outcome] = {}
@@ -277,18 +276,29 @@ def _taken(options: argparse.Namespace) -> Snapshot:
     return Snapshot.read(options.snapshot)
 
 
-def _policies(options: argparse.Namespace, cluster: str) -> Mapping[str, ClusterSettings]:
-    """The policies, each by its words."""
-    default = config.DEFAULT_FILE
-    file: Optional[Path] = options.config or (default if default.exists() else None)
+def _policies(
+    options: argparse.Namespace, settings: Settings, cluster: str
+) -> Mapping[str, ClusterSettings]:
+    """The policies, each by its words.
+
+    Raises:
+        BadUsage: there is no such section, or none may have such a key.
+    """
     name = options.section or cluster
-    changes = inputs.pairs(options.set, "--set")
+    sections = {each.name.lower(): each for each in settings.clusters}  # as engines find clusters
+    if options.section and name.lower() not in sections:
+        hint = spelling.hint(name, [each.name for each in settings.clusters])
+        raise BadUsage(f"--section {name}: there is no such section in [clusters]{hint}")
+    section = sections.get(name.lower(), ClusterSettings(name))
     found: dict[str, ClusterSettings] = {}
-    for option, more in (("--set", {}), ("--against", inputs.pairs(options.against, "--against"))):
-        if option == "--set" or more:
-            whole = {**changes, **more}
-            words = ", ".join(f"{key} = {value}" for key, value in whole.items()) or "as it is"
-            found[words] = section(file, name, whole, option)
+    changes: dict[str, str] = {}
+    for option, items in (("--set", options.set), ("--against", options.against)):
+        if option == "--set" or items:
+            more = inputs.pairs(items, option)
+            changes.update(more)
+            section = changed_section(section, more, option)
+            words = ", ".join(f"{key} = {value}" for key, value in changes.items()) or "as it is"
+            found[words] = section
     return found
 
 

@@ -38,7 +38,6 @@ from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.file import content, entries
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.scenario import FAILS, MAINTENANCE, Arrival, HostEvent, Scenario
 from ovirt_scheduler.workbench.simulated_cluster import (
@@ -127,35 +126,33 @@ class Outcome:
         return [move for move in self.moves if move.what in (MIGRATED, EVACUATED)]
 
 
-def section(
-    file: Optional[Path], name: str, changes: Mapping[str, str], words: str
+def changed_section(
+    section: ClusterSettings, changes: Mapping[str, str], words: str
 ) -> ClusterSettings:
-    """A cluster's section of a file, or that of a cluster that has none, with changes.
+    """A cluster's section with other keys.
 
     Args:
-        file: a scheduler.conf that was read already; None: there is none.
         changes: of its keys, as they would stand in the file.
         words: the option that has the changes.
 
     Raises:
         BadUsage: a change that no section may have.
     """
-    found: dict[str, str] = {}
-    if file is not None:
-        found = {
-            entry.key: entry.value
-            for entry in entries(content(file, ConfigError), file, ConfigError)
-            if (entry.section, entry.subsection) == ("clusters", name) and entry.key
-        }
-    where = " with ".join([str(file)] * bool(found) + [words] * bool(changes))
-    found.update(changes)
-    lines = [f"{key} = {_quoted(value)}" for key, value in found.items()]
+    lines = ["[clusters]", f"[[{section.name}]]"]
+    lines += [f"{key} = {_quoted(value)}" for key, value in changes.items()]
     try:
-        text = "\n".join(["[clusters]", f"[[{name}]]", *lines])
-        made = config.clusters(text.encode("utf-8", "surrogateescape"), Path(words))[0]
+        text = "\n".join(lines).encode("utf-8", "surrogateescape")
+        (made,) = config.clusters(text, Path(words))
     except ConfigError as error:
-        raise BadUsage(f"{where}: {error.message}") from None
-    return replace(made, file=where, lines={})  # those of the text are no lines of a file
+        raise BadUsage(f"{words}: {error.message}") from None
+    values = {key: getattr(made, key) for key in changes}
+    policy = made.policy or section.policy
+    values["properties"] = {
+        **(made if "properties" in changes else section).properties,
+        **({} if policy is None else {POLICY: policy}),
+    }
+    file = " with ".join(filter(None, (section.file, words if changes else "")))
+    return replace(section, file=file, lines={}, **values)  # the text has no lines of a file
 
 
 def _quoted(value: str) -> str:

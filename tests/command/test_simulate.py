@@ -142,7 +142,8 @@ def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
     for more, hosts_without in (
         ((), "1"),
         (("--set", "policy=none"), "0"),
-        (("--section", "Night"), "0"),
+        (("--set", "properties=high_utilization=79"), "1"),  # the policy stays
+        (("--section", "night"), "0"),
     ):
         status, out, _ = run(
             tmp_path, "simulate", cluster, "--config", str(conf), "--plugins", "plugins", *more
@@ -150,6 +151,9 @@ def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
         assert status == 0
         line = next(each for each in out.splitlines() if each.startswith("hosts up without VMs"))
         assert line.split()[-1] == hosts_without
+    status, _, err = run(tmp_path, "simulate", cluster, "--config", str(conf), "--section", "Nigth")
+    assert status == 2
+    assert "--section Nigth: there is no such section in [clusters]; did you mean Night?" in err
 
 
 @pytest.mark.long

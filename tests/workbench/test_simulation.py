@@ -7,6 +7,7 @@ import pytest
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, ConfigError
 from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench import reports, scenario, simulation
 from ovirt_scheduler.workbench.simulation import Simulation
 from tests.support.paths import PROJECT
@@ -84,7 +85,7 @@ def simulate(running, tmp_path):
         file = tmp_path / "scenario.conf"
         file.write_text(happens)
         read = scenario.read(file)
-        settings = simulation.section(None, "Default", keys, "--set")
+        settings = simulation.changed_section(ClusterSettings("Default"), keys, "--set")
         return Simulation(running, taken, settings, read, seed, tell=tell).run()
 
     return play

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,8 +18,7 @@ def rows(head: str) -> list:
     """The cells of the manual's table with that head."""
     _, _, rest = MANUAL.partition(f"{head}\n")
     assert rest, f"docs/operations.md has no table {head}"
-    lines = rest.splitlines()[1:]
-    table = lines[: next(n for n, line in enumerate(lines) if not line.startswith("|"))]
+    table = itertools.takewhile(lambda line: line.startswith("|"), rest.splitlines()[1:])
     return [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in table]
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
 from ovirt_scheduler.command.setup.machine import MOST_BYTES, Machine
-from ovirt_scheduler.command.setup.step import Plan, Step, without
+from ovirt_scheduler.command.setup.step import Plan, Step
 from ovirt_scheduler.command.setup.steps import Certificate
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
@@ -102,8 +102,7 @@ class TrustStore(Step):
         if self._stored(found) is None:
             return Plan(f"already so: {found.store} has no {_ALIAS}")
         command = keytool(found, "-delete")
-        words = " ".join(["run", *command])
-        return Plan(words, partial(self.machine.run, command), noted={"trust_stores": []})
+        return Plan(" ".join(["run", *command]), partial(self.machine.run, command))
 
     def _certificate(self) -> Path:
         own = self.conf.values()["ssl_certificate"]
@@ -158,9 +157,7 @@ class EngineSetting(Step):
         former = self.record.engine_config.get(self.key)
         if former is None or not self.machine.path(_ENGINE_CONFIG).exists():
             return Plan(f"nothing to undo: {self.key} was not set by setup")
-        words = f"run engine-config -s {self.key}={former}"
-        others = without(self.record.engine_config, self.key)
-        return Plan(words, partial(self._set, former), noted={"engine_config": others})
+        return Plan(f"run engine-config -s {self.key}={former}", partial(self._set, former))
 
     def _present(self) -> str:
         """The value that ``engine-config -g`` shows, as ``KEY: VALUE version: VERSION``."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum, without
+from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.file import ConfFile
@@ -125,14 +125,10 @@ class ShippedFile(Step):
             return Plan(f"kept: {self.name}, which was there before")
         if checksum(present) not in self._ours:
             return Plan(f"kept: {self.name}, which was edited")
-        noted = {
-            "found": [each for each in self.record.found if each != self.name],
-            "files": without(self.record.files, self.name),
-        }
         if self.name in self.record.found:
             write = partial(self.machine.write, self.name, self.plain)
-            return Plan(f"restore {self.name}", write, noted=noted)
-        return Plan(f"remove {self.name}", self._unlink, removes=self.name, noted=noted)
+            return Plan(f"restore {self.name}", write)
+        return Plan(f"remove {self.name}", self._unlink, removes=self.name)
 
     def _unlink(self) -> None:
         self.machine.path(self.name).unlink()

@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import dataclasses
 import os
-from functools import partial
 from pathlib import Path
 
 from ovirt_scheduler.command import arguments, check
@@ -158,12 +157,10 @@ def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry
             if dry_run:
                 machine.gone.add(plan.removes)
             elif plan.act:
-                note = partial(vars(record).update, plan.noted)
-                for work in (plan.act, note) if removing else (note, plan.act):
-                    try:
-                        work()
-                    finally:
-                        save(machine, record)
+                vars(record).update(plan.noted)
+                save(machine, record)
+                plan.act()
+                save(machine, record)  # with what only that could tell
         except BrokenPipeError:
             raise
         except OSError as error:

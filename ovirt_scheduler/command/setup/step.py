@@ -15,13 +15,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Callable, NamedTuple, Optional, TypeVar
+from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.model import records
-
-_Value = TypeVar("_Value")
 
 FILE = "/var/lib/ovirt-scheduler-setup.json"
 
@@ -48,11 +46,6 @@ def checksum(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def without(values: Mapping[str, _Value], name: str) -> dict[str, _Value]:
-    """A copy of one of the record's mappings, without one name."""
-    return {each: value for each, value in values.items() if each != name}
-
-
 def load(machine: Machine) -> Optional[Record]:
     """Read the record of a machine, or give None if nothing was set up.
 
@@ -76,17 +69,17 @@ def save(machine: Machine, record: Record) -> None:
 
 
 class Plan(NamedTuple):
-    """What a step is going to do.
+    """What a step is going to do, or why it does nothing.
 
     What is noted in the record is noted before ``act``, so that what was begun can be undone
-    whenever it breaks off; on removal it is noted after. The record is saved after each of them.
+    whenever it breaks off. A removal notes nothing: its steps may be taken again.
     """
 
     words: str  # what is to be done ("make the folder ..."), or why nothing is
     act: Optional[Callable[[], object]] = None  # does it
     left: bool = False  # whether the administrator has to do it
     removes: str = ""  # what is gone when it is done: the machine's name of a file or folder
-    noted: Mapping[str, object] = {}  # fields of the record, as they are when it is done
+    noted: Mapping[str, object] = {}  # fields of the record, with what is to be done
 
 
 @dataclass

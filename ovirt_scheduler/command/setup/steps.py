@@ -14,7 +14,7 @@ from typing import ClassVar, Optional
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, SchedulerConf, ShippedFile, shipped
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
-from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum, without
+from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates
 
@@ -44,7 +44,7 @@ class User(Step):
         """Plan to make the user."""
         if self.machine.owner(USER):
             return Plan(f"already so: the user {USER}")
-        return Plan(f"make the user {USER}", self._make, noted={"user": True})
+        return Plan(f"make the user {USER}", self._make)
 
     def _make(self) -> None:
         machine = self.machine
@@ -56,10 +56,9 @@ class User(Step):
             machine.make_folder("/etc")
             users = shipped("systemd/sysusers.d/ovirt-scheduler.conf")
             command = ["systemd-sysusers", f"--root={machine.root}", str(users)]
-        try:
-            machine.run(command)
-        finally:  # else --remove would some day remove a user that was made by hand
-            self.record.user = self.machine.owner(USER) is not None
+        machine.run(command)
+        # Not noted before: if this fails, the user may be made by hand, and is to stay on removal.
+        self.record.user = True
 
     def plan_removal(self) -> Plan:
         """Plan to remove the user if setup made it and it owns no folder."""
@@ -73,8 +72,7 @@ class User(Step):
             names = " and ".join(each.name for each in remaining)
             return Plan(f"kept: the user {USER}, who owns {names}")
         command = ["userdel", *self.machine.root_option("--prefix"), USER]
-        remove = partial(self.machine.run, command)
-        return Plan(f"remove the user {USER}", remove, noted={"user": False})
+        return Plan(f"remove the user {USER}", partial(self.machine.run, command))
 
 
 @dataclass
@@ -138,10 +136,8 @@ class Folder(Step):
         )
         if held:
             return Plan(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
-        others = [each for each in self.record.folders if each != self.name]
         remove = partial(shutil.rmtree, place)
-        words = f"remove the folder {self.name}"
-        return Plan(words, remove, removes=self.name, noted={"folders": others})
+        return Plan(f"remove the folder {self.name}", remove, removes=self.name)
 
 
 def folders(machine: Machine, record: Record) -> Iterator[Folder]:
@@ -182,9 +178,8 @@ class Link(Step):
             return Plan(f"nothing to undo: no link {self.name}")
         if there != self.record.links.get(self.name):
             return Plan(f"kept: {self.name}, which setup did not make")
-        others = without(self.record.links, self.name)
         remove = self.machine.path(self.name).unlink
-        return Plan(f"remove {self.name}", remove, removes=self.name, noted={"links": others})
+        return Plan(f"remove {self.name}", remove, removes=self.name)
 
     def _present_target(self) -> Optional[str]:
         """Where the link leads now: empty if it is no link, None if there is nothing."""
@@ -243,9 +238,8 @@ class Certificate(Step):
         ours = present is not None and self.record.certificate == checksum(present)
         if place.is_symlink() or not ours:
             return Plan(f"kept: {self.name}, which setup did not make")
-        words = f"remove the certificate in {self.name}"
         remove = partial(shutil.rmtree, place)
-        return Plan(words, remove, removes=self.name, noted={"certificate": None})
+        return Plan(f"remove the certificate in {self.name}", remove, removes=self.name)
 
 
 @dataclass
@@ -273,13 +267,12 @@ class Service(Step):
             commands.append(["restart", UNIT])
         if not commands:
             return Plan(f"already so: {UNIT} is enabled{' and runs' * machine.live}")
-        enabled, old_proxy = record.enabled or enables, record.old_proxy or disables
-        return self._planned(commands, enabled, old_proxy)
+        noted = {"enabled": record.enabled or enables, "old_proxy": record.old_proxy or disables}
+        return self._planned(commands)._replace(noted=noted)
 
-    def _planned(self, commands: list[list[str]], enabled: bool, old_proxy: bool) -> Plan:
+    def _planned(self, commands: list[list[str]]) -> Plan:
         words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
-        noted = {"enabled": enabled, "old_proxy": old_proxy}
-        return Plan(words, partial(self._run, commands), noted=noted)
+        return Plan(words, partial(self._run, commands))
 
     def _systemctl(self, *words: str) -> str:
         return self.machine.run(["systemctl", *self.machine.root_option("--root"), *words])
@@ -306,7 +299,7 @@ class Service(Step):
             commands.append(["enable", *self._now(), OLD_UNIT])
         if not commands:
             return Plan(f"nothing to undo: {UNIT} was not enabled by setup")
-        return self._planned(commands, enabled=False, old_proxy=False)
+        return self._planned(commands)
 
     def _is_up(self) -> bool:
         """Whether the unit runs, or systemd is about to start it again."""

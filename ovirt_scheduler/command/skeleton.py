@@ -107,9 +107,6 @@ def write(folder: Path, name: str, parts: Collection[str]) -> tuple[Path, ...]:
         folder / f"{name}.conf": _filled(words, "conf", confs),
         folder / "tests" / f"test_{name}.py": _filled(words, "py", tests),
     }
-    for path in files:
-        if path.exists():
-            raise NotOverwritten(f"{path} is there already; choose another name or --folder")
     _write(files)
     return tuple(files)
 
@@ -132,5 +129,5 @@ def _write(files: dict[Path, str]) -> None:
             for each in written:
                 each.unlink()
             raise NotOverwritten(
-                f"{path}: cannot be written: {error.strerror}; choose another --folder"
+                f"{path}: cannot be written: {error.strerror}; choose another name or --folder"
             ) from None

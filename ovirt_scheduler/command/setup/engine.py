@@ -5,7 +5,6 @@ docs/engine.md describes ``engine-config`` and the Java that the engine uses.
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -85,9 +84,9 @@ class TrustStore(Step):
             return Plan(f"left to you: {words} in {CONF}", left=True)
         wanted = self._certificate()
         stored = self._stored(found)
-        if stored is not None and wanted.exists() and stored == _der(certificates.pem(wanted)):
+        if wanted.exists() and certificates.describe(wanted).fingerprint in stored:
             return Plan(f"already so: {found.store} trusts the certificate")
-        commands = [keytool(found, "-delete")] if stored is not None else []
+        commands = [keytool(found, "-delete")] if stored else []
         commands.append([*keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
         stores = {*self.record.trust_stores, self.machine.name(found.store)}
@@ -99,7 +98,7 @@ class TrustStore(Step):
         found = java(self.machine) if self.record.trust_stores else None
         if found is None or self.machine.name(found.store) not in self.record.trust_stores:
             return Plan("nothing to undo: setup put the certificate into no trust store")
-        if self._stored(found) is None:
+        if not self._stored(found):
             return Plan(f"already so: {found.store} has no {_ALIAS}")
         command = keytool(found, "-delete")
         return Plan(" ".join(["run", *command]), partial(self.machine.run, command))
@@ -109,18 +108,12 @@ class TrustStore(Step):
         folder = self.machine.path(Certificate.name)
         return self.machine.path(str(own)) if own else certificates.files_in(folder).certificate
 
-    def _stored(self, found: Java) -> Optional[bytes]:
-        """The certificate that the store has under our alias, as DER."""
+    def _stored(self, found: Java) -> str:
+        """What keytool tells of the certificate under our alias: its fingerprints, too."""
         try:
-            return _der(self.machine.run([*keytool(found, "-exportcert"), "-rfc"]))
+            return self.machine.run([*keytool(found, "-list"), "-v"])
         except StepFailed:  # there is none, or the import will say what is wrong
-            return None
-
-
-def _der(text: str) -> bytes:
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-    first = text.partition(begin)[2].partition(end)[0]
-    return ssl.PEM_cert_to_DER_cert(f"{begin}{first}{end}")
+            return ""
 
 
 @dataclass

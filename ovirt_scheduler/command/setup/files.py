@@ -49,7 +49,6 @@ class ShippedFile(Step):
     name: str  # the machine's name of it
     data: bytes  # what it is to hold
     plain: bytes  # what the package has for it
-    packaged: tuple[str, ...] = ()  # where a package of the distribution has it
     changed: bool = False  # whether this step wrote it
 
     @property
@@ -71,9 +70,6 @@ class ShippedFile(Step):
 
     def plan(self) -> Plan:
         """Plan to write the file, or to put it beside one that was edited."""
-        for other in self.packaged:
-            if self.name not in self.record.files and self.machine.path(other).exists():
-                return Plan(f"already so: {other}, of a package")
         present = self.machine.read(self.name)
         if present == self.data:
             return Plan(f"already so: {self.name}")
@@ -200,14 +196,18 @@ class UnitFile(ShippedFile):
         self._program = machine.program()
         start = f"ExecStart={self._program or '/usr/bin/ovirt-scheduler'}"
         unit = re.sub(r"(?m)^ExecStart=\S+", lambda _: start, plain.decode()).encode()
-        super().__init__(machine, record, f"/etc/{file}", unit, plain, _packaged(file))
+        super().__init__(machine, record, f"/etc/{file}", unit, plain)
+        self._packaged = [f"{folder}/{file}" for folder in PACKAGES]
 
     def plan(self) -> Plan:
-        """Plan as for any file, if the daemon can be started with it.
+        """Plan as for any file, unless a package has it, if the daemon can be started with it.
 
         Raises:
             StepFailed: the program is missing, or the daemon could not see it.
         """
+        for other in self._packaged:
+            if self.name not in self.record.files and self.machine.path(other).exists():
+                return Plan(f"already so: {other}, of a package")
         plan = super().plan()
         if not plan.act:
             return plan
@@ -253,18 +253,6 @@ class UnitFile(ShippedFile):
     def _reload(self) -> None:
         if self.machine.runs_systemd:
             self.machine.run(["systemctl", "daemon-reload"])
-
-
-def _packaged(file: str) -> tuple[str, ...]:
-    return tuple(f"{folder}/{file}" for folder in PACKAGES)
-
-
-def companions(machine: Machine, record: Record) -> Iterator[ShippedFile]:
-    """The files with which systemd makes the user and the folders; a package may bring them."""
-    for kind in ("sysusers.d", "tmpfiles.d"):
-        file = f"{kind}/ovirt-scheduler.conf"
-        data = shipped(f"systemd/{file}").read_bytes()
-        yield ShippedFile(machine, record, f"/etc/{file}", data, data, _packaged(file))
 
 
 def sample_confs(machine: Machine, record: Record) -> Iterator[ShippedFile]:

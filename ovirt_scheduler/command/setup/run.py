@@ -25,7 +25,6 @@ from ovirt_scheduler.command.setup.files import (
     CONF,
     SchedulerConf,
     UnitFile,
-    companions,
     sample_confs,
 )
 from ovirt_scheduler.command.setup.machine import Machine
@@ -159,8 +158,10 @@ def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry
             elif plan.act:
                 vars(record).update(plan.noted)
                 save(machine, record)
-                plan.act()
-                save(machine, record)  # with what only that could tell
+                try:
+                    plan.act()
+                finally:
+                    save(machine, record)  # with what only that could tell
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -174,8 +175,8 @@ def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[Step]:
     machine, record = conf.machine, conf.record
     unit = UnitFile(machine, record)  # comes first, as it refuses a program that cannot be started
     steps: list[Step] = [unit, User(machine, record), *folders(machine, record)]
-    steps += [*links(machine, record), *companions(machine, record), conf]
-    steps += [*sample_confs(machine, record), Certificate(machine, record, conf)]
+    steps += [*links(machine, record), conf, *sample_confs(machine, record)]
+    steps.append(Certificate(machine, record, conf))
     if engine:
         steps.append(TrustStore(machine, record, conf))
         steps += (EngineSetting(machine, record, key, conf) for key in ENGINE_KEYS)

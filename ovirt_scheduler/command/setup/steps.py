@@ -44,7 +44,7 @@ class User(Step):
         """Plan to make the user."""
         if self.machine.owner(USER):
             return Plan(f"already so: the user {USER}")
-        return Plan(f"make the user {USER}", self._make)
+        return Plan(f"make the user {USER}", self._make, noted={"user": True})
 
     def _make(self) -> None:
         machine = self.machine
@@ -56,9 +56,10 @@ class User(Step):
             machine.make_folder("/etc")
             users = shipped("systemd/sysusers.d/ovirt-scheduler.conf")
             command = ["systemd-sysusers", f"--root={machine.root}", str(users)]
-        machine.run(command)
-        # Not noted before: if this fails, the user may be made by hand, and is to stay on removal.
-        self.record.user = True
+        try:
+            machine.run(command)
+        finally:  # else --remove would some day remove a user that was made by hand
+            self.record.user = self.machine.owner(USER) is not None
 
     def plan_removal(self) -> Plan:
         """Plan to remove the user if setup made it and it owns no folder."""

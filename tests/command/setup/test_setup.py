@@ -74,8 +74,6 @@ def test_the_first_run_puts_every_file_in_its_place(root, setup):
         CONF: "etc/scheduler.conf",
         "/etc/ovirt/scheduler/plugins/Memory.conf": "etc/plugins/Memory.conf",
         UNIT: "systemd/ovirt-scheduler.service",
-        "/etc/sysusers.d/ovirt-scheduler.conf": "systemd/sysusers.d/ovirt-scheduler.conf",
-        "/etc/tmpfiles.d/ovirt-scheduler.conf": "systemd/tmpfiles.d/ovirt-scheduler.conf",
     }
     for place, source in places.items():
         assert at(root, place).read_bytes() == (PROJECT / source).read_bytes()
@@ -315,16 +313,17 @@ def test_a_link_that_leads_out_of_the_root_is_not_followed(root, setup, tmp_path
 
 def test_a_step_that_fails_tells_why_and_the_next_run_goes_on(root, setup):
     """What was done before it is recorded."""
-    at(root, "/etc/tmpfiles.d").write_text("in the way")
+    conf = "/etc/ovirt/scheduler/plugins/Memory.conf"
+    at(root, conf).mkdir(parents=True)
     status, told = setup()
     assert status == 1
-    assert told.splitlines()[-1].startswith(f"ovirt-scheduler: {root}/etc/tmpfiles.d")
-    at(root, "/etc/tmpfiles.d").unlink()
+    assert told.splitlines()[-1].startswith(f"ovirt-scheduler: {at(root, conf)}: is not a plain")
+    at(root, conf).rmdir()
     status, told = setup()
     assert status == 0
-    assert "already so: /etc/sysusers.d/ovirt-scheduler.conf\n" in told
+    assert f"already so: {CONF}\n" in told
     setup("--remove")
-    assert not at(root, "/etc/sysusers.d/ovirt-scheduler.conf").exists()
+    assert not at(root, CONF).exists()
 
 
 def test_a_disk_that_is_full_is_told(tmp_path, root):

@@ -101,18 +101,6 @@ def _seen_as(state: Path) -> Iterator[str]:
         )
 
 
-def check_plugins(settings: Settings) -> Shown:
-    """Load every plugin as the daemon does.
-
-    Raises:
-        ExecutorUnavailable: no process can be started to load plugins in.
-    """
-    with runtime.started(settings) as running:
-        catalogue, remarks = _plugins(running.registry)
-    mend = (*catalogue.faults, *remarks)
-    return Shown("".join(_lines(settings, catalogue, mend, len(mend))), well=not mend)
-
-
 def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:
     """The units and drivers in the plugins' files, and what is wrong with them."""
     catalogue = registry.refresh()

@@ -51,7 +51,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     words = sys.argv[1:] if words is None else words
     _prepare_streams()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks how to complete the line
-        completion.answer(parser())
+        completion.library().autocomplete(parser())  # and ends the process
     command = next((word for word in words if not word.startswith("-")), None)
     top = parser(arguments.Intermixed, words[0] if words else "")
     if command is not None and command not in _MODULES:

@@ -71,7 +71,7 @@ class Daemon:
     """A running daemon: calls its methods, and looks up what it has recorded.
 
     Attributes:
-        url: for messages: it has no password.
+        url: of the daemon.
         answered: the latest call and its answer; None before the first.
 
     Raises (when called):
@@ -100,9 +100,7 @@ class Daemon:
             BadUsage: the URL cannot be a daemon's.
             BadInput: the certificate cannot be read.
         """
-        self._address = _address(url)
-        host = self._address.netloc.rpartition("@")[2]
-        self.url = self._address._replace(netloc=host).geturl()
+        self.url, self._address = url, _address(url)
         self._recorded: Recorded = file or self
         self._instead = instead
         self.answered: Optional[tuple[str, object]] = None
@@ -121,14 +119,12 @@ class Daemon:
         if unsent:
             raise BadUsage(f"{name}: cannot be sent with {unsent[0]!r}, which XML does not have")
         path = f"{self._address.path.rstrip('/')}/{form.value}"
-        _, more, _ = xmlrpc.client.Transport().get_host_info(self._address.netloc)
-        headers = {"Content-Type": "text/xml", **dict(more)}  # with a user of the URL
         host, port = self._address.hostname, self._address.port
         with (
             _explained(self.url, self._instead),
             contextlib.closing(self._connect(host, port, timeout=_SECONDS)) as connection,
         ):
-            connection.request("POST", path, body.encode(), headers)
+            connection.request("POST", path, body.encode(), {"Content-Type": "text/xml"})
             with connection.getresponse() as response:  # it may hold the socket beyond its end
                 if response.status != HTTPStatus.OK:
                     raise ProtocolError(self.url, response.status, _reason(response), {})
@@ -286,6 +282,8 @@ def _address(url: str) -> SplitResult:
     Raises:
         BadUsage: it cannot be one.
     """
+    if "@" in url:  # it may have a password, which is not shown
+        raise BadUsage("--url: leave out user and password; the daemon asks for none")
     try:
         parts = urlsplit(url)
         if parts.scheme in ("https", "http") and (parts.hostname or "").encode("idna"):
@@ -294,8 +292,6 @@ def _address(url: str) -> SplitResult:
         problem = "begin it with https:// (or http:// where ssl = false), then the host"
     except ValueError as error:  # UnicodeError is one, too
         problem = str(error)
-    if "@" in url:  # a password may be in both
-        url, problem = "URL", "write it like https://USER:PASSWORD@HOST:PORT, with %40 for @"
     raise BadUsage(f"--url {url}: {problem}")
 
 

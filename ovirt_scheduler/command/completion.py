@@ -20,15 +20,6 @@ def add(to: arguments.Add) -> None:
     command.add_argument("shell", choices=_SHELLS)
 
 
-def answer(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks how to complete the line, and end the process.
-
-    Raises:
-        BadUsage: argcomplete is not installed.
-    """
-    _argcomplete().autocomplete(parser)
-
-
 def _run(options: argparse.Namespace) -> Shown:
     """Print what lets a shell complete the line.
 
@@ -39,14 +30,18 @@ def _run(options: argparse.Namespace) -> Shown:
       completion bash
       completion zsh
     """
-    code = _argcomplete().shellcode(["ovirt-scheduler"])
+    code = library().shellcode(["ovirt-scheduler"])
     # Versions of argcomplete before 3 know zsh by its imitation of bash alone.
     before = "autoload -U +X bashcompinit && bashcompinit\n" if options.shell == "zsh" else ""
     return Shown(f"{before}{code}\n")
 
 
-def _argcomplete() -> Any:
-    """The library, which is loaded when a shell needs it, and never by the daemon."""
+def library() -> Any:
+    """argcomplete, which is loaded when a shell needs it, and never by the daemon.
+
+    Raises:
+        BadUsage: it is not installed.
+    """
     try:
         return importlib.import_module("argcomplete")
     except ImportError:

@@ -48,7 +48,6 @@ _WATCH_SECONDS = 0.5  # between two looks at the files
 _OF_EACH_SCHEDULER = (POLICY, FILTERS, COST_FUNCTIONS)
 
 _SETTLE_SECONDS = 2.0  # in which a process has been compared with what it was before its call
-_KINDS = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BALANCE}
 
 
 def add(to: arguments.Add) -> None:
@@ -81,7 +80,7 @@ def add(to: arguments.Add) -> None:
 
 def _kind(words: str) -> Kind:
     """The kind of unit that a word of a command, of ``discover`` or of a conf file means."""
-    found = {**_KINDS, **{each.value: each for each in Kind}}
+    found = {"score": Kind.COST_FUNCTION, **{each.value: each for each in Kind}}
     spelt = words.strip().lower().replace(" ", "_").replace("-", "_")
     if spelt not in found:
         there = ", ".join(each.words for each in Kind)

@@ -186,9 +186,12 @@ def test_a_folder_that_is_closed_to_the_user_is_told():
         words = [["try", f"{name}/x.py"], ["new", "X", "--filter", "--folder", name]]
         words += [["replay", "--html", f"{name}/x.html"]]
         ended = script(AS_STRANGER, json.dumps(words), before=as_stranger())
-    assert ended.stdout == "66\n66\n66\n"
+    assert ended.stdout == "66\n73\n66\n"
     assert ended.stderr.count(f"ovirt-scheduler: {name}/") == 3
-    assert ended.stderr.count(": Permission denied; run this as a user who may read it\n") == 3
+    assert ended.stderr.count(": Permission denied; run this as a user who may read it\n") == 2
+    assert (
+        ": cannot be written: Permission denied; choose another name or --folder\n" in ended.stderr
+    )
 
 
 def test_words_that_may_be_left_out_are_not_called_missing(tmp_path):

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import os
 from pathlib import Path
 
-from ovirt_scheduler.command import arguments, check
+from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.setup.engine import (
     ADOPTED,
     ENGINE_KEYS,
@@ -22,7 +21,6 @@ from ovirt_scheduler.command.setup.engine import (
     java,
 )
 from ovirt_scheduler.command.setup.files import (
-    CONF,
     SchedulerConf,
     UnitFile,
     sample_confs,
@@ -32,7 +30,6 @@ from ovirt_scheduler.command.setup.step import FILE, Record, Step, load, save
 from ovirt_scheduler.command.setup.steps import Certificate, Service, User, folders, links
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, StepFailed
-from ovirt_scheduler.settings import config
 
 _PLUGINS_PATH = f"$PYTHONPATH/ovirt_scheduler/plugins:{ADOPTED}"
 
@@ -46,7 +43,7 @@ def add(to: arguments.Add) -> None:
         "--remove": "undo what setup did; what was edited or there before stays, and so do plugins",
         "--engine": "connect the engine of this machine: root_api, engine-config, its Java's trust "
         "store",
-        "--adopt": f"copy the plugins of ovirt-scheduler-proxy to {ADOPTED}, and check them",
+        "--adopt": f"copy the plugins of ovirt-scheduler-proxy to {ADOPTED}, and call them",
     })  # fmt: skip
     command.set_defaults(root=Path("/"))
 
@@ -80,14 +77,7 @@ def _run(options: argparse.Namespace) -> Shown:
     if options.remove:
         return Shown(well=not remove(machine, options.dry_run))
     left = install(machine, options.engine, options.adopt, options.dry_run)
-    plugins = Shown()
-    adopted = machine.path(ADOPTED)
-    if options.adopt and adopted.exists() and not options.dry_run:
-        arguments.write(f"\novirt-scheduler check --plugins {adopted}\n")
-        settings = config.load(machine.path(CONF), os.environ)
-        plugins = check.check_plugins(dataclasses.replace(settings, plugins_path=(adopted,)))
-    summary = f"left to you: {left} of the steps, see above\n" if left else ""
-    return Shown(plugins.text + summary, well=plugins.well and not left)
+    return Shown(f"left to you: {left} of the steps, see above\n" if left else "", well=not left)
 
 
 def install(
@@ -110,7 +100,11 @@ def install(
     record = load(machine) or Record()
     conf = SchedulerConf(machine, record, _keys(machine, record, engine, adopt))
     left = _go(machine, record, _steps(conf, engine, adopt), False, dry_run)
-    if OldPlugins.found(machine) and not adopt and "plugins_path" not in record.conf_keys:
+    if adopt and machine.path(ADOPTED).exists():
+        arguments.write(
+            f"ovirt-scheduler check --plugins {ADOPTED} tells which plugins are to be ported\n"
+        )
+    elif OldPlugins.found(machine) and "plugins_path" not in record.conf_keys:
         arguments.write(
             f"found the old proxy's plugins: ovirt-scheduler check --plugins {OLD_PLUGINS} tells "
             f"which are to be ported, ovirt-scheduler setup --adopt copies them to {ADOPTED}\n"

@@ -92,19 +92,16 @@ class ClusterMigrations:
         """The VMs that are migrated."""
         return tuple(self._migrating)
 
-    def make(self, steps: Sequence[Step], balances: bool) -> list[str]:
+    def make(self, steps: Sequence[Step], balances: bool) -> int:
         """Make migrations, some at a time.
 
         Args:
             balances: whether a balancing wants them.
 
         Returns:
-            The VMs that the engine does not refuse to migrate.
-
-        Raises:
-            SchedulerError: no process is available for it; those not asked for are forgotten.
+            How many the engine does not refuse.
         """
-        taken: list[str] = []
+        begun = 0
         for start in range(0, len(steps), _AT_ONCE):
             asked = steps[start : start + _AT_ONCE]
             refused, unanswered = self._ask(asked)
@@ -116,9 +113,9 @@ class ClusterMigrations:
                     self._refused.pop(step.vm, None)
                     self._migrating[step.vm].begun = now = time.monotonic()
                     self.calm.made(step, now, balances)
-                    taken.append(step.vm)
+                    begun += 1
             self._services.memory.save(self._cluster)
-        return taken
+        return begun
 
     def _ask(self, steps: Sequence[Step]) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Remember migrations, and ask the engine for them.
@@ -139,11 +136,8 @@ class ClusterMigrations:
             caller = Caller.of_cluster(self._cluster)
             request = Request(caller, Subjects(), last=DriverCall(maker, _MAKE, arguments))
             decision = self._services.decisions.decide(request)
-        except SchedulerError:
-            for vm in wanted:
-                del self._migrating[vm]
-            self._services.memory.save(self._cluster)
-            raise
+        except SchedulerError as error:  # the engine was not asked
+            return dict.fromkeys(wanted, str(error)), {}
         if decision.failure is not None:  # the engine may have been asked before the failure
             return {}, dict.fromkeys(wanted, decision.failure)
         return decision.answer["refused"], decision.answer["unanswered"]
@@ -231,23 +225,19 @@ class ClusterMigrations:
 class ClusterActions:
     """Acts on what is answered for one cluster; used by the thread that looks after it.
 
-    Args:
-        migrations: of this one.
-
     Attributes:
+        migrations: of this cluster.
         imbalance: in percent, as the last balancing found it; None if that is not known.
     """
 
-    def __init__(
-        self, settings: ClusterSettings, services: ClusterServices, migrations: ClusterMigrations
-    ) -> None:
+    def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self._settings = settings
         self._cluster = settings.name
         self._drive = settings.drive
         self._services = services
-        self._migrations = migrations
         self._memory = services.memory.cluster(settings.name)
-        self._calm = migrations.calm
+        self.migrations = ClusterMigrations(settings, services)
+        self._calm = self.migrations.calm
         self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
         # Plans that this look may make: id to method.
         self._approved: dict[str, str] = {}
@@ -266,7 +256,7 @@ class ClusterActions:
     def destinations(self, driver: DriverUnit, method: str, view: View) -> ClusterDestinations:
         """The destinations of the VMs that a method's answer will name; none is known yet."""
         now = time.monotonic()
-        staying = [*self._migrations.under_way, *self._calm.exhausted(now)]
+        staying = [*self.migrations.under_way, *self._calm.exhausted(now)]
         former: Mapping[str, frozenset[str]] = {}
         if method == BALANCE:
             staying += self._memory.moved  # by the last balancing: it may have been in vain
@@ -314,7 +304,7 @@ class ClusterActions:
         for plan in self._services.plans.of_cluster(self._cluster):
             if plan.state not in (WAITING, APPROVED):
                 continue
-            problem = left_behind(plan, state, self._migrations.under_way)
+            problem = left_behind(plan, state, self.migrations.under_way)
             if problem:
                 self._services.plans.end(plan, LEFT_BEHIND, problem)
             elif plan.method != BALANCE:
@@ -364,14 +354,10 @@ class ClusterActions:
 
     def _make(self, method: str, steps: Sequence[Step]) -> str:
         """Make migrations; tells how many of them the engine does not refuse."""
-        balances = method == BALANCE
-        if balances:
+        if method == BALANCE:
             self._memory.moved = [each.vm for each in steps]
-        taken = self._migrations.make(steps, balances)
-        if balances:
-            self._memory.moved = taken
-            self._services.memory.save(self._cluster)
-        return f"{len(taken)} of {len(steps)} migrations are begun"
+        begun = self.migrations.make(steps, method == BALANCE)
+        return f"{begun} of {len(steps)} migrations are begun"
 
     def _log_not_made(self, what: str, steps: Mapping[str, Step]) -> None:
         """Log why migrations are not made; what is wanted again and again once.

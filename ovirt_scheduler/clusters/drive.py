@@ -31,12 +31,7 @@ from queue import Empty, SimpleQueue
 from typing import Optional
 
 from ovirt_scheduler.clusters import check
-from ovirt_scheduler.clusters.actions import (
-    HOOKS,
-    ClusterActions,
-    ClusterMigrations,
-    ClusterServices,
-)
+from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions, ClusterServices
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
@@ -78,8 +73,8 @@ class ClusterDrive:
             settings.name, services.inventory, services.executor, services.stopping
         )
         self.ownership = ClusterOwnership(settings, services.memory)
-        self._migrations = ClusterMigrations(settings, services)
-        self._actions = ClusterActions(settings, services, self._migrations)
+        self._actions = ClusterActions(settings, services)
+        self._migrations = self._actions.migrations
         now = time.monotonic()
         # An interval of 0 is never.
         self._balance_at = now if settings.load_balance_interval else math.inf
@@ -226,10 +221,10 @@ class ClusterDrive:
                 del statuses[change.subject]  # and is added at the end: the oldest come first
                 statuses[change.subject] = change.new_status
                 changes.popleft()
-                self._services.memory.save(self.name)
         finally:
             destinations.learn(answers)  # the hook is not called again for the same change
             self._actions.act(answers, destinations)
+            self._services.memory.save(self.name)
 
     def _ask(self, driver: DriverUnit, method: str, view: View) -> None:
         """Call the scheduler, and act on its answer."""

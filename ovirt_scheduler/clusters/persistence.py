@@ -6,12 +6,11 @@ change of status once, also of those that came while the daemon was away.
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import time
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ovirt_scheduler.clusters.calm import Migrated
@@ -61,8 +60,8 @@ class DriveMemory:
     def __init__(self, file: Path) -> None:
         self._file = file.absolute()
         self._lock = threading.Lock()
-        self._saved = self._read()  # as in the file
-        self._clusters = copy.deepcopy(self._saved)
+        self._clusters = self._read()
+        self._saved = {name: records.dump(each) for name, each in self._clusters.items()}
         self._turns: dict[str, threading.Lock] = {}
         self._warned = False
 
@@ -81,23 +80,24 @@ class DriveMemory:
 
         If that fails, a warning says so once. The cluster is known until the daemon ends.
         """
-        # The others are changed by their own threads just now.
-        memory = copy.deepcopy(self.cluster(name))
-        with self._lock:
-            memory.taking = self._clusters[name].taking  # meanwhile somebody may have asked for it
-            self._saved[name] = memory
-            self._write()
+        memory = self.cluster(name)
+        with self._lock:  # the other clusters are changed by their own threads just now
+            former, self._saved[name] = self._saved.get(name), records.dump(memory)
+            if self._saved[name] != former or self._warned:
+                self._write()
 
     def take(self, name: str) -> None:
         """Have a cluster taken over at the next look, also after a restart; any thread may."""
         with self._lock:
-            for clusters in (self._clusters, self._saved):
-                clusters.setdefault(name, ClusterMemory()).taking = True
+            self._clusters.setdefault(name, ClusterMemory()).taking = True
+            saved = records.load(self._saved.get(name, b"{}"), ClusterMemory)
+            self._saved[name] = records.dump(replace(saved, taking=True))
             self._write()
 
     def _write(self) -> None:
         try:
-            write_state(self._file, records.dump(self._saved))
+            clusters = (b"%s:%s" % (records.dump(name), text) for name, text in self._saved.items())
+            write_state(self._file, b"{%s}" % b",".join(clusters))
             self._warned = False
         except OSError as error:
             if not self._warned:

@@ -39,11 +39,7 @@ class Reasons:
             self._keep(key, text)
 
     def _keep(self, host: str, text: str) -> None:
-        former = self.texts.get(host, "")
-        if len(former) >= LONGEST:
-            self._cut.add(host)
-            return
-        line = "; ".join(filter(None, (former, _readable(text))))
+        line = "; ".join(filter(None, (self.texts.get(host), _readable(text))))
         if line:
             self.texts[host] = line[:LONGEST]
         if len(line) > LONGEST or len(text) > 2 * LONGEST:

@@ -79,6 +79,22 @@ def test_slow_hooks_do_not_keep_the_timer_waiting(driven):
     assert driven.told.read_text().count("paused up") < 40
 
 
+def test_what_hooks_answered_is_not_lost_with_a_daemon_that_is_killed(driven):
+    """Those that it had called, and not acted on yet, are called again."""
+    driven.crowd(3)
+    slow = cluster("slow", balance="0", timer="0", properties="seconds=1;target=puma")
+    driven.start("on", slow)
+    driven.wake_all()
+    driven.wait(lambda: len(driven.engine.asked("events")) > 1)
+    driven.engine.happened(*driven.engine.vms)
+    driven.wait(lambda: driven.told.read_text().count("paused up") == 2)
+    driven.daemon.process.kill()
+    driven.daemon.process.wait()
+    assert driven.engine.migrations == []
+    driven.start("on", slow)
+    driven.wait(lambda: len(driven.engine.migrations) == 3)
+
+
 def test_a_hook_that_the_stop_cut_off_is_not_called_again(driven):
     """It had its time: whoever takes longer has failed, as everywhere."""
     driven.crowd(1)

@@ -71,6 +71,37 @@ def test_a_cluster_is_saved_while_another_changes(tmp_path):
     assert set(json.loads((tmp_path / "clusters.json").read_text())) == {"Default"}
 
 
+def test_what_has_not_changed_is_not_written_again(tmp_path):
+    """Unless it could not be written."""
+    file = tmp_path / "state" / "clusters.json"
+    memory = DriveMemory(file)
+    memory.save("Default")
+    first = file.stat().st_ino
+    memory.save("Default")
+    assert file.stat().st_ino == first
+    memory.cluster("Default").moved = ["v"]
+    file.parent.rename(tmp_path / "away")
+    file.parent.touch()
+    memory.save("Default")
+    file.parent.unlink()
+    memory.save("Default")
+    assert DriveMemory(file).cluster("Default").moved == ["v"]
+
+
+def test_a_takeover_is_kept_while_the_cluster_changes(tmp_path):
+    """What else is in the file stays as it was saved."""
+    file = tmp_path / "clusters.json"
+    memory = DriveMemory(file)
+    memory.cluster("Default").moved = ["v"]
+    memory.save("Default")
+    memory.cluster("Default").moved = []
+    memory.take("Default")
+    memory.take("Other")
+    again = DriveMemory(file)
+    assert again.cluster("Default") == ClusterMemory(moved=["v"], taking=True)
+    assert again.cluster("Other") == ClusterMemory(taking=True)
+
+
 def test_one_thread_at_a_time_looks_after_a_cluster(tmp_path):
     """After a reload the former one may have something to end; others do not wait for it."""
     memory = DriveMemory(tmp_path / "clusters.json")

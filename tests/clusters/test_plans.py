@@ -9,11 +9,12 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from ovirt_scheduler.clusters import plans
-from ovirt_scheduler.clusters.actions import ClusterActions, ClusterMigrations, ClusterServices
+from ovirt_scheduler.clusters.actions import ClusterActions, ClusterServices
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans, left_behind
@@ -178,7 +179,7 @@ def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states)
     stopping, memory = threading.Event(), DriveMemory(tmp_path / "clusters.json")
     settings = ClusterSettings("Default", Drive.APPROVE, timer_interval=60.0)
     services = ClusterServices(registry, memory, None, None, None, stopping)
-    actions = ClusterActions(settings, services, ClusterMigrations(settings, services))
+    actions = ClusterActions(settings, services)
     view = View(STATE)
     destinations = ClusterDestinations(
         None, settings, None, "on_timer_invoked", view, (), {}, stopping
@@ -187,6 +188,25 @@ def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states)
         stopping.set()
     actions.act({"w": ("p",)}, destinations)
     assert [each["state"] for each in ask(registry, "list")] == states
+
+
+def test_migrations_that_cannot_be_asked_for_are_logged_and_forgotten(registry, tmp_path, caplog):
+    """No process is free, or the driver is gone: the engine was not asked."""
+
+    def driver(name):
+        raise SchedulerError("no process is free")
+
+    memory = DriveMemory(tmp_path / "clusters.json")
+    settings = ClusterSettings("Default", drive=Drive.ON)
+    decisions, inventory = SimpleNamespace(driver=driver), SimpleNamespace(latest_event=None)
+    services = ClusterServices(registry, memory, inventory, decisions, None, threading.Event())
+    destinations = ClusterDestinations(
+        None, settings, None, "on_timer_invoked", View(STATE), (), {}, services.stopping
+    )
+    ClusterActions(settings, services).act({"w": ("p",), "m": ("p",)}, destinations)
+    assert "cannot migrate web from lynx to puma: no process is free" in caplog.text
+    assert memory.cluster("Default").migrating == {}
+    assert ask(registry, "list")[0]["because"] == "0 of 2 migrations are begun"
 
 
 UP, DOWN = HostState("puma", "up"), HostState("puma", "maintenance")

@@ -180,7 +180,7 @@ def write(text: str) -> None:
 
 def state() -> Path:
     """The state folder of the daemon on this machine."""
-    return config.state_folder(os.environ, os.getuid())
+    return config.state_folder()
 
 
 def history() -> Path:

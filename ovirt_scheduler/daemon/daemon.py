@@ -61,7 +61,7 @@ def serve(read: Callable[[], Settings]) -> None:
     address = (settings.listening_address, settings.listening_port)
     assembly = Assembly(
         settings,
-        config.state_folder(os.environ, os.getuid()),
+        config.state_folder(),
         notifier,
         listening.handed_over(os.environ, *address),
     )

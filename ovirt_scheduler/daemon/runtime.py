@@ -7,7 +7,6 @@ has its own.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -26,8 +25,6 @@ from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.methods import DecisionMethods, history_methods
 from ovirt_scheduler.settings.table import Settings
-
-_MOST_FORMER = 4  # engines of former settings that calls under way may use
 
 
 class Services(NamedTuple):
@@ -75,7 +72,7 @@ class Runtime:
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections: dict[str, tuple[str, ...]] = {}
         self._inventory: Optional[Inventory] = None  # in force
-        self._former: deque[Inventory] = deque()
+        self._former: Optional[Inventory] = None  # before; calls under way may use it
         self.services = self.prepare(settings)
         self._inventory = self.services.inventory
         self._bound_history(settings)
@@ -122,11 +119,10 @@ class Runtime:
 
     def use(self, services: Services) -> None:
         """Put services in force that ``prepare`` made; plugins are loaded anew at the next look."""
-        former, self._inventory = self._inventory, services.inventory
-        if former is not None and former is not services.inventory:
-            self._former.append(former)
-        if len(self._former) > _MOST_FORMER:
-            self._former.popleft().close()
+        if services.inventory is not self._inventory:
+            if self._former is not None:
+                self._former.close()
+            self._former, self._inventory = self._inventory, services.inventory
         self.services = services
         self.executor.keep(services.settings.kept_processes)
         self._bound_history(services.settings)
@@ -137,7 +133,7 @@ class Runtime:
         self.executor.close()
         if self._shadows is not None:
             self._shadows.close()
-        for inventory in (self._inventory, *self._former):
+        for inventory in (self._inventory, self._former):
             if inventory is not None:
                 inventory.close()
         if self.history is not None:

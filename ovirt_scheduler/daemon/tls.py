@@ -2,9 +2,8 @@
 
 Loaded only then: OpenSSL and cryptography take 10 MB, and plain HTTP does without.
 
-A thread looks at the start and once a day. It warns of a certificate that clients refuse, or soon
-will, and makes the next one. The next one is not used yet: callers have to trust it first. An
-administrator switches to it when they do (``ovirt-scheduler cert renew --switch``).
+A thread looks at the start and once a day, and warns of a certificate that clients refuse, or soon
+will. ``ovirt-scheduler cert renew`` makes the next one.
 """
 
 from __future__ import annotations
@@ -86,26 +85,7 @@ class CertificateWatch:
             self._due.clear()
 
     def _check(self) -> None:
-        settings = self._settings()
-        for each in report(settings, self._state):
-            if not each.problem:
-                continue
-            reason = f"{each.path}: {each.problem}"
-            _log.warning("certificate: %(reason)s", {"reason": reason, "file": str(each.path)})
-            made = each.setting == "ssl_certificate" and settings.ssl_certificate is None
-            if made and each.described is not None:
-                self._prepare(certificates.next_to(each.path.parent), settings.listening_address)
-
-    def _prepare(self, folder: Path, address: str) -> None:
-        if certificates.files_in(folder).certificate.exists():
-            return
-        try:
-            made = certificates.ensure(folder, address).certificate
-        except ConfigError as error:
-            _log.warning("the next certificate cannot be made: %(reason)s", {"reason": str(error)})
-        else:
-            _log.info(
-                "the next certificate is made: %(file)s; it is not used before ovirt-scheduler "
-                "cert renew --switch",
-                {"file": str(made)},
-            )
+        for each in report(self._settings(), self._state):
+            if each.problem:
+                reason = f"{each.path}: {each.problem}"
+                _log.warning("certificate: %(reason)s", {"reason": reason, "file": str(each.path)})

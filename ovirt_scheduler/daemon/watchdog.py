@@ -10,7 +10,6 @@ analysis does not wait in the queue of calls, so a daemon with too many calls is
 
 from __future__ import annotations
 
-import array
 import logging
 import os
 import socket
@@ -88,8 +87,7 @@ class Notifier:
                 sender.settimeout(_SEND_SECONDS)
                 sender.connect(self._address)
                 message = "\n".join(line.replace("\n", " ") for line in lines).encode()
-                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
-                sender.sendmsg([message], [rights] if descriptors else [])
+                socket.send_fds(sender, [message], descriptors)
         except OSError as error:
             _log.warning(
                 "systemd could not be told %(state)s: %(reason)s",

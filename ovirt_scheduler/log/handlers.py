@@ -8,15 +8,12 @@ When the file can be written again, its first line says how many it has missed.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import io
 import logging
 import os
 import select
 import socket
 import stat
-import struct
 import time
 import weakref
 from collections.abc import Mapping
@@ -38,7 +35,7 @@ _STANDARD_ERROR = 2
 _PATIENCE = 1.0  # seconds for standard error to take a line
 _PAUSE = 10.0  # seconds without a try after a line that it did not take
 _SEND_SECONDS = 0.5
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+_LONGEST_ENTRY = 160 << 10  # bytes, so that a datagram holds it
 
 
 def make(style: str, file: Optional[Path], environ: Mapping[str, str]) -> logging.Handler:
@@ -292,7 +289,8 @@ def _open_private(path: str, flags: int) -> int:
 class JournalHandler(StandardError):
     """Sends each record to the journal, or to standard error while the journal takes none.
 
-    A line says when that begins, and another when it ends.
+    A line says when that begins, and another when it ends. A record with a very long traceback,
+    which no datagram holds, goes to standard error, too.
     """
 
     def __init__(self, address: str = SOCKET, pause: float = 1.0) -> None:
@@ -317,8 +315,10 @@ class JournalHandler(StandardError):
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, or write it to standard error if the journal does not take it."""
         try:
-            reason = self._send(journal_entry(record))
-            if reason:
+            entry = journal_entry(record)
+            if len(entry) > _LONGEST_ENTRY:
+                super().emit(record)
+            elif reason := self._send(entry):
                 if not self._failed:
                     self._failed = True  # first: the warning comes through here, too
                     _log.warning(
@@ -337,23 +337,8 @@ class JournalHandler(StandardError):
         if time.monotonic() < self._next_send:
             return "it did not a moment ago"
         try:
-            try:
-                self._socket.sendto(data, self._address)
-            except OSError as error:
-                if error.errno not in (errno.EMSGSIZE, errno.ENOBUFS):
-                    raise
-                self._send_large(data)
+            self._socket.sendto(data, self._address)
         except OSError as error:
             self._next_send = time.monotonic() + self._pause
             return error.strerror or str(error)
         return ""
-
-    def _send_large(self, data: bytes) -> None:
-        """Pass an entry that is too large for a datagram, in a memfd that nobody can change."""
-        descriptor = os.memfd_create("ovirt-scheduler-log", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-            passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))
-            self._socket.sendmsg([], [passed], 0, self._address)

@@ -146,31 +146,29 @@ def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
     return live and (conf.on_failure or default) is OnFailure.REJECT
 
 
-def state_folder(environ: Mapping[str, str], uid: int) -> Path:
+def state_folder() -> Path:
     """The folder for the certificate and the last good plugins (contract 6).
 
     Raises:
         ConfigError: the user has no home folder, and the environment names none.
     """
-    folder = environ.get("STATE_DIRECTORY", "").split(":")[0]  # systemd may set several
+    uid = os.getuid()
+    folder = os.environ.get("STATE_DIRECTORY", "").split(":")[0]  # systemd may set several
     if folder:
         return Path(folder)
     with contextlib.suppress(OSError):  # there is none, or this user may not see it
         if uid == 0 or SYSTEM_STATE.stat().st_uid == uid:
             return SYSTEM_STATE
-    state = environ.get("XDG_STATE_HOME", "")
+    state = os.environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):  # the XDG specification has relative paths ignored
         return Path(state) / "ovirt-scheduler"
-    home = environ.get("HOME", "")
-    if not home:
-        try:
-            home = pwd.getpwuid(uid).pw_dir
-        except KeyError:
-            raise ConfigError(
-                f"user {uid} has no home folder for the certificate and the last good plugins; "
-                "set STATE_DIRECTORY"
-            ) from None
-    return Path(home) / ".local" / "state" / "ovirt-scheduler"
+    try:
+        return Path.home() / ".local" / "state" / "ovirt-scheduler"
+    except (RuntimeError, KeyError):  # the latter in Python 3.9
+        raise ConfigError(
+            f"user {uid} has no home folder for the certificate and the last good plugins; "
+            "set STATE_DIRECTORY"
+        ) from None
 
 
 def _check_together(conf: ConfFile) -> None:

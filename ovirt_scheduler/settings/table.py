@@ -93,15 +93,13 @@ class EngineSettings:
             if reason is None:
                 with self.password_file.open(encoding="utf-8-sig") as file:
                     password = file.readline(_LONGEST_PASSWORD + 1).rstrip("\n")
-                if not password:
-                    reason = "has an empty first line"
-                elif len(password) > _LONGEST_PASSWORD:
-                    reason = f"has a first line of more than {_LONGEST_PASSWORD} characters"
+                if not 0 < len(password) <= _LONGEST_PASSWORD:
+                    reason = f"expected 1 to {_LONGEST_PASSWORD} characters in its first line"
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
         except ValueError:
             reason = "is not UTF-8"
-        if reason is not None:
+        if reason:
             raise ConfigError(reason, str(self.password_file))
         return password
 

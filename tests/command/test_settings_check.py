@@ -60,8 +60,8 @@ def test_a_folder_that_is_closed_to_this_user_is_told(told, tmp_path):
     ("data", "problem"),
     [
         (None, "cannot be read: No such file or directory"),
-        (b"\nsecret\n", "has an empty first line"),
-        (b"s" * 4097, "has a first line of more than 4096 characters"),
+        (b"\nsecret\n", "expected 1 to 4096 characters in its first line"),
+        (b"s" * 4097, "expected 1 to 4096 characters in its first line"),
         (b"\xff\n", "is not UTF-8"),
     ],
 )

@@ -231,7 +231,7 @@ def limited(engine, _folder):
         (no_authority, "missing.pem"),
         (password_of(b"nonsense\n"), f"no login for {USER}: access_denied"),
         (password_of(None), "other-password: cannot be read: No such file or directory"),
-        (password_of(b"\n"), "other-password: has an empty first line"),
+        (password_of(b"\n"), "other-password: expected 1 to 4096 characters in its first line"),
         (password_of(b"\xff\xfe\n"), "other-password: is not UTF-8"),
         (broken(500, "application/xml", "<fault/>"), "HTTP 500 Internal Server Error"),
         (

@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.log.fields import Block, Name, Names
 from ovirt_scheduler.log.format import kind
-from ovirt_scheduler.log.handlers import JournalHandler, is_standard_error
+from ovirt_scheduler.log.handlers import _LONGEST_ENTRY, JournalHandler, is_standard_error
 from tests.support.journal_reader import Journal, fields_of
 from tests.support.log_messages import HOSTILE, MANUAL, messages, shown
 
@@ -106,12 +106,20 @@ def test_no_text_adds_a_field_or_a_message(journal, log, text):
     assert all(line.startswith("    ") for line in rest)
 
 
-def test_a_large_entry_comes_as_a_sealed_file(journal, log):
-    """More than any datagram holds; nobody can change it while it is read."""
-    text = "x" * (4 << 20)
+def test_an_entry_that_no_datagram_holds_goes_to_standard_error(journal, log, capfd):
+    """The journal still takes what comes then."""
+    log.info("much: %(reason)s", {"reason": "x" * (1 << 18)})
+    log.info("next")
+    assert journal.entry()["MESSAGE"] == ["next"]
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.endswith("xxx")
+
+
+def test_the_longest_entry_is_a_datagram(journal, log):
+    """Twice its text: in the message, and in its field."""
+    text = "x" * (_LONGEST_ENTRY // 2 - 500)
     log.info("much: %(reason)s", {"reason": text})
     assert journal.entry()[f"{OURS}REASON"] == [text]
-    assert journal.passed == 1
 
 
 def test_a_journal_that_is_gone_is_told_once_and_so_is_its_return(journal, log, tmp_path, capfd):

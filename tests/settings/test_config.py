@@ -360,24 +360,28 @@ def test_a_mistake_in_a_plugin_conf_is_the_plugins(plugin_conf, tmp_path, text, 
         ({"HOME": "/h"}, 1000, "/h/.local/state/ovirt-scheduler"),
     ],
 )
-def test_the_state_folder_follows_the_environment_and_the_user(environ, uid, folder):
+def test_the_state_folder_follows_the_environment_and_the_user(monkeypatch, environ, uid, folder):
     """systemd's word first, then root's place, then the user's own (contract 6)."""
-    assert config.state_folder(environ, uid) == Path(folder)
+    monkeypatch.setattr(os, "environ", environ)
+    monkeypatch.setattr(os, "getuid", lambda: uid)
+    assert config.state_folder() == Path(folder)
 
 
 def test_the_daemons_user_finds_the_daemons_state(tmp_path, monkeypatch):
     """In the system's folder, which belongs to this user; another user has one of their own."""
     monkeypatch.setattr(config, "SYSTEM_STATE", tmp_path)
-    owner = tmp_path.stat().st_uid
-    environ = {"HOME": "/h", "XDG_STATE_HOME": "/x"}
-    assert config.state_folder(environ, owner) == tmp_path
-    assert config.state_folder(environ, owner + 1) == Path("/x/ovirt-scheduler")
+    monkeypatch.setattr(os, "environ", {"HOME": "/h", "XDG_STATE_HOME": "/x"})
+    assert config.state_folder() == tmp_path
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert config.state_folder() == Path("/x/ovirt-scheduler")
 
 
-def test_a_user_without_a_home_has_to_say_where_state_goes():
+def test_a_user_without_a_home_has_to_say_where_state_goes(monkeypatch):
     """An unknown uid, as in a container, gets told what to set."""
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
     with pytest.raises(ConfigError, match="set STATE_DIRECTORY"):
-        config.state_folder({}, 4_000_000_000)
+        config.state_folder()
 
 
 @pytest.mark.parametrize(

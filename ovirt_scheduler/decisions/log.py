@@ -90,14 +90,16 @@ def fields(decision: Decision) -> dict[str, object]:
         migrates = request.returns is Returns.MIGRATIONS
         hosts = {host for several in answer.values() for host in several} if migrates else ()
     about = f"VM {_named(vm, execution.names)}, " if vm or "" in execution.names else ""
+    problems = Names(list(decision.unit_errors)) if decision.unit_errors else None
+    told = f"; problems with {problems}" if problems else ""
     return {
         "units": Names(units),
         "hosts_in": len(execution.hosts),
         "hosts_out": len(hosts or ()),
-        "problems": Names(list(decision.unit_errors)) if decision.unit_errors else None,
+        "problems": problems,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
         "vm": Name(vm) if vm else None,
-        "decided": about + summary(decision),
+        "decided": f"{about}{summary(decision)}{told}",
     }
 
 

@@ -102,7 +102,6 @@ class Method(NamedTuple):
         results: the types that the answer may have, in XML-RPC's words.
         text: what it does.
         run: returns the answer, or a ``Reply``.
-        optional: how many of the last parameters may be missing.
         forms: the answer forms that have it like this.
     """
 
@@ -111,7 +110,6 @@ class Method(NamedTuple):
     results: Sequence[str]
     text: str
     run: Run
-    optional: int = 0
     forms: Sequence[AnswerForm] = tuple(AnswerForm)
 
     @property
@@ -125,11 +123,7 @@ class Method(NamedTuple):
     def signatures(self) -> list[tuple[str, ...]]:
         """What ``system.methodSignature`` answers: types of a result and of each parameter."""
         types = [_PARAMETERS[each].types for each in self.parameters]
-        return [
-            signature
-            for count in range(len(types) - self.optional, len(types) + 1)
-            for signature in itertools.product(self.results, *types[:count])
-        ]
+        return list(itertools.product(self.results, *types))
 
     def check_count(self, parameters: Parameters) -> None:
         """Refuse a call with another number of parameters.
@@ -137,12 +131,11 @@ class Method(NamedTuple):
         Raises:
             BadParameters: there are more or fewer than the method takes.
         """
-        most = len(self.parameters)
-        if not most - self.optional <= len(parameters) <= most:
-            wanted = f"{count_of(most, 'parameter')} ({', '.join(self.parameters)})"
-            at_most = "at most " * bool(self.optional)
-            message = f"{self.name} takes {at_most + wanted if most else 'no parameters'}"
-            raise BadParameters(f"{message}, not {len(parameters)}")
+        count = len(self.parameters)
+        if len(parameters) != count:
+            wanted = f"{count_of(count, 'parameter')} ({', '.join(self.parameters)})"
+            takes = f"{self.name} takes {wanted if count else 'no parameters'}"
+            raise BadParameters(f"{takes}, not {len(parameters)}")
 
 
 def in_both_forms(
@@ -261,13 +254,7 @@ def _not_served(caller: Caller, lacking: str) -> tuple[bytes, dict[str, object]]
 
 def _log_request(fields: Mapping[str, object]) -> None:
     """Log a request in one line."""
-    if fields.get("problems"):
-        logger.info(
-            "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
-            "units %(units)s; %(decided)s; problems with %(problems)s; %(milliseconds).1f ms",
-            fields,
-        )
-    elif "units" in fields:
+    if "units" in fields:
         logger.info(
             "request %(request)s %(method)s, %(form)s form, %(peer)s: %(outcome)s; "
             "units %(units)s; %(decided)s; %(milliseconds).1f ms",

@@ -386,14 +386,14 @@ def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method
 
     def many(caller: Caller, parameters: Parameters) -> object:
         _check_reader(caller, pages)
-        (wanted,) = parameters or ({},)
+        (wanted,) = parameters
         if not isinstance(wanted, dict):
             raise values.expected("query", "a struct of what has to fit", wanted)
         return _plain(reader.decisions(query.read(wanted)))
 
     forms = (AnswerForm.DESIGN,)
-    yield Method("decision", ("id",), ("struct",), _DECISION, one, forms=forms)
-    yield Method("decisions", ("query",), ("array",), _DECISIONS, many, 1, forms)
+    yield Method("decision", ("id",), ("struct",), _DECISION, one, forms)
+    yield Method("decisions", ("query",), ("array",), _DECISIONS, many, forms)
 
 
 def _check_reader(caller: Caller, pages: Pages) -> None:

@@ -46,18 +46,20 @@ def methods(gate: Gate) -> list[Method]:
     def refuse(_caller: Caller, _parameters: tuple[object, ...]) -> object:
         raise BadParameters("hosts: expected an array")
 
-    runs: dict[str, Callable[[Caller, tuple[object, ...]], object]] = {
-        "form": lambda caller, _: caller.form.value,
-        "peer": lambda caller, _: caller.peer,
-        "echo": lambda _, parameters: list(parameters),
-        "length": lambda _, parameters: len(parameters[0]),  # type: ignore[arg-type]
-        "repeat": lambda _, parameters: parameters[0] * parameters[1],  # type: ignore[operator]
-        "fail": lambda *_: 1 // 0,
-        "refuse": refuse,
-        "gate": gate.run,
+    runs: dict[str, tuple[int, Callable[[Caller, tuple[object, ...]], object]]] = {
+        "form": (0, lambda caller, _: caller.form.value),
+        "peer": (0, lambda caller, _: caller.peer),
+        "echo": (1, lambda _, parameters: parameters[0]),
+        "length": (1, lambda _, parameters: len(parameters[0])),  # type: ignore[arg-type]
+        "repeat": (2, lambda _, parameters: parameters[0] * parameters[1]),  # type: ignore[operator]
+        "fail": (0, lambda *_: 1 // 0),
+        "refuse": (0, refuse),
+        "gate": (0, gate.run),
     }
-    names = ("first", "second", "third")
-    return [Method(name, names, ("string",), "", run, optional=3) for name, run in runs.items()]
+    names = ("first", "second")
+    return [
+        Method(name, names[:count], ("string",), "", run) for name, (count, run) in runs.items()
+    ]
 
 
 class Running:

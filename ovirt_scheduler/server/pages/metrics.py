@@ -12,13 +12,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Union
 
-import prometheus_client
-from prometheus_client.core import (
-    CounterMetricFamily,
-    Exemplar,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-)
+from prometheus_client import core, exposition
 
 from ovirt_scheduler.history.tally import BUCKETS, Histogram, Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
@@ -43,8 +37,9 @@ def _family(
     return family
 
 
-_counter, _gauge = partial(_family, CounterMetricFamily), partial(_family, GaugeMetricFamily)
-_histogram = partial(_family, HistogramMetricFamily)
+_counter = partial(_family, core.CounterMetricFamily)
+_gauge = partial(_family, core.GaugeMetricFamily)
+_histogram = partial(_family, core.HistogramMetricFamily)
 
 
 def _buckets(histogram: Histogram) -> list[tuple[Any, ...]]:
@@ -52,7 +47,7 @@ def _buckets(histogram: Histogram) -> list[tuple[Any, ...]]:
     ends = [*(repr(end) for end in BUCKETS), "+Inf"]
     counts = itertools.accumulate(histogram.counts)
     examples = [
-        seen and Exemplar({"decision": seen.decision}, seen.seconds, seen.time)
+        seen and core.Exemplar({"decision": seen.decision}, seen.seconds, seen.time)
         for seen in histogram.exemplars
     ]
     return list(zip(ends, counts, examples))
@@ -66,7 +61,7 @@ def write(state: DaemonState, tally: Tally, accept: str) -> tuple[str, bytes]:
         tally: of the decisions.
         accept: the scraper's ``Accept`` header.
     """
-    encode, content_type = prometheus_client.exposition.choose_encoder(accept)
+    encode, content_type = exposition.choose_encoder(accept)
     families = [*_calls(state, tally), *_daemon(state)]
     return content_type, encode(SimpleNamespace(collect=lambda: families))
 

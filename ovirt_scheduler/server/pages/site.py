@@ -30,7 +30,6 @@ _ROWS = 50  # of a list of decisions
 _LAST = 10  # decisions on other pages
 _METRICS = "ovirt_scheduler.server.pages.metrics"  # needs prometheus_client, which may be missing
 _FOLDER = Path(__file__).resolve().parent / "templates"
-_NOTHING = "No decision is kept yet: the engine has not asked, or history = false."
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -39,12 +38,6 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 _FIRST = frozenset(("health", "metrics", "status", "decisions", "units", "clusters", "style"))
-_FIELDS = (
-    ("vm", "VM", "name or id"), ("host", "Host", "name or id"), ("unit", "Unit", "name"),
-    ("cluster", "Cluster", "name"),
-    ("method", "Method", "runFilters"), ("outcome", "A unit ended", ""),
-    ("since", "From", "2026-01-31T12:00"), ("until", "To", "2026-01-31T13:00"),
-)  # fmt: skip
 
 
 class Page(NamedTuple):
@@ -167,8 +160,8 @@ class Site:
         if found and len(found) == wanted.get("limit", _ROWS):
             older = f"/decisions?{urlencode({**asked, 'until': found[-1]['time']})}"
         return self._html(
-            "decisions.html", code, fields=_FIELDS, asked=asked,
-            outcomes=query.OUTCOMES, problem=problem, decisions=views.summaries(found), older=older,
+            "decisions.html", code, asked=asked, outcomes=query.OUTCOMES,
+            problem=problem, decisions=views.summaries(found), older=older,
         )  # fmt: skip
 
     def _decision(self, name: str, as_json: bool) -> Page:
@@ -216,8 +209,7 @@ class Site:
 
     def _html(self, template: str, code: int = 200, **values: object) -> Page:
         text = self._templates.get_template(template).render(
-            here=template, nothing=_NOTHING, now=time.strftime("%Y-%m-%d %H:%M:%S"),
-            version=__version__, **values,
+            here=template, now=time.strftime("%Y-%m-%d %H:%M:%S"), version=__version__, **values,
         )  # fmt: skip
         return _answer(code, "text/html; charset=utf-8", text)
 

@@ -16,18 +16,6 @@ from ovirt_scheduler.history.ranking import Record
 
 View = dict[str, Any]
 
-_WHAT = {
-    "runFilters": "Filters",
-    "runCostFunctions": "Cost functions",
-    "runLoadBalancing": "Balance",
-    "selectHost": "Selection of a host",
-    "hasAnyHosts": "Whether any host fits",
-    "loadBalance": "Load balancing",
-    "onTimerInvoked": "Timer",
-    "onVmStatusChanged": "Status of a VM changed",
-    "onHostStatusChanged": "Status of a host changed",
-}
-
 
 def templates(folder: Path) -> Any:
     """Jinja's environment of a folder; each value is escaped where it stands in a template.
@@ -71,7 +59,6 @@ def _summary(of: Record) -> View:
     return {
         **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
         "moment": explanation.when(of),
-        "what": _WHAT.get(of["method"], of["method"]),
         "vm": explanation.vm_name(of) if "vm" in of else "",
         "state": "bad" if of["is_bad"] else "good",
     }

@@ -61,7 +61,7 @@ def test_a_client_of_the_standard_library_is_served(running: Running) -> None:
     """Values go there and back; over TLS the certificate is verified."""
     with running.proxy("/engine") as proxy:
         assert proxy.form() == "engine"
-        assert proxy.echo("h\u00e9", 1, [2.5, {"k": True}]) == ["h\u00e9", 1, [2.5, {"k": True}]]
+        assert proxy.echo(["h\u00e9", 1, [2.5, {"k": True}]]) == ["h\u00e9", 1, [2.5, {"k": True}]]
         assert "echo" in proxy.system.listMethods()
         with pytest.raises(xmlrpc.client.Fault) as caught:
             proxy.refuse()
@@ -174,7 +174,7 @@ def test_128_clients_at_once_are_served(running: Running) -> None:
         return Reply(connection).value
 
     with ThreadPoolExecutor(128) as pool:
-        assert list(pool.map(call, range(128))) == [[number] for number in range(128)]
+        assert list(pool.map(call, range(128))) == [*range(128)]
 
 
 def test_calls_run_side_by_side(running: Running) -> None:

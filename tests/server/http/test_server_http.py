@@ -23,7 +23,7 @@ def test_requests_may_be_sent_ahead(running: Running) -> None:
     connection = running.connect()
     calls = [post(xmlrpc.client.dumps((number,), "echo").encode()) for number in range(20)]
     connection.sendall(b"".join(calls))
-    assert [reply.value for reply in replies(connection, 20)] == [[number] for number in range(20)]
+    assert [reply.value for reply in replies(connection, 20)] == [*range(20)]
 
 
 def test_an_empty_line_between_requests_is_passed_over(plain: Running) -> None:

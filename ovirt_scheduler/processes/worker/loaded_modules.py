@@ -75,21 +75,26 @@ class _Entries:
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
         self._kept = [*content.items()]  # so that no other object gets one of their addresses
+        content.clear()  # fills the gaps that others have left, as a larger table would
+        content.update(self._kept)
         self._table = ctypes.c_size_t.from_address(id(content) + 4 * _WORD)
-        self._size = _size_of(content)
-        self._begin, self._end = 0, self._size - dict.__basicsize__
-        whole = self._memory()
         (first, _), (_, last) = self._kept[0], self._kept[-1]
+        whole = self._whole()
         self._begin = whole.find(id(first).to_bytes(_WORD, sys.byteorder))
-        self._end = whole.rfind(id(last).to_bytes(_WORD, sys.byteorder)) + _WORD
-        self._before = self._memory()
+        end = whole.rfind(id(last).to_bytes(_WORD, sys.byteorder)) + _WORD
+        self._before = whole[self._begin : end]
 
-    def _memory(self) -> bytes:
-        return _bytes_at(self._table.value + self._begin, self._end - self._begin)
+    def _whole(self) -> bytes:
+        self._size = _size_of(self.content)
+        return _bytes_at(self._table.value, self._size - dict.__basicsize__)
 
     def are_there(self) -> bool:
-        """Whether the dict surely begins with them; not, if its table has another size."""
-        return _size_of(self.content) == self._size and self._memory() == self._before
+        """Whether the dict surely begins with them."""
+        if _size_of(self.content) != self._size:  # so much came and went that its table is another
+            self._begin = self._whole().find(self._before)
+        if self._begin < 0:
+            return False
+        return _bytes_at(self._table.value + self._begin, _len(self._before)) == self._before
 
 
 class LoadedModules:
@@ -142,10 +147,7 @@ class LoadedModules:
         self._seen = self._versions()
         if new or not self._are_all_there():
             self._modules = {**sys.modules}
-            self._take_entries()
-
-    def _take_entries(self) -> None:
-        self._entries = _Entries(sys.modules) if _HAS_VERSIONS else None
+            self._entries = _Entries(sys.modules) if _HAS_VERSIONS else None
 
     def _are_all_there(self) -> bool:
         """Whether the modules are surely as they were taken."""
@@ -180,7 +182,6 @@ class LoadedModules:
             for name, module in self._modules.items():
                 if sys.modules.get(name) is not module:
                     return name
-            self._take_entries()  # so many modules came and went that the table is another one
         touched = self._touched()
         for words, names, content in touched:
             changed = _changed(words, names, content)

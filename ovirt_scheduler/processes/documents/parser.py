@@ -46,16 +46,12 @@ _MOST_LEVELS = 200
 _MOST_ATTRIBUTES = 50
 
 # The encodings that a declaration may name; anything else would be ours to guess.
-_ENCODINGS = {
-    "utf-8": "utf-8",
-    "utf8": "utf-8",
-    "us-ascii": "ascii",
-    "iso-8859-1": "iso-8859-1",
-    "iso-8859-2": "iso-8859-2",
-    "iso-8859-15": "iso-8859-15",
-    "windows-1250": "cp1250",
-    "windows-1252": "cp1252",
-}
+_ENCODINGS = frozenset(
+    {
+        *("utf-8", "utf8", "us-ascii", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
+        *("windows-1250", "windows-1252"),
+    }
+)
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -68,7 +64,6 @@ _DECLARATION = re.compile(
     rb"""(?:\s+encoding\s*=\s*(["'])(?P<encoding>[A-Za-z][\w.-]*)\2)?"""
     rb"""(?:\s+standalone\s*=\s*(["'])(?:yes|no)\4)?\s*\?>"""
 )
-_HARMLESS_DECLARATION = re.compile(rb"<\?xml[^>]*encoding\s*=\s*[\"']utf-8[\"']", re.IGNORECASE)
 
 # What a collection of version 3 may hold beside its members.
 _BESIDE_MEMBERS = frozenset({"actions", "active", "link", "size", "total"})
@@ -149,8 +144,8 @@ def date(text: str) -> tuple[Any, ...]:
 def utf8(document: Document, kind: Kind) -> bytes:
     """Convert a document to UTF-8, whatever its declaration says.
 
-    From here on all readers agree on what the bytes are. A declaration of anything else
-    becomes blanks, so that lines and columns hold.
+    From here on all readers agree on what the bytes are. A declaration becomes blanks, so that
+    lines and columns hold.
     """
     data = document.data
     encoding = document.encoding or next(
@@ -159,11 +154,10 @@ def utf8(document: Document, kind: Kind) -> bytes:
     if encoding is None:
         declaration = _DECLARATION.match(data)
         declared = declaration["encoding"] if declaration else None
-        name = declared.decode() if declared else "utf-8"
-        encoding = _ENCODINGS.get(name.lower())
-        if encoding is None:
+        encoding = declared.decode() if declared else "utf-8"
+        if encoding.lower() not in _ENCODINGS:
             raise UnreadableDocument(
-                f"{kind.subject}: the declared encoding {short(name)} is not that of the bytes,"
+                f"{kind.subject}: the declared encoding {short(encoding)} is not that of the bytes,"
                 " or none that we know; send UTF-8"
             )
     if encoding.lower() != "utf-8":
@@ -176,7 +170,7 @@ def utf8(document: Document, kind: Kind) -> bytes:
     if data.startswith(codecs.BOM_UTF8):
         data = data[len(codecs.BOM_UTF8) :]
     declaration = _DECLARATION.match(data)
-    if declaration and not _HARMLESS_DECLARATION.match(declaration[0]):
+    if declaration:
         *lines, last = declaration[0].split(b"\n")
         data = b"\n" * len(lines) + b" " * len(last) + data[declaration.end() :]
     return data

@@ -22,7 +22,6 @@ once or when the wrong attribute is read.
 from __future__ import annotations
 
 import itertools
-import json
 import mmap
 import os
 import struct
@@ -31,6 +30,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Optional, Union
 
 from ovirt_scheduler.errors import UnreadableState
+from ovirt_scheduler.processes.protocol import compact_json
 
 State = dict[str, Any]  # of an entity (serialization.py)
 Source = Union[int, bytes]  # what ``pack`` gave, or the descriptor of a file that holds it
@@ -52,34 +52,24 @@ def pack(kind: str, members: Sequence[State]) -> bytes:
         members: n states (serialization.py), n >= 0, in the order to be kept.
     """
     columns: dict[str, list[Any]] = defaultdict(lambda: [None] * len(members))
-    cells: dict[str, list[str]] = defaultdict(lambda: [""] * len(members))
+    cells: dict[str, list[bytes]] = defaultdict(lambda: [b""] * len(members))
     for row, state in enumerate(members):
         for name, value in state.items():
             form = value.__class__
             if form is dict or (form is list and len(value) > _SHORT):
-                cells[name][row] = _encode(value)
+                cells[name][row] = compact_json.encode(value)
             else:
                 columns[name][row] = value
     columns.pop("", None)
     ids = columns.pop("_id", [None] * len(members))
-    short = {name: _encode(column).encode("ascii") for name, column in columns.items()}
+    short = {name: compact_json.encode(column) for name, column in columns.items()}
     long = {
-        name: f"{_encode([*map(len, each)])}\n{''.join(each)}".encode("ascii")
+        name: b"\n".join([compact_json.encode([*map(len, each)]), b"".join(each)])
         for name, each in cells.items()
     }
     lengths = [{name: len(part) for name, part in parts.items()} for parts in (short, long)]
-    index = _encode((kind, ids, *lengths)).encode("ascii")
+    index = compact_json.encode((kind, ids, *lengths))
     return b"".join([_HEAD.pack(_MARK, len(index)), index, *short.values(), *long.values()])
-
-
-# ``JSONEncoder.encode`` makes one of these each time, which takes longer than most lines.
-_encoder = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
-    None, None, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
-)
-
-
-def _encode(value: Any) -> str:
-    return "".join(_encoder(value, 0))
 
 
 class _Packed:
@@ -133,10 +123,10 @@ class _Packed:
                 raise ValueError("no cells")
             self.cells[name] = bounds
         begin, end = bounds[row : row + 2]
-        return _decode(self._data[begin:end]) if begin < end else None
+        return compact_json.decode(self._data[begin:end]) if begin < end else None
 
     def _list(self, begin: int, end: int) -> list[Any]:
-        values: list[Any] = _decode(self._data[begin:end])
+        values: list[Any] = compact_json.decode(self._data[begin:end])
         if values.__class__ is not list or len(values) != len(self.ids):
             raise ValueError("not a value for each")
         return values
@@ -169,17 +159,6 @@ class Record:
             if value is not None:
                 return value
         return self._packed.cell(name, self._row)
-
-
-_scan = json.JSONDecoder().raw_decode
-
-
-def _decode(data: bytes) -> Any:
-    text = data.decode("ascii")
-    value, end = _scan(text)
-    if end != len(text):
-        raise ValueError("more than a value")
-    return value
 
 
 def _are_lengths(values: Collection[Any], least: int) -> bool:
@@ -234,7 +213,7 @@ def _index(
     try:
         mark, length = _HEAD.unpack(data[: _HEAD.size])
         begin = _HEAD.size + length
-        found, ids, columns, cells = _decode(data[_HEAD.size : begin])
+        found, ids, columns, cells = compact_json.decode(data[_HEAD.size : begin])
         is_index = (
             mark == _MARK
             and found == kind

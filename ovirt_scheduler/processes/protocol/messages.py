@@ -14,6 +14,7 @@ from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.text import one_line, shortened
+from ovirt_scheduler.processes.protocol import compact_json
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.shapes import (
     MISSHAPEN,
@@ -43,9 +44,6 @@ _STRING = re.compile(rb'"[^"]*"')
 
 _State = TypeVar("_State")
 _Described = TypeVar("_Described", FoundUnit, FoundDriver)
-
-_JSON = json.JSONEncoder(separators=(",", ":"))
-_scan: Any = vars(json.JSONDecoder())["scan_once"]  # ``json.loads`` looks for the encoding first
 
 
 class Answered(NamedTuple):
@@ -85,14 +83,14 @@ def pack_answer(
         place_of = {host: place for place, host in enumerate(hosts)}
         fields.append([[place_of[host], text] for host, text in reasons.items()])
         fields.append(notes)
-    return _JSON.encode(fields).encode("ascii")
+    return compact_json.encode(fields)
 
 
 def pack_failure(
     outcome: Outcome, message: str, trace: str = "", read: Optional[tuple[int, int]] = None
 ) -> bytes:
     """The message of a call that failed."""
-    return _JSON.encode([outcome.value, None, message, trace, read]).encode("ascii")
+    return compact_json.encode([outcome.value, None, message, trace, read])
 
 
 def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Answered:
@@ -153,13 +151,7 @@ def _loaded(payload: bytes, most: int) -> Any:
             bare = _STRING.sub(b"", bare)
         if strings + sum(map(bare.count, (b",", b"[", b"{"))) > marks:
             raise ValueError(f"it holds more than {most} values")
-    try:
-        value, end = _scan(payload.decode("ascii"), 0)
-    except StopIteration:
-        raise ValueError("no JSON") from None
-    if end != len(payload):
-        raise ValueError("more than one value")
-    return value
+    return compact_json.decode(payload)
 
 
 class ReadDocument(NamedTuple):
@@ -173,7 +165,7 @@ class ReadDocument(NamedTuple):
 
 def pack_read(documents: Sequence[ReadDocument], seen: Sequence[dict[str, list[object]]]) -> bytes:
     """The message of a reader."""
-    return _JSON.encode([documents, seen]).encode("ascii")
+    return compact_json.encode([documents, seen])
 
 
 def read_limit(size: int) -> int:
@@ -202,7 +194,7 @@ def unpack_read(payload: bytes, size: int) -> tuple[tuple[ReadDocument, ...], ob
 
 def pack_split(lengths: Sequence[Optional[Sequence[int]]]) -> bytes:
     """The message of a reader that has cut documents: the bytes of each piece of each."""
-    return _JSON.encode(lengths).encode("ascii")
+    return compact_json.encode(lengths)
 
 
 def unpack_split(payload: bytes, count: int, size: int) -> list[Optional[list[int]]]:

@@ -120,7 +120,7 @@ class Baseline:
         _freeze()  # what there is now, this comparison's own memory as well, is never garbage
 
     def allow(self, bounds: Limits) -> None:
-        """Let the call that begins use so much beside what is used already."""
+        """Let the next call use so much beside what is used already."""
         limits.set_soft(bounds, self._status.number(b"VmData"), self._status.number(b"VmSize"))
 
     def mend(self) -> None:

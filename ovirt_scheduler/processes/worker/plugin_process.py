@@ -128,6 +128,7 @@ class PluginProcess:
         self._forget_modules()
         limits.set_hard(self._limits, loaded=True)
         self._baseline.begin(compares=self._calls_left > 1)
+        self._baseline.allow(self._limits)
         self._make_outputs()
         self._send(frames.pack(frames.READY, nonce))
         while True:
@@ -171,7 +172,6 @@ class PluginProcess:
         ends = ""
         if isinstance(task, tasks.CallTask):
             enter_folder(self._plugin.folder)  # it may have been closed meanwhile
-            self._baseline.allow(self._limits)
             answer, ends = contextvars.Context().run(self._called, task, descriptors)
             ends = ends or self._baseline.left_running()
         elif isinstance(task, tasks.PrintedTask):
@@ -261,6 +261,7 @@ class PluginProcess:
             flush(*self._streams)  # what was printed when objects of the call were freed
             self._make_outputs()
             self._module = self._finder.make(self._plugin.name)
+            self._baseline.allow(self._limits)
         except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
             return f"comparison: {type(error).__name__}"
         return "cpu_limit" if time.process_time() >= self._limits.cpu else ""

@@ -151,14 +151,17 @@ def factors(option: str, items: Iterable[str]) -> Iterator[tuple[str, Optional[i
         option: the option or command that has them, for the message.
 
     Raises:
-        BadUsage: a factor is no integer.
+        BadUsage: a factor is no integer of 32 bits.
     """
     for item in items:
         name, equals, factor = item.partition("=")
         try:
-            yield name, int(factor) if equals else None
+            number = int(factor) if equals else None
         except ValueError:
             raise BadUsage(f"{option} {item}: the factor of {name} has to be an integer") from None
+        if number is not None and not -(2**31) <= number < 2**31:
+            raise BadUsage(f"{option} {item}: the factor of {name} is beyond 32 bits")
+        yield name, number
 
 
 def json_pairs(items: Iterable[str]) -> dict[str, object]:

@@ -425,6 +425,7 @@ def test_a_factor_or_unit_that_is_none_is_refused(recording, monkeypatch, capsys
         (["--with", "Away"], "--with Away: only a filter or a cost function can be added"),
         (["--set", "Free"], "--set Free: write the factor, too: --set Free=2"),
         (["--set", "Free=x"], "--set Free=x: the factor of Free has to be an integer"),
+        (["--set", "Free=2147483648"], "Free=2147483648: the factor of Free is beyond 32 bits"),
         (["--vm", "nobody"], "no recorded decision fits"),
     ):
         assert cli.main([*given, *options]) != 0

@@ -117,6 +117,8 @@ def _replay(options: argparse.Namespace) -> Shown:
         comparison = Comparison(changed)
         stopped = _made_again(reader, numbers, policies, settings, comparison)
     faults = [str(fault) for fault in policies[-1].catalogue.faults]
+    for failure, number in comparison.failures.most_common(_MOST_SHOWN):
+        faults.append(f"{failure} (decisions: {number})")
     lines = [f"stopped: {comparison.count} of {len(numbers)} decisions were replayed"] * stopped
     lines += reports.replay_lines(comparison, faults)
     if options.html is not None:

@@ -32,6 +32,7 @@ class Side:
         totals: of the hosts.
         said: by unit, how it ended and what it said of each host that it was asked about.
         checksums: of the units, as far as they are known.
+        failures: of units, with why.
     """
 
     def __init__(self, made: Made) -> None:
@@ -51,6 +52,11 @@ class Side:
         self.totals = {host["id"]: host.get("total") for host in hosts}
         self.said = _said(hosts, live)
         self.checksums = {unit["name"]: unit["checksum"] for unit in live if "checksum" in unit}
+        self.failures = {
+            unit["name"]: f"{unit['name']} {unit['outcome']}: {unit.get('message', '')}"
+            for unit in live
+            if explanation.has_failed(unit)
+        }
 
     def differing(self, other: Side) -> list[str]:
         """The units that said something else of a host that both asked about, or ended so.
@@ -138,6 +144,7 @@ class Comparison:
         count, same: decisions, and those of them that come out the same on today's plugins.
         unsteady: units that are to blame for the others: time, chance or the engine is in them.
         edited: units whose code is another than then, with the number of decisions that differ.
+        failures: of units that did not fail before, with why.
         uncertain: ids of decisions that do not even come out the same unchanged, by the same code:
             what the changes do to them cannot be told.
     """
@@ -147,6 +154,7 @@ class Comparison:
         self.count = self.same = 0
         self.unsteady: Counter[str] = Counter()
         self.edited: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
         self.uncertain: list[str] = []
         self.differ: list[Difference] = []
         self.before, self.after = Totals(), Totals()
@@ -177,6 +185,8 @@ class Comparison:
     def _compare(self, then: Record, before: Side, after: Side) -> None:
         self.before.add(before)
         self.after.add(after)
+        new = after.failures.keys() - before.failures.keys()
+        self.failures.update(after.failures[unit] for unit in new)
         if before.answer == after.answer:
             return
         names = explanation.host_names([then])

@@ -382,6 +382,24 @@ def test_a_unit_that_is_gone_and_a_plugin_that_does_not_load_are_named(
     assert told["after"]["milliseconds"]["median"] is None
 
 
+def test_a_unit_that_fails_is_told(recording, monkeypatch, capsys, tmp_path):
+    """Else a rule that never answers would be one that changes nothing."""
+    (tmp_path / "Falls.py").write_text(
+        "def do_filter(hosts, vm, properties):\n    return hosts[99]\n", "utf-8"
+    )
+    (tmp_path / "Reserve.py").write_text(
+        (recording.today / "Reserve.py").read_text("utf-8"), "utf-8"
+    )
+    monkeypatch.setenv("STATE_DIRECTORY", str(recording.state))
+    options = ["--plugins", str(tmp_path), "--with", "Falls", "--unit", "Reserve", "--limit", "3"]
+    assert cli.main(["replay", "--config", str(settings(recording)), *options, "-o", "json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    (problem,) = told["problems"]
+    assert problem.startswith(
+        "Falls raised: IndexError: list index out of range (Falls.py:2) (deci"
+    )
+
+
 def test_a_unit_in_shadow_counts_when_it_is_added(replay, recording):
     """What it said when the decision was made changes nothing."""
     told = replay("--with", "First", "--unit", "Reserve", "-o", "json")

@@ -127,20 +127,18 @@ def summary(decision: Decision) -> str:
 def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:
     """How many hosts filters left, and which removed how many."""
     left = hosts
-    removals = []
+    removals: list[str] = []
     for result, call in zip(filters, calls):
         rejects = call.unit.on_failure is OnFailure.REJECT
         kept = len(result.value) if result.ok else 0 if rejects else left
         if kept < left:
-            removals.append((Name(result.unit), left - kept))
+            by = "by" if removals else "removed by"
+            removals.append(f"{left - kept} {by} {Name(result.unit)}")
         left = kept
-    words = [f"{count} by {name}" for name, count in removals[:_SHOWN_UNITS]]
-    more = removals[_SHOWN_UNITS:]
-    if more:
-        words.append(f"{sum(count for _, count in more)} by {len(more)} more")
-    if words:
-        words[0] = words[0].replace(" by ", " removed by ", 1)
-    return ", ".join((f"{left} left", *words))
+    more = len(removals) - _SHOWN_UNITS
+    if more > 0:
+        removals[_SHOWN_UNITS:] = [f"others by {more} more"]
+    return ", ".join((f"{left} left", *removals))
 
 
 def _named(entity: Optional[str], names: Mapping[str, str]) -> str:

@@ -278,18 +278,13 @@ def _method_call(
         selected: ids of the hosts that a scheduler selected last.
     """
     driver, defined = last.driver, last.defined
+    parameters = None if defined is None else defined.parameters
     function = Function(
-        driver.name,
-        driver.words,
-        last.method,
-        last.returns,
-        driver.class_name,
-        None if defined is None else defined.parameters,
+        driver.name, driver.words, last.method, last.returns, driver.class_name, parameters,
         properties=driver.properties,
-    )
-    attributes: dict[str, object] = {}
-    if driver.interfaces:
-        attributes = {"costs": {}, "selected": selected, "destinations": last.destinations}
+    )  # fmt: skip
+    kept = {"costs": {}, "selected": selected, "destinations": last.destinations}
+    attributes = kept if driver.interfaces else {}
     return PluginCall(
         function, driver.plugin, driver.limits, properties, last.arguments, attributes
     )

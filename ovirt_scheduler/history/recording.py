@@ -110,8 +110,8 @@ def cut(documents: Mapping[bytes, Document], split: Split) -> dict[bytes, Pieces
 
 
 def packed(piece: bytes, base: bytes) -> bytes:
-    """A piece as it is stored: its difference from another piece."""
-    packer = zlib.compressobj(6, zdict=base) if base else zlib.compressobj(6)
+    """A piece as it is stored: its difference from another piece, which may be empty."""
+    packer = zlib.compressobj(6, zdict=base)
     return packer.compress(piece) + packer.flush()
 
 
@@ -122,5 +122,4 @@ def hash_of(data: bytes) -> bytes:
 
 def unpacked(data: bytes, base: bytes) -> bytes:
     """The piece again."""
-    unpacker = zlib.decompressobj(zdict=base) if base else zlib.decompressobj()
-    return unpacker.decompress(data)
+    return zlib.decompressobj(zdict=base).decompress(data)

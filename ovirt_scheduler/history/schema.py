@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ovirt_scheduler.history import explanation, ranking
-from ovirt_scheduler.history.record import REMOVED, Record, entity
+from ovirt_scheduler.history.record import FAILED, NEVER_ASKED, PASSED, REMOVED, Record, entity
 from ovirt_scheduler.model.units import Kind
 
 VERSION = 4
@@ -82,7 +82,7 @@ Row = dict[str, Any]  # a record, in the parts that the tables have
 
 # A unit's members that the body has; its set has the others.
 _OF_CALL = ("milliseconds", "message", "notes")
-_LETTERS = {"passed": "p", "removed": "r", "failed": "f", "never asked": "n"}
+_LETTERS = {word: word[0] for word in (PASSED, REMOVED, FAILED, NEVER_ASKED)}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
 _COLUMNS = ("id", "time", "milliseconds", "method", "vm", "cluster", "hosts", "units")
 _OF_FEW = ("held", "reason")  # of a verdict or a cost

@@ -186,12 +186,8 @@ class History:
             events, decisions = self._made(waiting)
             if self._keeps:
                 self._write(events, decisions)
-        except (OSError, sqlite3.Error) as error:
+        except Exception as error:  # noqa: BLE001  nobody else would tell
             self._fail(error, len(waiting))
-        except Exception:  # noqa: BLE001  nobody else would tell
-            self._drop(len(waiting))
-            self._close()
-            _log.exception("the history: records could not be written, this is a bug")
         finally:
             self._under_way = 0
 
@@ -262,18 +258,17 @@ class History:
 
     def _fail(self, error: Exception, count: int) -> None:
         """Go on without these records; it is logged once, until writing works again."""
-        self._drop(count)
+        with self._lock:
+            self.dropped += count
         self._close()
-        if not self._problem:
+        if not isinstance(error, (OSError, sqlite3.Error)):
+            _log.error("the history: records could not be written, this is a bug", exc_info=error)
+        elif not self._problem:
             _log.error(
                 "the history cannot be written, and loses the decisions of this time: %(reason)s",
                 {"reason": f"{self._path}: {error}", "file": str(self._path)},
             )
         self._problem = str(error)
-
-    def _drop(self, count: int) -> None:
-        with self._lock:
-            self.dropped += count
 
     def _set_aside(self, error: Exception) -> None:
         """Set this file aside, so that a new one begins; people can look at it later.
@@ -299,10 +294,10 @@ class History:
             OSError: there are too many, for example because a disk damages each new file.
         """
         names = [name, *(f"{name}.{number}" for number in range(2, _MOST_ASIDE + 1))]
-        free = next((each for each in names if not os.path.lexists(each)), None)
-        if free is None:
-            raise OSError(
-                f"it cannot be set aside: {name} to {names[-1]} are there already; look at them, "
-                "and delete them"
-            )
-        return free
+        for each in names:
+            if not os.path.lexists(each):
+                return each
+        raise OSError(
+            f"it cannot be set aside: {name} to {names[-1]} are there already; look at them, and "
+            "delete them"
+        )

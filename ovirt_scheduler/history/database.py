@@ -112,19 +112,17 @@ class Database:
         self._bases.clear()
 
     def _write_decision(self, row: Row) -> int:
-        number = self._db.execute(
-            "INSERT INTO decisions VALUES (NULL, :id, :time, :method, :vm, :cluster, :host_set, "
-            ":unit_set, :milliseconds, :summary, :is_bad, :failures, :size, :body)",
-            {
-                **row, "vm": row["vm"] and self._name(row["vm"]),
-                "host_set": self._host_set(row["hosts"]), "unit_set": self._unit_set(row["units"]),
-            },
-        ).lastrowid  # fmt: skip
+        columns = dict(row)
+        vms = [self._name(each) for each in columns.pop("vms")]
+        columns["vm"] = columns["vm"] and self._name(columns["vm"])
+        columns["host_set"] = self._host_set(columns.pop("hosts"))
+        columns["unit_set"] = self._unit_set(columns.pop("units"))
+        number = self._insert("decisions", **columns)
         self._db.executemany(
             "INSERT OR IGNORE INTO vm_decisions VALUES (?, ?)",
-            [(self._name(each), number) for each in row["vms"]],
+            [(vm, number) for vm in vms],
         )
-        return int(number or 0)
+        return number
 
     def _write_inputs(
         self,
@@ -163,20 +161,16 @@ class Database:
 
     def _write_element(self, key: bytes, piece: bytes) -> int:
         base, alike = self._bases.get(piece[:_ALIKE], (None, b""))
-        number = self._db.execute(
-            "INSERT INTO elements (hash, base, data) VALUES (?, ?, ?)",
-            (key, base, recording.packed(piece, alike)),
-        ).lastrowid
+        packed = recording.packed(piece, alike)
+        number = self._insert("elements", hash=key, base=base, data=packed)
         if base is None:
-            self._bases[piece[:_ALIKE]] = int(number or 0), piece
-        return int(number or 0)
+            self._bases[piece[:_ALIKE]] = number, piece
+        return number
 
     def _write_event(self, record: Record) -> None:
         body = {name: value for name, value in record.items() if name not in ("time", "event")}
-        self._db.execute(
-            "INSERT INTO events (time, event, body) VALUES (?, ?, ?)",
-            (round(record["time"] * 1000), record["event"], schema.as_json(body)),
-        )
+        moment = round(record["time"] * 1000)
+        self._insert("events", time=moment, event=record["event"], body=schema.as_json(body))
 
     def _name(self, named: Named) -> int:
         if named not in self._known:
@@ -199,15 +193,19 @@ class Database:
         **key: object,
     ) -> int:  # fmt: skip
         """The number of the row with that key, which is written with its members if it is new."""
-        found = self._found(table, **key)
-        if found is not None:
-            return found
-        insert = f"INSERT INTO {table} ({', '.join(key)}) VALUES ({', '.join('?' * len(key))})"  # noqa: S608
-        number = int(self._db.execute(insert, tuple(key.values())).lastrowid or 0)
-        for member in members:
-            marks = ", ".join("?" * (len(member) + 1))
-            self._db.execute(f"INSERT INTO {of_members} VALUES ({marks})", (*member, number))  # noqa: S608
+        number = self._found(table, **key)
+        if number is None:
+            number = self._insert(table, **key)
+            for member in members:
+                marks = ", ".join("?" * (len(member) + 1))
+                self._db.execute(f"INSERT INTO {of_members} VALUES ({marks})", (*member, number))  # noqa: S608
         return number
+
+    def _insert(self, table: str, **values: object) -> int:
+        """Write a row; gives its number."""
+        marks = ", ".join("?" * len(values))
+        insert = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})"  # noqa: S608  names of our own
+        return int(self._db.execute(insert, tuple(values.values())).lastrowid or 0)
 
     def _found(self, table: str, **key: object) -> Optional[int]:
         """The number of the row with that key; None if there is none."""

@@ -162,7 +162,7 @@ class DecisionService:
         selected = () if last is None else self.selections.get(last.driver.name, ())
         request, job = _planned(request, chosen, selected, started + self.request_timeout)
         job, execution, engine_errors = self._run(job, known)
-        left, answer, of_answer = _answer(request, chosen, execution)
+        answer, of_answer = _answer(request, chosen, execution)
         decision = Decision(
             request=request,
             execution=execution,
@@ -175,7 +175,7 @@ class DecisionService:
             secret=job.engine.token,
         )
         if self.shadows is not None:
-            shadow_jobs = _shadow_jobs(request.subjects, job, chosen, left, execution)
+            shadow_jobs = _shadow_jobs(request.subjects, job, chosen, execution)
             inputs = recording.inputs(request, job.replies, selected)
             self.shadows.call(decision, inputs, shadow_jobs, self._with_engine)
         log.log_decision(decision, (*execution.errors, *of_answer))
@@ -189,7 +189,8 @@ class DecisionService:
         """The job with the engine's replies, how it ended, and what is wrong with the engine."""
         hosts, vm = job.subjects.hosts, job.subjects.vm
         if job.method is None and isinstance(hosts, tuple) and not (hosts and job.calls):
-            return job, Execution(hosts, vm=vm if isinstance(vm, str) else None), ()
+            vm = vm if isinstance(vm, str) else None
+            return job, Execution(hosts, vm=vm, left=hosts), ()
         job, errors = self._with_engine(job, known)
         return job, self.executor.run(job), errors
 
@@ -253,19 +254,16 @@ def _planned(
 
 
 def _shadow_jobs(
-    subjects: Subjects,
-    job: Job,
-    chosen: Mapping[Kind, Chosen],
-    left: tuple[str, ...],
-    execution: Execution,
+    subjects: Subjects, job: Job, chosen: Mapping[Kind, Chosen], execution: Execution
 ) -> list[Job]:
     """A job for each unit in shadow: filters look at all hosts, others at those that are left."""
+    hosts = {Kind.FILTER: subjects.hosts}
     return [
         Job(
-            Subjects(subjects.hosts if call.unit.kind is Kind.FILTER else left, vm=subjects.vm),
+            Subjects(hosts.get(kind, execution.left), vm=subjects.vm),
             job.deadline, (call,), strict=False, packs=execution.packs,
         )
-        for units in chosen.values() for call in units.shadows
+        for kind, units in chosen.items() for call in units.shadows
     ]  # fmt: skip
 
 
@@ -292,23 +290,23 @@ def _method_call(
 
 def _answer(
     request: Request, chosen: Mapping[Kind, Chosen], execution: Execution
-) -> tuple[tuple[str, ...], Any, tuple[str, ...]]:
-    """The hosts that the filters left, the answer, and the errors of no single unit."""
-    left, errors = execution.hosts, tuple[str, ...]()
+) -> tuple[Any, tuple[str, ...]]:
+    """The answer, and the errors of no single unit."""
+    errors: tuple[str, ...] = ()
     total: Mapping[str, int] = {}
-    if Kind.FILTER in chosen:
-        calls = chosen[Kind.FILTER].calls
-        left, errors = aggregate.filtered(execution.hosts, execution.filters, calls)
+    filters = chosen[Kind.FILTER].calls if Kind.FILTER in chosen else ()
+    if aggregate.have_all_failed(execution.filters, filters):
+        errors = (aggregate.ALL_FILTERS_FAILED,)
     if Kind.COST_FUNCTION in chosen:
         calls = chosen[Kind.COST_FUNCTION].calls
         total, of_costs = aggregate.summed(calls, execution.cost_functions)
         errors += of_costs
     if request.returns is Returns.HOSTS:
-        return left, left, errors
+        return execution.left, errors
     if request.returns is Returns.COSTS:
-        return left, total, errors
+        return total, errors
     answer = None if execution.result is None else execution.result.value
-    return left, _NOTHING[request.returns] if answer is None else answer, errors
+    return _NOTHING[request.returns] if answer is None else answer, errors
 
 
 def _sought(job: Job) -> Sought:

@@ -139,7 +139,7 @@ def _asked(decision: Decision) -> Iterator[_Asked]:
     execution = decision.execution
     last = () if execution.result is None else (execution.result,)
     for kind, results in zip(Kind, (execution.filters, execution.cost_functions, last)):
-        called = {call.unit.name: call for call in decision.of(kind)}
+        called = {call.unit.name: call for call in decision.calls if call.unit.kind is kind}
         ended = {result.unit: result for result in results}
         for each in decision.request.wanted.get(kind, ()):
             name = each.name

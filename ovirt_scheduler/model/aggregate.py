@@ -1,7 +1,7 @@
 """Combines the answers of single units (contract 4.1 to 4.4 and 3.6).
 
 Pure arithmetic on ids and numbers. While calls run, it says which hosts the next filter gets;
-afterwards it makes the request's answer. So both follow the same rules.
+afterwards it adds up the costs.
 """
 
 from __future__ import annotations
@@ -32,22 +32,14 @@ def narrow(left: tuple[str, ...], result: CallResult, on_failure: OnFailure) -> 
     return () if on_failure is OnFailure.REJECT else left
 
 
-def filtered(
-    hosts: tuple[str, ...], results: Sequence[CallResult], calls: Sequence[UnitCall]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The answer of a chain of filters, and the errors that belong to no single one.
+def have_all_failed(results: Sequence[CallResult], calls: Sequence[UnitCall]) -> bool:
+    """Whether each of these filters ran and failed.
 
     Args:
-        hosts: of the request.
-        results: of the filters that ran, in their order.
-        calls: of all filters asked for, in the same order.
+        results: of those that ran.
+        calls: of all filters asked for.
     """
-    left = hosts
-    for result, call in zip(results, calls):
-        left = narrow(left, result, call.unit.on_failure)
-    all_ran = bool(results) and len(results) == len(calls)  # none rejected all hosts before
-    every_one_failed = all_ran and not any(result.ok for result in results)
-    return left, (ALL_FILTERS_FAILED,) if every_one_failed else ()
+    return 0 < len(results) == len(calls) and not any(result.ok for result in results)
 
 
 def whole_cost(cost: object) -> int:

@@ -85,6 +85,7 @@ class Execution(NamedTuple):
     vm: Optional[str] = None  # its id
     names: Mapping[str, str] = {}  # by id, as far as they are known
     packs: Mapping[Role, Pack] = {}  # of hosts and VM, where they came
+    left: tuple[str, ...] = ()  # the hosts that the filters left
 
     @property
     def results(self) -> tuple[CallResult, ...]:
@@ -106,10 +107,6 @@ class Decision(NamedTuple):
     seconds: float = 0.0  # that it took
     secret: str = ""  # the token for the engine that plugins were given
     shadows: tuple[ShadowCall, ...] = ()
-
-    def of(self, kind: Kind) -> list[UnitCall]:
-        """The calls of units of one kind."""
-        return [call for call in self.calls if call.unit.kind is kind]
 
     @property
     def failure(self) -> Optional[str]:

@@ -216,18 +216,18 @@ class Executor:
         inputs, problems = read_inputs(
             self._pool, job.subjects, job.replies, job.deadline, job.packs
         )
-        filters, cost_functions, result = self._call_all(job, inputs, parallel)
+        filters, left, cost_functions, result = self._call_all(job, inputs, parallel)
         return Execution(
             inputs.hosts, tuple(filters), tuple(cost_functions), result, problems,
-            inputs.vm, inputs.names, packs_of(job.subjects, inputs),
+            inputs.vm, inputs.names, packs_of(job.subjects, inputs), left,
         )  # fmt: skip
 
     def _call_all(
         self, job: Job, inputs: CallInputs, parallel: int
-    ) -> tuple[Sequence[CallResult], Sequence[CallResult], Optional[CallResult]]:
-        """The results of filters, of cost functions, and of what is called last."""
+    ) -> tuple[Sequence[CallResult], tuple[str, ...], Sequence[CallResult], Optional[CallResult]]:
+        """The filters' results, the hosts left, the results of cost functions and of the last."""
         if not inputs.hosts and job.method is None:
-            return (), (), None
+            return (), (), (), None
         # Calls that print much would fill the daemon's memory: together they keep what one may.
         shown = OUTPUT_LIMIT // max(1, len(job.calls))
         calls = [
@@ -246,8 +246,9 @@ class Executor:
             last = [call._replace(inputs=inputs) for call in last]
         scored = make_calls(self._pool, costs, job.deadline, parallel) if left else []
         if not last or (not left and last[0].function.returns in _OF_GIVEN_HOSTS):
-            return filtered, scored, None
-        return filtered, scored, self._called(_with_costs(last[0], job, scored), job.deadline)
+            return filtered, left, scored, None
+        result = self._called(_with_costs(last[0], job, scored), job.deadline)
+        return filtered, left, scored, result
 
     def read_hosts(self, page: Document, deadline: float) -> tuple[Pack, dict[str, HostState]]:
         """Read a page of the engine's hosts: the hosts packed, and the state of each.

@@ -28,7 +28,6 @@ from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import log
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadUsage, ConfigError
-from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.cluster_state import ClusterState, imbalance
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
 from ovirt_scheduler.model.drivers import POLICY
@@ -213,9 +212,7 @@ class Policy(DecisionService):
             )
         )
         self.asked.add(vm.id)
-        execution = decision.execution
-        left, _ = aggregate.filtered(execution.hosts, execution.filters, decision.of(Kind.FILTER))
-        self.accepted.update(left)
+        self.accepted.update(decision.execution.left)
         answer = cast("tuple[str, ...]", decision.answer)
         return (answer[0], "") if answer else (None, log.summary(decision))
 

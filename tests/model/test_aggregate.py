@@ -46,27 +46,19 @@ def test_a_failed_filter_is_left_out_unless_it_rejects(result, on_failure, left)
 
 
 @pytest.mark.parametrize(
-    ("results", "on_failure", "expected"),
+    ("results", "asked", "expected"),
     [
-        ([], [], (GIVEN, ())),
-        ([kept("a", "b"), kept("b", "c")], [IGNORE, IGNORE], (("b",), ())),
-        ([kept("a", "b"), FAILED], [IGNORE, IGNORE], (("a", "b"), ())),
-        ([FAILED, kept("c")], [IGNORE, IGNORE], (("c",), ())),
-        ([FAILED, FAILED], [IGNORE, IGNORE], (GIVEN, ("all filters failed",))),
-        ([FAILED], [REJECT], ((), ("all filters failed",))),
-        ([kept()], [IGNORE, REJECT], ((), ())),  # the second one did not run
-        ([FAILED], [REJECT, IGNORE], ((), ())),
-        ([FAILED, FAILED], [IGNORE, REJECT, IGNORE], ((), ())),
+        ([], 0, False),
+        ([kept("a"), FAILED], 2, False),
+        ([FAILED, FAILED], 2, True),
+        ([FAILED], 2, False),  # it rejected all hosts, and the second one did not run
     ],
 )
-def test_a_chain_of_filters_comes_to_what_is_left(results, on_failure, expected):
-    """Where every one failed that is told, and the hosts are those given (contract 4.1, 4.2)."""
+def test_that_all_filters_failed_is_told_if_all_of_them_ran(results, asked, expected):
+    """Else there was one that said which hosts to keep (contract 4.2)."""
     code, limits = PluginCode("plugin", "/", ()), Limits(1, 1, 1, 1)
-    calls = [
-        UnitCall(PolicyUnit("unit", Kind.FILTER, "", code, "", limits, on_failure=each), {})
-        for each in on_failure
-    ]
-    assert aggregate.filtered(GIVEN, results, calls) == expected
+    unit = PolicyUnit("unit", Kind.FILTER, "", code, "", limits)
+    assert aggregate.have_all_failed(results, [UnitCall(unit, {})] * asked) is expected
 
 
 @pytest.mark.parametrize(

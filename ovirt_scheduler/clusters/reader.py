@@ -16,13 +16,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Callable, NamedTuple, Optional, TypeVar
+from typing import Any, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.engine.inventory import PAGE_SECONDS, STATISTICS, Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Pack
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.processes.executor import Executor
 
 _STATUS_EVERY = 60.0  # seconds between looks at what may have changed, without an event
@@ -30,7 +30,7 @@ _ALL_EVERY = 600.0  # seconds between looks at all VMs, where no scheduler is ca
 _STEADY = ("up", "down", "suspended")  # a VM stays like this until an event tells otherwise
 
 State = TypeVar("State", HostState, VmState)
-ReadPage = Callable[[Document, float], tuple[Pack, dict[str, State]]]
+Read = tuple[dict[str, Any], list[EngineReply]]  # states by id, and what schedulers get
 
 
 class View(NamedTuple):
@@ -124,10 +124,10 @@ class ClusterReader:
         may come or go, and push it onto another page.
         """
         former, now = self._state or ClusterState({}, {}), time.monotonic()
-        hosts, of_hosts = self._hosts(former, statistics)
-        read = self._executor.read_vms
-        vms, of_vms = self._pages("vms", self._search, read, statistics)
-        rest, of_rest = self._by_ids("vms", former.vms.keys() - vms.keys(), read, statistics)
+        follow = STATISTICS if statistics else ""
+        hosts, of_hosts = self._hosts(former, follow)
+        vms, of_vms = self._pages("vms", self._search, follow)
+        rest, of_rest = self._by_ids("vms", former.vms.keys() - vms.keys(), follow)
         state = self._in_cluster(hosts, {**vms, **rest})
         replies = EngineReplies(self._joined(of_hosts), vms=self._joined(of_vms + of_rest))
         self._state, self._named = state, frozenset()
@@ -138,7 +138,7 @@ class ClusterReader:
         """Read all hosts, the VMs of these ids, and the others that may have changed."""
         hosts, _ = self._hosts(former)
         unsteady = " and ".join([self._search, *(f"status!={status}" for status in _STEADY)])
-        vms, _ = self._pages("vms", unsteady, self._executor.read_vms)
+        vms, _ = self._pages("vms", unsteady)
         asked = [
             vm
             for vm, state in former.vms.items()
@@ -146,12 +146,9 @@ class ClusterReader:
         ]
         return self._with_vms(ClusterState(hosts, {**former.vms, **vms}), asked)
 
-    def _hosts(
-        self, former: ClusterState, statistics: bool = False
-    ) -> tuple[dict[str, HostState], list[EngineReply]]:
+    def _hosts(self, former: ClusterState, follow: str = "") -> Read:
         self.look_at = 0.0  # if this look fails, the next one asks again
-        read = self._executor.read_hosts
-        hosts, replies = self._pages("hosts", self._search, read, statistics)
+        hosts, replies = self._pages("hosts", self._search, follow)
         if not hosts:
             raise SchedulerError(
                 "the engine knows no host in it; is there a cluster of that name, and may the "
@@ -159,39 +156,35 @@ class ClusterReader:
             )
         clusters = Counter(host.cluster for host in hosts.values())
         self._cluster = clusters.most_common(1)[0][0]
-        rest, of_rest = self._by_ids("hosts", former.hosts.keys() - hosts.keys(), read, statistics)
+        rest, of_rest = self._by_ids("hosts", former.hosts.keys() - hosts.keys(), follow)
         return {**hosts, **rest}, replies + of_rest
 
     def _with_vms(self, former: ClusterState, asked: Collection[str]) -> ClusterState:
         """The same with these VMs as they are now, and without those that are gone."""
-        found, _ = self._by_ids("vms", asked, self._executor.read_vms)
+        found, _ = self._by_ids("vms", asked)
         gone = set(asked).difference(found)
         vms = {vm: found.get(vm, state) for vm, state in former.vms.items() if vm not in gone}
         return self._in_cluster(former.hosts, vms)
 
-    def _pages(
-        self, kind: str, search: str, read: ReadPage[State], statistics: bool = False
-    ) -> tuple[dict[str, State], list[EngineReply]]:
+    def _pages(self, kind: str, search: str, follow: str = "") -> Read:
         """All that a search finds."""
         replies: list[EngineReply] = []
 
-        def keep(page: Document) -> dict[str, State]:
-            states, reply = self._read(read, page)
+        def keep(page: Document) -> dict[str, Any]:
+            states, reply = self._read(kind, page)
             replies.append(reply)
             return states
 
-        follow = STATISTICS if statistics else ""
         return self._inventory.read_pages(kind, search, keep, follow), replies
 
-    def _by_ids(
-        self, kind: str, ids: Collection[str], read: ReadPage[State], statistics: bool = False
-    ) -> tuple[dict[str, State], list[EngineReply]]:
-        documents = self._inventory.pages_of(kind, ids, STATISTICS if statistics else "")
-        answers = [self._read(read, document) for document in documents]
+    def _by_ids(self, kind: str, ids: Collection[str], follow: str = "") -> Read:
+        documents = self._inventory.pages_of(kind, ids, follow)
+        answers = [self._read(kind, document) for document in documents]
         found = {key: state for states, _ in answers for key, state in states.items()}
         return found, [reply for _, reply in answers]
 
-    def _read(self, read: ReadPage[State], page: Document) -> tuple[dict[str, State], EngineReply]:
+    def _read(self, kind: str, page: Document) -> tuple[dict[str, Any], EngineReply]:
+        read: Any = self._executor.read_hosts if kind == "hosts" else self._executor.read_vms
         try:
             pack, states = read(page, time.monotonic() + PAGE_SECONDS)
         except UnreadableDocument as error:

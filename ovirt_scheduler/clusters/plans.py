@@ -129,7 +129,7 @@ class Plans:
         Raises:
             SchedulerError: there is no such plan, or it does not wait.
         """
-        action, key = asked.get("action"), str(asked.get("plan"))
+        action, key = str(asked.get("action")), str(asked.get("plan"))
         if action == "list":
             with self._changed:
                 return [_shown(plan) for plan in reversed(tuple(self._plans.values()))]

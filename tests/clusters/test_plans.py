@@ -154,7 +154,12 @@ def test_the_command_knows_who_logged_in():
 
 @pytest.mark.parametrize(
     ("action", "words"),
-    [("approve", "there is no plan 'nobody'"), ("show", "plan list"), ("eat", "list, show")],
+    [
+        ("approve", "there is no plan 'nobody'"),
+        ("show", "plan list"),
+        ("eat", "list, show"),
+        (["list"], "list, show"),
+    ],
 )
 def test_what_cannot_be_asked_is_refused(registry, action, words):
     """With what can."""

@@ -31,11 +31,6 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")  # in plugins that ran beside 
 _TIMEOUT = 20  # seconds for one answer
 _MISSING = 404
 
-# What API took, and changes no answer.
-_IGNORED = {
-    "debug", "persistent_auth", "port", "renew_session", "session_timeout", "timeout",
-    "validate_cert_chain",
-}  # fmt: skip
 _SDK4 = "ovirt_scheduler.plugin.engine_connection()"  # how the calls of version 4 begin
 
 
@@ -49,12 +44,11 @@ class API:
     Args:
         url: of the engine; its path may be missing.
         username, password: used only if scheduler.conf has no ``[engine]`` section.
-        ca_file, insecure: likewise.
+        ca_file, insecure: likewise; all others are ignored.
 
     Raises:
         EngineUnavailable: scheduler.conf names another engine, or its engine gives no answer.
         ovirtsdk4.Error: the engine does not let this user in.
-        TypeError: an argument that is not supported.
     """
 
     def __init__(
@@ -65,14 +59,8 @@ class API:
         *,
         ca_file: Optional[str] = None,
         insecure: bool = False,
-        **others: object,
+        **_others: object,
     ) -> None:
-        heeded = {name for name, value in others.items() if value} - _IGNORED
-        if heeded:
-            raise TypeError(
-                f"API({', '.join(sorted(heeded))}) of SDK 3 is not here; "
-                "with SDK 4: ovirtsdk4.Connection(url=..., ...)"
-            )
         engine = plugin.provided()
         if engine == NO_ENGINE:
             self._connection = ovirtsdk4.Connection(

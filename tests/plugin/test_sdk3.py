@@ -22,7 +22,8 @@ from ovirtsdk.api import API
 
 
 def connect():
-    return API(url="https://ENGINE", username="admin@internal", password="of another time")
+    return API(url="https://ENGINE", username="admin@internal", password="of another time",
+               persistent_auth=True, debug=False)
 
 
 class alike:
@@ -80,8 +81,6 @@ MISUSES = {
     "SDK 4: ovirtsdk4.types.Action",
     "params.VM()": "params.VM of SDK 3 is not here; with SDK 4: ovirtsdk4.types.Vm",
     "api.vms.get()": "TypeError: vms.get: say id= or name=",
-    "API('https://ENGINE', kerberos=True)": "TypeError: API(kerberos) of SDK 3 is not here; with "
-    "SDK 4: ovirtsdk4.Connection(url=..., ...)",
     "API('https://192.0.2.7')": "EngineUnavailable: API(url='https://192.0.2.7') is another engine "
     "than that of [engine] in scheduler.conf, ",
 }

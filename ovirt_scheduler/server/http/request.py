@@ -78,9 +78,8 @@ class Request:
             raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
         self.method, self.is_old = method, minor == "0"
         path, _, self.query = target.partition("?")
-        self.path = re.sub(
-            "^/+", "/", path
-        )  # "//RPC2", where a URL that ends with / was put before
+        # //RPC2 comes of a URL that ends with a slash.
+        self.path = f"/{path.lstrip('/')}" if path.startswith("//") else path
         self._read_headers(stream)
         return True
 
@@ -123,8 +122,9 @@ def _line(stream: io.BufferedIOBase, too_long: HTTPStatus) -> Optional[str]:
 
 def _fields(stream: io.BufferedIOBase) -> Iterator[tuple[str, str]]:
     """The headers, or trailers, up to the empty line: names in lower case, and values."""
+    too_large = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
     for _ in range(_MAX_HEADERS + 1):
-        line = _line(stream, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        line = _line(stream, too_large)
         if line is None:
             raise bad("the connection ended within the headers")
         if not line:
@@ -136,8 +136,7 @@ def _fields(stream: io.BufferedIOBase) -> Iterator[tuple[str, str]]:
                 "characters"
             )
         yield found[1].lower(), found[2].strip(" \t")
-    text = f"more than {_MAX_HEADERS} header lines"
-    raise RequestRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+    raise RequestRefused(too_large, f"more than {_MAX_HEADERS} header lines")
 
 
 class Room:

@@ -411,10 +411,11 @@ class ConnectionHandler:
             RequestRefused: no call is taken there, or not from a page in a browser.
         """
         if self._request.path not in _PATHS:
-            text = f"there is nothing here; the paths are {', '.join(_PATHS)}"
+            text = f"nothing is here: calls go to {', '.join(_PATHS)}; pages begin at /status"
             raise RequestRefused(HTTPStatus.NOT_FOUND, text)
         if self._request.method != "POST":
-            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "send an XML-RPC call with POST")
+            text = "send an XML-RPC call with POST; pages for a browser begin at /status"
+            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, text)
         if "origin" in self._request.headers:  # a browser's: of any page that somebody here reads
             raise RequestRefused(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
         return _PATHS[self._request.path] or self._server.settings.root_form

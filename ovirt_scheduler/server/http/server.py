@@ -411,7 +411,7 @@ class ConnectionHandler:
             RequestRefused: no call is taken there, or not from a page in a browser.
         """
         if self._request.path not in _PATHS:
-            text = f"nothing is here: calls go to {', '.join(_PATHS)}; pages begin at /status"
+            text = f"there is nothing here: calls go to {', '.join(_PATHS)}; pages begin at /status"
             raise RequestRefused(HTTPStatus.NOT_FOUND, text)
         if self._request.method != "POST":
             text = "send an XML-RPC call with POST; pages for a browser begin at /status"

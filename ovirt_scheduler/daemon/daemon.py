@@ -144,10 +144,7 @@ class _Signals:
                 done.set_exception(error)
             os.write(self._written, bytes((_WORK_DONE,)))
 
-        try:
-            threading.Thread(target=run, name="start", daemon=True).start()
-        except RuntimeError:  # no thread can be started
-            run()
+        threading.Thread(target=run, name="start", daemon=True).start()
         while _WORK_DONE not in self._heard:
             if self._heard.intersection(_ENDS):
                 return None
@@ -168,7 +165,6 @@ def _reload(read: Callable[[], Settings], assembly: Assembly, signals: _Signals)
     Returns:
         Whether they are in force.
     """
-    before = assembly.settings
     try:
         settings = read()
         with contextlib.ExitStack() as unless_used:
@@ -195,11 +191,5 @@ def _reload(read: Callable[[], Settings], assembly: Assembly, signals: _Signals)
     else:
         _log.info("SIGHUP: settings, certificates and plugins are read again")
         assembly.runtime.keep_event({"event": "reloaded"})
-        if settings.plugins_path_optional and not before.plugins_path_optional:
-            _log.warning(
-                "SIGHUP: plugins_path is no longer in scheduler.conf, so plugins come "
-                "from %(folders)s; is the end of the file missing?",
-                {"folders": ", ".join(map(str, settings.plugins_path))},
-            )
         return True
     return False

@@ -42,7 +42,6 @@ _PUBLIC_FORM = serialization.Encoding.DER, serialization.PublicFormat.SubjectPub
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _KEY = re.compile(rb"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.+?-----END \1-----", re.DOTALL)
-_ENCRYPTED = re.compile(rb"BEGIN ENCRYPTED PRIVATE KEY|Proc-Type: 4,ENCRYPTED")
 
 
 class CertificateFiles(NamedTuple):
@@ -291,15 +290,15 @@ def _read_public_half(path: Path) -> bytes:
         but = " but a certificate; are ssl_certificate and ssl_key swapped?"
         problem = f"holds no PEM private key{but if _CERTIFICATE.search(data) else ''}"
         raise ConfigError(problem, str(path))
-    if _ENCRYPTED.search(found.group()):
+    try:
+        private_key = serialization.load_pem_private_key(found.group(), password=None)
+    except TypeError:
         raise ConfigError(
             "is encrypted, and nobody is there to type the passphrase when the daemon starts; "
             f"write the key without one: openssl pkey -in {path} -out NEW",
             str(path),
-        )
-    try:
-        private_key = serialization.load_pem_private_key(found.group(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+        ) from None
+    except (ValueError, UnsupportedAlgorithm):
         problem = "holds a private key that cannot be read; is it damaged?"
         raise ConfigError(problem, str(path)) from None
     return private_key.public_key().public_bytes(*_PUBLIC_FORM)

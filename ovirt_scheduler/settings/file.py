@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, NamedTuple, Optional
@@ -267,7 +267,7 @@ def entries(data: bytes, path: Path, error_type: ErrorType) -> tuple[Entry, ...]
         )
     except configobj.ConfigObjError as error:
         raise mistake(_unreadable(error), error.line_number) from error
-    return tuple(_walk(config, lines, mistake))
+    return tuple(_told(config, lines, mistake))
 
 
 def _lines(data: bytes, mistake: _Mistake) -> list[str]:
@@ -309,41 +309,33 @@ def _unreadable(error: configobj.ConfigObjError) -> str:
     return f"`{line}`: expected `key = value`, `[section]`, or a comment that begins with #"
 
 
-def _walk(config: configobj.ConfigObj, lines: list[str], mistake: _Mistake) -> Iterator[Entry]:
+def _told(config: configobj.ConfigObj, lines: list[str], mistake: _Mistake) -> list[Entry]:
     """The entries with their lines, counted with the comment lines that configobj keeps."""
+    found: list[Entry] = []
     number = len(config.initial_comment)
-    for section, names in _sections(config):
-        if section is not config:
-            number += len(section.parent.comments[section.name]) + 1
-            _check_name(section.name, number, mistake)
-        if section.depth > _DEEPEST:
-            problem = f"[[{section.parent.name}]]: holds another section, three levels down"
-            raise mistake(problem, number)
-        name, subsection = (*names, "", "")[:_DEEPEST]
-        if subsection:
-            yield Entry(name, "", "", number, subsection)
-        for key in section.scalars:
-            number += len(section.comments[key]) + 1
-            _check_name(key, number, mistake)
-            problem = _ambiguity(section, key, lines[number - 1])
+
+    def visit(section: configobj.Section, name: str) -> None:
+        """Take what comes next in the file: a key, or the header of a section."""
+        nonlocal number
+        number += len(section.comments[name]) + 1
+        if len(name) > _LONGEST_NAME:
+            problem = f"`{name[:_SHOWN]}`: the name goes on for {len(name)} characters"
+            raise mistake(f"{problem}; at most {_LONGEST_NAME}", number)
+        outer, inner = section.name or "", ""
+        if section.depth == _DEEPEST:
+            outer, inner = section.parent.name, section.name
+        if name in section.scalars:
+            problem = _ambiguity(section, name, lines[number - 1])
             if problem:
-                raise mistake(f"{key}: {problem}", number)
-            yield Entry(name, key, _unquoted(section[key]), number, subsection)
+                raise mistake(f"{name}: {problem}", number)
+            found.append(Entry(outer, name, _unquoted(section[name]), number, inner))
+        elif inner:
+            raise mistake(f"[[{inner}]]: holds another section, three levels down", number)
+        elif outer:
+            found.append(Entry(outer, "", "", number, name))
 
-
-def _check_name(name: str, number: int, mistake: _Mistake) -> None:
-    if len(name) > _LONGEST_NAME:
-        problem = f"`{name[:_SHOWN]}`: the name goes on for {len(name)} characters"
-        raise mistake(f"{problem}; at most {_LONGEST_NAME}", number)
-
-
-def _sections(
-    section: configobj.Section, *names: str
-) -> Iterator[tuple[configobj.Section, tuple[str, ...]]]:
-    """A section with its names, the outer one first, then the sections in it, in file order."""
-    yield section, names
-    for name in section.sections:
-        yield from _sections(section[name], *names, name)
+    config.walk(visit, call_on_sections=True)
+    return found
 
 
 def _ambiguity(section: configobj.Section, key: str, line: str) -> str:

@@ -25,7 +25,6 @@ ADOPTED = f"{CONF_FOLDER}/old-plugins"
 
 _ENGINE_CONFIG = "/usr/bin/engine-config"
 _JAVA_HOME = "/usr/share/ovirt-engine/bin/java-home"  # prints which Java the engine runs on
-_STORES = ("lib/security/cacerts", "jre/lib/security/cacerts")  # of Java 11 and later, and of 8
 _ENABLED = "ExternalSchedulerEnabled"
 ENGINE_KEYS = ("ExternalSchedulerServiceURL", _ENABLED)  # have the engine call this scheduler
 _COMPILED = (".pyc", ".pyo")
@@ -41,20 +40,13 @@ class Java(NamedTuple):
 
 
 def java(machine: Machine) -> Optional[Java]:
-    """Find the trust store that the engine's Java uses, and the tool for it."""
+    """Find the trust store that the engine's Java uses, and the tool for it; not in an image."""
     java_home = machine.path(_JAVA_HOME)
-    if java_home.exists():
-        home = machine.path(machine.run([str(java_home)]).strip())
-    else:
-        runs = machine.path("/usr/bin/java")
-        home = runs.resolve().parents[1]
-        if not runs.exists() or machine.root not in home.parents:
-            return None
-    keytools = (home / "bin" / "keytool", machine.path("/usr/bin/keytool"))
-    stores = (home / store for store in _STORES)
-    program = next((each for each in keytools if each.exists()), None)
-    store = next((each for each in stores if each.exists()), None)
-    return Java(program, store) if program and store else None
+    if not machine.live or not java_home.exists():
+        return None
+    home = machine.path(machine.run([str(java_home)]).strip())
+    found = Java(home / "bin/keytool", home / "lib/security/cacerts")
+    return found if found.keytool.exists() and found.store.exists() else None
 
 
 def keytool(found: Java, action: str, suffix: str = "") -> list[str]:
@@ -78,7 +70,7 @@ class TrustStore(Step):
         if not self.conf.values()["ssl"]:
             return Plan("already so: ssl = false, so the engine needs to trust no certificate")
         found = java(self.machine)
-        if found is None or not self.machine.live:
+        if found is None:
             page = manual.page("engine.md")
             words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
             return Plan(f"left to you: {words} in {CONF}", left=True)

@@ -185,7 +185,7 @@ def _keys(machine: Machine, record: Record, engine: bool, adopt: bool) -> dict[s
     if engine:
         keys["root_api"] = "engine"
         keys.pop("ssl", None)
-        if not machine.live or java(machine) is None:
+        if java(machine) is None:
             keys["ssl"] = "false"  # nobody would trust the certificate (contract 3.0)
     if adopt and (OldPlugins.found(machine) or machine.path(ADOPTED).exists()):
         keys["plugins_path"] = _PLUGINS_PATH

@@ -55,8 +55,8 @@ def table(
     lines = [list(headings), *([_cell(value) for value in row] for row in rows)]
     columns = list(zip(*lines))
     widths = [max(map(len, column)) for column in columns]
-    words = [max(map(len, " ".join(column).split(" "))) for column in columns]
-    _narrow(widths, words, _terminal_width() if width is None else width)
+    least = [min(max(map(_least, column)), _LONGEST_WORD) for column in columns]
+    _narrow(widths, least, _terminal_width() if width is None else width)
     return "".join(f"{_line(each, widths)}\n" for line in lines for each in _folded(line, widths))
 
 
@@ -90,16 +90,18 @@ def _terminal_width() -> Optional[int]:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _narrow(widths: list[int], words: Sequence[int], wanted: Optional[int]) -> None:
-    """Make the widest column narrower, again and again, until a line fits.
+def _least(cell: str) -> int:
+    """How wide a cell has to be: for its longest word, or whole if it has two, such as a time."""
+    words = cell.split(" ")
+    return len(cell) if len(words) <= 2 else max(map(len, words))
 
-    Args:
-        words: the length of each column's longest word, to which it is narrowed at the most.
-    """
+
+def _narrow(widths: list[int], least: Sequence[int], wanted: Optional[int]) -> None:
+    """Make the widest column narrower, again and again, until a line fits, or none can be."""
     if wanted is None:
         return
     for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - wanted):
-        wide = [at for at, width in enumerate(widths) if width > min(words[at], _LONGEST_WORD)]
+        wide = [at for at, width in enumerate(widths) if width > least[at]]
         if not wide:
             return
         widths[max(wide, key=widths.__getitem__)] -= 1

@@ -47,11 +47,11 @@ def test_a_wide_table_is_folded():
 
 
 def test_no_word_is_broken_that_could_be_an_id():
-    """The other columns are folded for it; a word that is longer than an id is broken."""
+    """Nor a time; other columns are folded for it. A word that is longer than an id is broken."""
     host = "8a4745b8-40a2-5229-b807-2d83b53f70d9"
-    shown = table(("HOST", "ID", "WHY"), [("lynx", host, "MaxVms: runs 12 VMs")], 52)
+    shown = table(("AT", "ID", "WHY"), [("1 Jan", host, "MaxVms: runs 12 VMs")], 52)
     assert shown == (
-        f"HOST  ID{' ' * 36}WHY\nlynx  {host}  MaxVms:\n{' ' * 44}runs 12\n{' ' * 44}VMs\n"
+        f"AT     ID{' ' * 36}WHY\n1 Jan  {host}  MaxVms:\n{' ' * 45}runs 12\n{' ' * 45}VMs\n"
     )
     assert host in table(("HOST", "ID"), [("lynx", host)], 30)
     lines = table(("PROPERTIES",), [("x" * 80,)], 30).splitlines()
@@ -60,5 +60,5 @@ def test_no_word_is_broken_that_could_be_an_id():
 
 def test_a_column_is_not_folded_beyond_reading():
     """A terminal that is too narrow for it folds the lines itself."""
-    text = table(("A", "B", "C"), [("x" * 20, "y y", "z" * 20)], 10)
-    assert [len(line) for line in text.splitlines()[1:]] == [45, 23]
+    text = table(("A", "B", "C"), [("x" * 20, "y y y", "z" * 20)], 10)
+    assert [len(line) for line in text.splitlines()[1:]] == [45, 23, 23]

@@ -6,12 +6,13 @@ Columns of plain text take a dozen lines, and EL9 has no library that draws them
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import shutil
 import sys
 import textwrap
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Optional, Union
 
@@ -107,15 +108,14 @@ def _narrow(widths: list[int], least: Sequence[int], wanted: Optional[int]) -> N
         widths[max(wide, key=widths.__getitem__)] -= 1
 
 
-def _folded(cells: list[str], widths: list[int]) -> list[list[str]]:
+def _folded(cells: list[str], widths: list[int]) -> Iterable[tuple[str, ...]]:
     """The lines of a row: each cell broken at white space, or anywhere if there is none."""
     columns = [
-        textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
+        [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=False)
         for cell, width in zip(cells, widths)
     ]
-    height = max(map(len, columns))
-    return [[column[i] if i < len(column) else "" for column in columns] for i in range(height)]
+    return itertools.zip_longest(*columns, fillvalue="")
 
 
-def _line(cells: list[str], widths: list[int]) -> str:
+def _line(cells: Iterable[str], widths: list[int]) -> str:
     return _GAP.join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip()

@@ -31,7 +31,7 @@ from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
+from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations
@@ -46,7 +46,6 @@ _log = logging.getLogger(__name__)
 HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # they are called once for each change
 
 _BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen on its way
-_EVENTS_SECONDS = 5.0  # for the engine to tell how long migrations took
 _LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
 
 _MOVING = ("migrating", "migrating_from", "migrating_to")
@@ -147,7 +146,8 @@ class ClusterMigrations:
         self._refused = {vm: why for vm, why in self._refused.items() if vm in state.vms}
         outcomes = {vm: _outcome(each, state) for vm, each in self._migrating.items()}
         ended = {vm: problem for vm, problem in outcomes.items() if problem is not None}
-        took = self._took([self._migrating[vm] for vm in ended if not ended[vm]])
+        after = {vm: self._migrating[vm].event for vm in ended if not ended[vm]}
+        took = self._services.inventory.migration_seconds(after)
         for vm, problem in ended.items():
             migrating = self._migrating.pop(vm)
             self._log_end(migrating, problem, took.get(vm))
@@ -160,15 +160,6 @@ class ClusterMigrations:
             if vm_state.status in _MOVING and vm not in self._migrating:
                 step = Step.planned(vm, "", state)
                 self._migrating[vm] = Migrating(step, time.monotonic(), moving=True)
-
-    def _took(self, done: Sequence[Migrating]) -> Mapping[str, float]:
-        """The seconds that finished migrations took, as far as the engine's events have them."""
-        after = {each.step.vm: each.event for each in done}
-        deadline = time.monotonic() + _EVENTS_SECONDS
-        try:
-            return self._services.inventory.migration_seconds(after, deadline)
-        except EngineUnavailable:  # the next look tells
-            return {}
 
     def _log_asked(self, step: Step, refused: Optional[str], unanswered: Optional[str]) -> None:
         reason = refused or unanswered or step.reason

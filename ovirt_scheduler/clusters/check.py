@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Optional
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -24,9 +24,8 @@ def _problems(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[Config
     drivers = catalogue.drivers
     scheduler = drivers.get(cluster.scheduler)
     if scheduler is None or not scheduler.interfaces:
-        there = ", ".join(name for name in sorted(drivers) if drivers[name].interfaces)
-        remedy = catalogue.not_loaded.get(cluster.scheduler) or f"write one of {there}"
-        no = f"there is no scheduler {cluster.scheduler!r:.160}; {remedy}"
+        schedulers = [name for name in drivers if drivers[name].interfaces]
+        no = _missing("scheduler", cluster.scheduler, schedulers, catalogue)
         yield cluster.mistake("scheduler", no)
         return
     policy = cluster.properties.get(POLICY)
@@ -65,12 +64,17 @@ def _of_units(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[Config
         for each in wanted:
             unit = units.get((kind, each.name))
             if unit is None:
-                there = ", ".join(sorted(name for its_kind, name in units if its_kind is kind))
-                remedy = f"write one of {there}" if there else "there are none: remove the key"
-                remedy = catalogue.not_loaded.get(each.name) or remedy
-                no = f"there is no {kind.words} {each.name!r:.160}; {remedy}"
-                yield cluster.mistake(key, no)
+                there = [name for its_kind, name in units if its_kind is kind]
+                yield cluster.mistake(key, _missing(kind.words, each.name, there, catalogue))
             elif unit.properties is not None:
                 refused = properties.refused(unit.properties, cluster.properties)
                 if refused:
                     yield cluster.mistake("properties", f"{kind.words} {unit.name}: {refused}")
+
+
+def _missing(what: str, name: str, there: Collection[str], catalogue: Catalogue) -> str:
+    """Why something that is named cannot be called, and what to do."""
+    remedy = (
+        f"write one of {', '.join(sorted(there))}" if there else "there are none: remove the key"
+    )
+    return f"there is no {what} {name!r:.160}; {catalogue.not_loaded.get(name) or remedy}"

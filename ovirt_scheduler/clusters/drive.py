@@ -26,7 +26,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Optional
 
@@ -189,7 +189,12 @@ class ClusterDrive:
         memory, state = self._memory, view.state
         now = {key: host.status for key, host in state.hosts.items()}
         now.update((key, vm.status) for key, vm in state.vms.items())
-        memory.statuses, changes = _changes(memory.statuses, now)
+        memory.statuses = known = {key: old for key, old in memory.statuses.items() if key in now}
+        changes = [
+            StatusChange(key, old, now[key]) for key, old in known.items() if old != now[key]
+        ]
+        for key, status in now.items():  # the first status of a host or VM is no change
+            known.setdefault(key, status)
         self._services.memory.save(self.name)
         give_up = time.monotonic() + _HOOKS_SECONDS
         for method, subjects in zip(HOOKS, (state.hosts, state.vms)):
@@ -277,21 +282,6 @@ def _words(problem: Optional[Exception]) -> str:
     if problem is None or isinstance(problem, SchedulerError):
         return str(problem or "")
     return f"looking after it failed, and is tried again: {type(problem).__name__}: {problem}"
-
-
-def _changes(
-    before: Mapping[str, str], now: Mapping[str, str]
-) -> tuple[dict[str, str], list[StatusChange]]:
-    """The statuses to remember, by id, and what changed since the last look.
-
-    A changed status is remembered when its hook was called. The first status of a new host or VM
-    is no change, and comes last.
-    """
-    remembered = {key: status for key, status in before.items() if key in now}
-    changes = [
-        StatusChange(key, old, now[key]) for key, old in remembered.items() if old != now[key]
-    ]
-    return {**remembered, **{key: now[key] for key in now if key not in remembered}}, changes
 
 
 class ClusterThreads:

@@ -34,6 +34,7 @@ _PAGE = 200  # hosts or VMs: 4 MB with their statistics
 _MOST_FOUND = 100_000  # hosts or VMs, of all pages together
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
+_EVENTS_SECONDS = 5.0  # for it to tell how long migrations took
 _IDS = 100  # in one query: 4.5 kB of URL; the web server before the engine takes 8
 _MOST_KEPT = 128  # answers
 _MOST_KEPT_BYTES = 64 << 20
@@ -165,22 +166,20 @@ class Inventory:
         self.latest_event = after if news.latest is None else news.latest
         return Events(news.latest) if after is None else news._replace(latest=self.latest_event)
 
-    def migration_seconds(self, after: Mapping[str, int], deadline: float) -> Mapping[str, float]:
+    def migration_seconds(self, after: Mapping[str, int]) -> Mapping[str, float]:
         """How long migrations took that have just ended, by the engine's clock.
 
         Args:
             after: the ids of the VMs, each with the ``latest_event`` before its migration.
 
         Returns:
-            Seconds by VM. A VM is left out if the engine has no event of it.
-
-        Raises:
-            EngineUnavailable: as for ``look_up``.
+            Seconds by VM. A VM is left out if the engine has no event of it, or gives no answer.
         """
-        if not after:
-            return {}
-        document = self._events(min(after.values()), deadline)
-        return events.migration_seconds(document, after)
+        with contextlib.suppress(EngineUnavailable):  # the next query tells
+            if after:
+                deadline = time.monotonic() + _EVENTS_SECONDS
+                return events.migration_seconds(self._events(min(after.values()), deadline), after)
+        return {}
 
     def _events(self, after: Optional[int], deadline: float) -> bytes:
         query = {"max": 1} if after is None else {"from": after, "max": events.MOST}

@@ -178,19 +178,17 @@ def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
 
 def _sums(comparison: Comparison) -> str:
     """Who decided how often, and who won how often."""
-    parts = []
-    for heading, before, after in (
-        ("DECISIVE", comparison.before.decisive, comparison.after.decisive),
-        ("WINNER", comparison.before.wins, comparison.after.wins),
+    before, after, parts = comparison.before, comparison.after, []
+    for heading, rows in (
+        ("DECISIVE", reports.rows(before.decisive, after.decisive)),
+        ("WINNER", reports.rows(before.wins, after.wins)),
     ):
-        rows = reports.rows(before, after)
         if rows:
             parts.append("\n" + tables.table((heading, "BEFORE", "AFTER"), rows))
-    one, other = comparison.before.fields(), comparison.after.fields()
-    if comparison.after.times:
+    if after.times:
         parts.append(
-            f"\nmedian time of a decision's units: {one['milliseconds']['median']} ms before, "
-            f"{other['milliseconds']['median']} ms after\n"
+            f"\nmedian time of a decision's units: {before.median} ms before, "
+            f"{after.median} ms after\n"
         )
     return "".join(parts)
 

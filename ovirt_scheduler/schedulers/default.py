@@ -139,16 +139,16 @@ class _Plan:
         up = self._up()
         sources = [use for use in up if use.vms]  # a VM that comes now is not moved once more
         for target in sorted(up, key=_fraction):
-            if target.fraction >= self._low:
-                continue
-            for source in sorted(sources, key=_fraction, reverse=True):
+            candidates = (
+                (vm, source)
+                for source in sorted(sources, key=_fraction, reverse=True)
+                for vm in sorted(self._movable(source), key=_least_important_first)
+            )
+            for vm, source in candidates:
                 if target.fraction >= self._low or self._is_full():
                     break
-                for vm in sorted(self._movable(source), key=_least_important_first):
-                    if target.fraction >= self._low or self._is_full():
-                        break
-                    if self._may_go(vm, target) and self._evens_out(vm, source, target):
-                        self._move(vm, source, target)
+                if self._may_go(vm, target) and self._evens_out(vm, source, target):
+                    self._move(vm, source, target)
 
     def pack(self) -> None:
         """Empty the least used hosts, each completely or not at all."""

@@ -122,15 +122,17 @@ class Totals:
         if not isinstance(side.made, str):
             self.times.append(side.milliseconds)
 
+    @property
+    def median(self) -> Optional[float]:
+        """Of the times."""
+        return round(statistics.median(self.times), 2) if self.times else None
+
     def fields(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "wins": dict(self.wins.most_common()),
             "decisive": dict(self.decisive.most_common()),
-            "milliseconds": {
-                "median": round(statistics.median(self.times), 2) if self.times else None,
-                "total": round(sum(self.times), 1),
-            },
+            "milliseconds": {"median": self.median, "total": round(sum(self.times), 1)},
         }
 
 

@@ -126,8 +126,7 @@ class Snapshot:
             '<?xml version="1.0" encoding="UTF-8"?>\n'
             f"<{_AROUND} {about} taken={quoteattr(self.taken)}>"
         )
-        collections = _MEMBERS if self.clusters else _NEEDED
-        inside = (self.document(each).data for each in collections)
+        inside = (self.document(each).data for each in _MEMBERS)
         data = b"\n".join((begin.encode(), *inside, f"</{_AROUND}>\n".encode()))
         try:
             write_whole(path, gzip.compress(data) if path.suffix == ".gz" else data)

@@ -393,7 +393,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: MadeEngine
 
     def do_GET(self) -> None:
-        path = self.path[len(API) :]
+        path = self.path.removeprefix(API)
         self._answer(lambda: self.server.cluster.get(path))
 
     def do_POST(self) -> None:

@@ -19,6 +19,7 @@ _BUSY = 5.0  # seconds to wait for another program that writes
 _OLDEST = 0.05  # share of all decisions that is deleted at once if there are too many
 _ALIKE = 6  # bytes that tell the kind of an element: <host, <vm
 _MOST_KNOWN = 50_000  # rows whose numbers are remembered
+_MOST_SETS = 50  # likewise; one may have the numbers of 10,000 hosts
 _PAGES = 1000  # of the write-ahead log, beyond which they are moved into the file
 
 
@@ -45,6 +46,7 @@ class Database:
         self._path, self._file = path, path.stat()
         self._split = split
         self._known: dict[object, int] = {}  # numbers of names, elements and documents
+        self._sets: dict[tuple[str, str], int] = {}  # numbers of the latest, by table and JSON
         self._bases: dict[bytes, tuple[int, bytes]] = {}  # by how elements begin
         try:
             self._prepare()
@@ -109,6 +111,7 @@ class Database:
 
     def _forget(self) -> None:
         self._known.clear()
+        self._sets.clear()
         self._bases.clear()
 
     def _write_decision(self, row: Row) -> int:
@@ -179,14 +182,23 @@ class Database:
 
     def _host_set(self, hosts: Sequence[Named]) -> int:
         numbers = list(map(self._name, hosts))
-        members = ((number,) for number in dict.fromkeys(numbers))
-        return self._numbered(
-            "host_sets", "host_set_members", members, hosts=schema.as_json(numbers)
-        )
+        key = "host_sets", schema.as_json(numbers)
+        if key not in self._sets:
+            members = ((number,) for number in dict.fromkeys(numbers))
+            self._remember(key, self._numbered(key[0], "host_set_members", members, hosts=key[1]))
+        return self._sets[key]
 
     def _unit_set(self, units: str) -> int:
-        members = {(unit["name"], unit["outcome"]) for unit in json.loads(units)}
-        return self._numbered("unit_sets", "unit_set_members", members, units=units)
+        key = "unit_sets", units
+        if key not in self._sets:
+            members = {(unit["name"], unit["outcome"]) for unit in json.loads(units)}
+            self._remember(key, self._numbered(key[0], "unit_set_members", members, units=units))
+        return self._sets[key]
+
+    def _remember(self, key: tuple[str, str], number: int) -> None:
+        if len(self._sets) >= _MOST_SETS:
+            self._sets.clear()
+        self._sets[key] = number
 
     def _numbered(
         self, table: str, of_members: str = "", members: Iterable[tuple[object, ...]] = (),

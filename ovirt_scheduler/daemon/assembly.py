@@ -262,7 +262,7 @@ class Assembly:
         """The state of the daemon, in words and numbers."""
         history = self.runtime.history
         tally = Tally() if history is None else history.tally
-        return status.status(self.observed(), tally, time.time())
+        return status.status(self.observed(), tally)
 
 
 def _warn(services: Services) -> None:

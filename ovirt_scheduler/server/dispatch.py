@@ -112,14 +112,12 @@ class Method(NamedTuple):
     run: Run
     forms: Sequence[AnswerForm] = tuple(AnswerForm)
 
-    @property
     def help(self) -> str:
         """What ``system.methodHelp`` answers: how it is called, and what it does."""
         described = [(each, _PARAMETERS[each]) for each in self.parameters]
         lines = [f"\n{name} ({' or '.join(of.types)}): {of.help}" for name, of in described]
         return f"{self.name}({', '.join(self.parameters)})\n\n{self.text}{''.join(lines)}"
 
-    @property
     def signatures(self) -> list[tuple[str, ...]]:
         """What ``system.methodSignature`` answers: types of a result and of each parameter."""
         types = [_PARAMETERS[each].types for each in self.parameters]
@@ -221,11 +219,11 @@ class Dispatcher:
                    lambda caller, _: sorted(self._methods[caller.form])),
             Method("system.methodHelp", ("name",), ("string",),
                    "What the method of that name does, in words.",
-                   lambda caller, parameters: self._named(caller, parameters).help),
+                   lambda caller, parameters: self._named(caller, parameters).help()),
             Method("system.methodSignature", ("name",), ("array",),
                    "Arrays of types, one for each way to call the method of that name: the "
                    "result's type first, then each parameter's.",
-                   lambda caller, parameters: self._named(caller, parameters).signatures),
+                   lambda caller, parameters: self._named(caller, parameters).signatures()),
         )  # fmt: skip
 
     def _named(self, caller: Caller, parameters: Parameters) -> Method:

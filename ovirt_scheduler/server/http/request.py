@@ -83,7 +83,6 @@ class Request:
         self._read_headers(stream)
         return True
 
-    @property
     def stays_open(self) -> bool:
         """Whether the connection is there for further requests."""
         return not self.is_old and "close" not in listed(self.headers, "connection")

@@ -394,7 +394,7 @@ class ConnectionHandler:
         request = self._request
         if not request.read(self._input):
             return None
-        self._goes_on = request.stays_open
+        self._goes_on = request.stays_open()
         if is_page(request.path):
             return self._page()
         self._form = self._answer_form()

@@ -82,10 +82,11 @@ class Stream(io.RawIOBase):
         try:
             self._attempt(tls.shake_hands, select.POLLIN)
         except TlsError as error:
-            raise TlsError(tls.refusal or str(error)) from None
-        if tls.refusal:  # OpenSSL has ended the handshake then; whatever it does, nobody gets in
-            raise TlsError(tls.refusal)
-        return tls.client
+            raise TlsError(tls.refusal() or str(error)) from None
+        refusal = tls.refusal()
+        if refusal:  # OpenSSL has ended the handshake then; whatever it does, nobody gets in
+            raise TlsError(refusal)
+        return tls.client()
 
     def readable(self) -> bool:
         """Yes; for ``io``."""

@@ -82,12 +82,10 @@ class TlsConnection:
         """Do the next part of the handshake."""
         _raising(self._tls.do_handshake)
 
-    @property
     def refusal(self) -> Optional[str]:
         """Why the client was refused, with its name; None if it showed no certificate."""
         return clients.refusal(self._tls)
 
-    @property
     def client(self) -> Optional[str]:
         """The subject name in the peer's certificate; None if it showed none."""
         certificate = self._tls.get_peer_certificate()

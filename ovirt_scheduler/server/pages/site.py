@@ -126,7 +126,7 @@ class Site:
         return _text(code, stuck or "ok")
 
     def _status(self, asked: Mapping[str, str], as_json: bool) -> Page:
-        report = status.status(self.state(), self.tally, time.time())
+        report = status.status(self.state(), self.tally)
         if as_json:
             return _json(report)
         refresh = 0 if asked.get("refresh") == "off" else _REFRESH
@@ -177,7 +177,7 @@ class Site:
         named = tuple(unit for unit in state.units if unit.name == name)
         if not named:
             return _NOT_HERE
-        report = status.status(state._replace(units=named), self.tally, time.time())
+        report = status.status(state._replace(units=named), self.tally)
         units = [
             {**unit, "description": of.description, "properties": dict(of.properties)}
             for unit, of in zip(report["units"], named)
@@ -190,7 +190,7 @@ class Site:
         )
 
     def _cluster(self, name: str, as_json: bool) -> Page:
-        report = status.status(self.state()._replace(units=()), self.tally, time.time())
+        report = status.status(self.state()._replace(units=()), self.tally)
         found = next((each for each in report["clusters"] if each["name"] == name), None)
         if found is None:
             return _NOT_HERE

@@ -24,12 +24,9 @@ _CERTIFICATE_DAYS = 30
 _MOST_NAMED = 3  # units in the line
 
 
-def status(state: DaemonState, tally: Tally, now: float) -> Status:
-    """The status, as ``/status.json`` and ``ovirt-scheduler status -o json`` give it.
-
-    Args:
-        now: seconds since 1970.
-    """
+def status(state: DaemonState, tally: Tally) -> Status:
+    """The status now, as ``/status.json`` and ``ovirt-scheduler status -o json`` give it."""
+    now = time.time()
     units = [_unit(unit, tally.unit(unit.name, unit.kind), now) for unit in state.units]
     problems = [*_problems(state, units, now)]
     processes, ends, engine = state.processes, state.certificate_ends, state.engine

@@ -94,7 +94,8 @@ def _replay(options: argparse.Namespace) -> Shown:
     """
     arguments.expect_writable(options.html)
     changes = _changes(options)
-    chosen, plugins = decisions.query(options, time.time(), _MOST), options.plugins
+    chosen = decisions.query(options, time.time(), _MOST)
+    beside, other = options.plugins is not None, arguments.settings(options)
     options.plugins = None
     settings = arguments.settings(options)
     file = arguments.history()
@@ -109,12 +110,9 @@ def _replay(options: argparse.Namespace) -> Shown:
         )
     with runtime.started(settings) as running:
         policies = [Policy(running.executor, settings, Changes())]
-        changed = plugins is not None or changes != Changes()
-        if changed:
-            options.plugins = plugins
-            other = arguments.settings(options)
-            policies.append(Policy(running.executor, other, changes, beside=plugins is not None))
-        comparison = Comparison(changed)
+        if beside or changes != Changes():
+            policies.append(Policy(running.executor, other, changes, beside))
+        comparison = Comparison(len(policies) > 1)
         stopped = _made_again(reader, numbers, policies, settings, comparison)
     faults = [str(fault) for fault in policies[-1].catalogue.faults]
     for failure, number in comparison.failures.most_common(_MOST_SHOWN):

@@ -55,8 +55,7 @@ _KEPT = 4  # documents, for each thread
 
 _NO_ENGINE = "a replay asks no engine: it may know other things now than it did then"
 
-Failed = str  # why a request was refused
-Made = Union[Record, Failed]
+Made = Union[Record, str]  # of a refused request: why
 Replayed = tuple[Record, Sequence[Made]]  # what was decided then, and what each policy makes of it
 
 
@@ -119,9 +118,8 @@ class Policy:
         self, executor: Executor, settings: Settings, changes: Changes, beside: bool = False
     ) -> None:
         self._executor = executor
-        self._seconds = settings.request_timeout
+        self._settings = settings
         self._changes = changes
-        self._folders = settings.plugins_path
         loader = (_Beside if beside else Loader)(settings, executor.analyse, SHIPPED)
         registry = Registry(loader, LastGood(None))
         self.catalogue = _with_live(registry.refresh(), changes.added)
@@ -142,7 +140,10 @@ class Policy:
         for option, name, factor in named:
             kinds = self.catalogue.kinds_of(name)
             if not kinds:
-                folders, hint = ", ".join(map(str, self._folders)), spelling.hint(name, there)
+                folders, hint = (
+                    ", ".join(map(str, self._settings.plugins_path)),
+                    spelling.hint(name, there),
+                )
                 raise BadUsage(f"{option} {name}: no plugin in {folders} has this unit{hint}")
             if factor is not None and Kind.COST_FUNCTION not in kinds:
                 problem = "it is no cost function, and has no factor"
@@ -154,7 +155,8 @@ class Policy:
         """Make a decision: its record, or why it was refused."""
         former = recorded.record
         form = AnswerForm.DESIGN if former["form"] == "design" else AnswerForm.ENGINE
-        service = DecisionService(self.catalogue, self._executor, self._seconds, past)
+        seconds = self._settings.request_timeout
+        service = DecisionService(self.catalogue, self._executor, seconds, past)
         try:
             subjects, last = past.subjects, None
             if former["method"] in _KINDS:
@@ -166,7 +168,10 @@ class Policy:
                 kinds = [Kind.FILTER, Kind.COST_FUNCTION] if last.method in _SELECTS else []
             wanted = {kind: self._changes.units(kind, former, self.catalogue) for kind in kinds}
             caller = Caller(new_id(), form, "replay")
-            request = Request(caller, subjects, _properties(former), wanted, last)
+            # Where a value was not recorded, the default holds.
+            values = former.get("properties", {}).items()
+            properties = {name: value for name, value in values if value != record.HIDDEN}
+            request = Request(caller, subjects, properties, wanted, last)
             return record.make_record(service.decide(request))
         except RequestError as error:
             return str(error)
@@ -192,12 +197,6 @@ def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:
         if unit.name in added
     }
     return replace(catalogue, units={**catalogue.units, **live}, shadows={})
-
-
-def _properties(former: Record) -> Mapping[str, str]:
-    """The properties whose values were recorded; the others have their defaults."""
-    properties = former.get("properties", {})
-    return {name: value for name, value in properties.items() if value != record.HIDDEN}
 
 
 class _Gone(Exception):

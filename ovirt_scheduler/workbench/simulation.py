@@ -238,8 +238,8 @@ class Policy(DecisionService):
     def _any(self, vm: str) -> str:
         """The host that an engine might choose: the one that is used least."""
         simulated = self._cluster.vms[vm]
-        others = [host for host in self._cluster.hosts.values() if host is not simulated.host]
-        fit = [host for host in others if not host.refusal(simulated)]
+        hosts = self._cluster.hosts.values()
+        fit = [each for each in hosts if each is not simulated.host and not each.refusal(simulated)]
         return min(fit, key=lambda host: host.view().used).id if fit else ""
 
     def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
@@ -353,8 +353,7 @@ class Simulation:
                 self._evacuate(host)
 
     def _change_loads(self) -> None:
-        if self.scenario.curves:
-            self._cluster.load(lambda vm: self.scenario.load(vm, self._hour, self.seed))
+        self._cluster.load(lambda vm: self.scenario.load(vm, self._hour, self.seed))
 
     def _happen(self, event: HostEvent) -> None:
         host = self._hosts[event.host]

@@ -140,10 +140,8 @@ class Policy:
         for option, name, factor in named:
             kinds = self.catalogue.kinds_of(name)
             if not kinds:
-                folders, hint = (
-                    ", ".join(map(str, self._settings.plugins_path)),
-                    spelling.hint(name, there),
-                )
+                folders = ", ".join(map(str, self._settings.plugins_path))
+                hint = spelling.hint(name, there)
                 raise BadUsage(f"{option} {name}: no plugin in {folders} has this unit{hint}")
             if factor is not None and Kind.COST_FUNCTION not in kinds:
                 problem = "it is no cost function, and has no factor"

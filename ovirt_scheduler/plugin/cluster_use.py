@@ -14,6 +14,7 @@ from typing import Optional, Union
 
 from ovirtsdk4 import types
 
+from ovirt_scheduler.model.statistics import busy_percent, used_memory
 from ovirt_scheduler.model.text import count_of
 
 _MOVABLE = (None, types.VmAffinity.MIGRATABLE)
@@ -36,11 +37,12 @@ class HostUse:
         self.vms = list(vms)
         self.processors = _processors(host)
         self.memory: int = host.memory or 0
-        self.used_memory = self._used_memory(statistics)
-        self.used_processors = _busy_percent(statistics) / 100 * (self.processors or 1)
+        self._room: Optional[int] = host.max_scheduling_memory
+        used = used_memory(statistics, self.memory, self._room)
+        self.used_memory = sum(int(vm.memory or 0) for vm in vms) if used is None else used
+        self.used_processors = busy_percent(statistics) / 100 * (self.processors or 1)
         self._shares = sum(vcpus(vm) for vm in vms) or 1
         self._measured_processors = self.used_processors
-        self._room: Optional[int] = host.max_scheduling_memory
         self._busy_percents: dict[types.Vm, Optional[float]] = {}  # as far as they were asked for
 
     @property
@@ -106,15 +108,6 @@ class HostUse:
         if self._room is not None:
             self._room -= sign * memory
 
-    def _used_memory(self, statistics: Mapping[str, float]) -> int:
-        if "memory.used" in statistics:
-            return int(statistics["memory.used"])
-        if self.memory and "memory.free" in statistics:
-            return max(0, self.memory - int(statistics["memory.free"]))
-        if self.memory and self.host.max_scheduling_memory is not None:
-            return max(0, self.memory - int(self.host.max_scheduling_memory))
-        return sum(int(vm.memory or 0) for vm in self.vms)
-
 
 def uses(hosts: Iterable[types.Host], vms: Iterable[types.Vm]) -> list[HostUse]:
     """Each host with those of the VMs that run on it."""
@@ -170,9 +163,3 @@ def _statistics(entity: Union[types.Host, types.Vm]) -> dict[str, float]:
             if statistic.values and statistic.values[0].datum is not None
         }
     return {name: datum for name, datum in found.items() if math.isfinite(datum)}
-
-
-def _busy_percent(statistics: Mapping[str, float]) -> float:
-    if "cpu.current.idle" in statistics:
-        return min(100.0, max(0.0, 100 - statistics["cpu.current.idle"]))
-    return statistics.get("cpu.current.user", 0.0) + statistics.get("cpu.current.system", 0.0)

@@ -1,6 +1,6 @@
 """The use of a host or a VM, as far as the engine's document has it.
 
-It counts like ``plugin.cluster_use``, on the state (``serialization``) of one host or VM.
+It reads the state (``serialization``) of one host or VM.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
+from ovirt_scheduler.model.statistics import busy_percent, used_memory
 from ovirt_scheduler.processes.documents.packing import State
 
 Number = Union[int, float]
@@ -22,21 +23,12 @@ def of_host(host: State) -> list[Number]:
     If the use of one is not known, its total is 0.
     """
     statistics = _statistics(host)
-    memory = _amount(host, "_memory")
-    busy = statistics.get("cpu.current.user", 0.0) + statistics.get("cpu.current.system", 0.0)
-    if "cpu.current.idle" in statistics:
-        busy = 100 - statistics["cpu.current.idle"]
     is_busy_known = any(name.startswith("cpu.current.") for name in statistics)
     processors = _processors(host) if is_busy_known else 0
-    if "memory.used" in statistics:
-        used = int(statistics["memory.used"])
-    elif "memory.free" in statistics:
-        used = memory - int(statistics["memory.free"])
-    elif "_max_scheduling_memory" in host:
-        used = memory - _amount(host, "_max_scheduling_memory")
-    else:
-        memory = used = 0
-    return [processors, min(100.0, max(0.0, busy)) / 100 * processors, memory, max(0, used)]
+    busy = busy_percent(statistics) / 100 * processors
+    memory, room = _amount(host, "_memory"), "_max_scheduling_memory"
+    used = used_memory(statistics, memory, _amount(host, room) if room in host else None)
+    return [processors, busy, *((0, 0) if used is None else (memory, used))]
 
 
 def of_vm(vm: State) -> list[Number]:

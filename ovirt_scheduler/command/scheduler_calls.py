@@ -14,16 +14,8 @@ from ovirt_scheduler.errors import BadInput, BadUsage
 from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 
-# The methods of the interfaces that can be asked for, with their names in XML-RPC.
-_ASKED = {
-    "candidates": "selectHost",
-    "select_host": "selectHost",
-    "has_any_hosts": "hasAnyHosts",
-    "load_balance": "loadBalance",
-    "on_timer_invoked": "onTimerInvoked",
-    "on_vm_status_changed": "onVmStatusChanged",
-    "on_host_status_changed": "onHostStatusChanged",
-}
+# The methods that can be asked for; what was selected before is not kept from call to call.
+_ASKED = [each for each in INTERFACE_METHODS if each != "get_selected_hosts"]
 _MOST_NAMED = 10  # hosts or VMs, where none is named like the one that is wanted
 _BY_ITSELF = ("select_host", "load_balance", "on_timer_invoked")
 _WORDS = {"host": "host", "vm": "VM"}
@@ -102,7 +94,9 @@ def call_method(
     change: tuple[str, ...] = ()
     if subject is not None:
         change, asked = _change(method, subject, named, asked)
-    return calls.migrations(call, _ASKED[method], driver.name, asked, change)
+    first, *others = method.split("_")
+    of_xml_rpc = "".join([first, *map(str.title, others)])
+    return calls.migrations(call, of_xml_rpc, driver.name, asked, change)
 
 
 def _callable(driver: DriverUnit) -> list[str]:

@@ -62,13 +62,13 @@ def add(to: arguments.Add) -> None:
          "Quiet=2 Memory --hosts hosts.xml --vm vm.xml", _score,
          {"unit": ("NAME[=FACTOR]", "+", "a cost function, and its factor (default: 1)")}),
         ("balance", "Ask which VM a balance would migrate", "Memory --hosts hosts.xml",
-         lambda call, asked: run_balance(call, asked.unit, inputs.read_options(asked)),
-         {"unit": ("NAME", None, "the balance")}),
+         lambda call, asked: run_balance(call, asked.unit[0], inputs.read_options(asked)),
+         {"unit": ("NAME", 1, "the balance")}),
         ("schedulers", "List the schedulers", "--local", lambda call, _: schedulers(call), {}),
         ("select", "Ask which host a scheduler would start a VM on",
          "default --hosts hosts.xml --vm vm.xml --property filters=Quiet",
-         lambda call, asked: select_host(call, asked.scheduler, inputs.read_options(asked)),
-         {"scheduler": ("SCHEDULER", None, "its name")}),
+         lambda call, asked: select_host(call, asked.unit[0], inputs.read_options(asked)),
+         {"unit": ("SCHEDULER", 1, "its name")}),
         ("topics", "List the topics and their methods", "--local", lambda call, _: topics(call),
          {}),
         ("schedule", "Call a method of a topic", "compute select_host hosts=@hosts.xml vm=@vm.xml",
@@ -113,9 +113,7 @@ def _run(options: argparse.Namespace) -> Shown:
     with opened as call, inputs.naming_files(options):
         shown: Shown = options.ask(call, options)
     if not options.local and options.url is None:
-        asked = getattr(options, "unit", getattr(options, "scheduler", None))
-        named = [asked] if isinstance(asked, str) else asked
-        units = None if named is None else [name.partition("=")[0] for name in named]
+        units = [name.partition("=")[0] for name in getattr(options, "unit", ())]
         for each in control.old_versions(arguments.state(), units):
             sys.stderr.write(f"note: {each}\n")
     return shown

@@ -85,21 +85,21 @@ def ask(state: Path, command: str, **further: object) -> Any:
     return reply["answer"]
 
 
-def old_versions(state: Path, units: Optional[Collection[str]] = None) -> Iterator[str]:
+def old_versions(state: Path, units: Collection[str] = ()) -> Iterator[str]:
     """Notes on policy units and drivers of which an older version answers.
 
     Nothing if no daemon runs, or this user may not ask it.
 
     Args:
         state: the state folder of the daemon.
-        units: the names of those that matter; None: all.
+        units: the names of those that matter; none: all.
     """
     try:
         report = explanation.cleaned(ask(state, "status"))
     except (NoAnswer, CallRefused):
         return
     for unit in report["units"]:
-        if unit["state"] == "old version" and (units is None or unit["name"] in units):
+        if unit["state"] == "old version" and (not units or unit["name"] in units):
             yield f"{unit['name']}: {unit['because']}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import keyword
+import shlex
 import string
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -48,7 +49,8 @@ def _run(options: argparse.Namespace) -> Shown:
         tried_with = "--call shares 'amounts={\"web\": 1}'"
     return Shown(
         f"{plugin}\n{conf}\n{test}\n"
-        f"next: python3 -m pytest {test}{missing}, or ovirt-scheduler try {plugin} {tried_with};\n"
+        f"next: {shlex.join(['python3', '-m', 'pytest', str(test)])}{missing}, or "
+        f"{shlex.join(['ovirt-scheduler', 'try', str(plugin)])} {tried_with};\n"
         f"then put {plugin.name} into plugins_path, {conf.name} into plugins_conf_path\n"
     )
 

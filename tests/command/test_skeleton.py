@@ -43,6 +43,8 @@ def test_the_plugin_loads(tmp_path, executor, parts):
 
 def test_what_asks_for_vms_is_to_be_tried_on_a_cluster(tmp_path):
     """With hosts alone, a new balance would fail at its first try."""
+    told = run(tmp_path, "new", "A", "--filter", "--folder", str(tmp_path / "a b"))[1]
+    assert f"or ovirt-scheduler try '{tmp_path}/a b/A.py' --hosts hosts.xml;" in told  # for a shell
     for part, words in (
         ("filter", "--hosts hosts.xml"),
         ("balance", "--cluster cluster.xml"),

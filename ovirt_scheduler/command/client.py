@@ -53,7 +53,7 @@ _AS_ROOT = "sudo reads the state folder, for which none needs to run"
 _SECONDS = 125.0  # for an answer; the daemon gives every one within 119
 _MOST_BYTES = 1 << 30  # of an answer
 _MOST_OF_REASON = 200  # characters, why a call was refused
-_RECORD_SECONDS, _PAUSE = 2.5, 0.05  # to wait for a record at most, and between two looks
+_RECORD_SECONDS, _PAUSE = 2.5, 0.1  # to wait for a record at most, and between two looks
 # X509_verify_cert_error_string(3)
 _EXPIRED = 10
 _OTHER_NAME = (62, 64)  # a host name, an address

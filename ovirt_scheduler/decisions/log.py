@@ -10,6 +10,7 @@ import logging
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
@@ -31,10 +32,10 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Failing(NamedTuple):
-    """Equal failures of one unit."""
+    """Equal failures of one unit, or all of them."""
 
     times: int
-    since: float  # seconds since 1970
+    since: float  # seconds since 1970; when the unit began to fail
 
     @property
     def is_due(self) -> bool:
@@ -51,27 +52,24 @@ class Failures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._units: dict[tuple[str, str], dict[str, Failing]] = {}
+        # By kind and name: since when it fails, and how often in each way.
+        self._units: dict[tuple[str, str], tuple[float, Counter[str]]] = {}
 
     def add(self, kind: str, result: CallResult) -> Failing:
         """Count a failure, with how often there was an equal one."""
         what = f"{result.outcome.value} {_NUMBER.sub('0', result.message)}"
         with self._lock:
-            ways = self._units.setdefault((kind, result.unit), {})
+            since, ways = self._units.setdefault((kind, result.unit), (time.time(), Counter()))
             if len(ways) >= _MOST_WAYS and what not in ways:
                 ways.clear()
-            former = ways.get(what, Failing(0, time.time()))
-            failing = ways[what] = Failing(former.times + 1, former.since)
-        return failing
+            ways[what] += 1
+            return Failing(ways[what], since)
 
     def over(self, kind: str, unit: str) -> Optional[Failing]:
         """After a successful call: how often the calls before it failed, if they did."""
         with self._lock:
-            ways = self._units.pop((kind, unit), None)
-        if ways is None:
-            return None
-        counts, moments = zip(*ways.values())
-        return Failing(sum(counts), min(moments))
+            since, ways = self._units.pop((kind, unit), (0.0, Counter()))
+        return Failing(sum(ways.values()), since) if ways else None
 
 
 _failures = Failures()

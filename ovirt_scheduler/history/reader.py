@@ -109,17 +109,15 @@ class Reader:
         """
         with self._open() as db:
             records = _records(db, "decisions.number = ?", (number,))
-            select = "SELECT request FROM recordings WHERE decision = ?"
-            asked = db.execute(select, (number,)).fetchone()
-            if not records or asked is None:
-                return None
             rows = db.execute(
-                "SELECT role, of_engine, document FROM recorded_documents WHERE decision = ? "
-                "ORDER BY place",
+                "SELECT request, role, of_engine, document FROM recordings "
+                "LEFT JOIN recorded_documents USING (decision) WHERE decision = ? ORDER BY place",
                 (number,),
-            )
-            documents = [DocumentOf(Role(role), bool(of), each) for role, of, each in rows]
-            return Recorded(records[0], json.loads(asked["request"]), documents)
+            ).fetchall()
+            if not records or not rows:
+                return None
+            documents = [DocumentOf(Role(of[1]), bool(of[2]), of[3]) for of in rows if of["role"]]
+            return Recorded(records[0], json.loads(rows[0]["request"]), documents)
 
     def document(self, number: int) -> bytes:
         """A recorded document, in UTF-8; empty if it is gone.

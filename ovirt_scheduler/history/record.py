@@ -62,13 +62,12 @@ def size(decision: Decision) -> int:
     documents = (each for each in decision.request.subjects if isinstance(each, Document))
     called = [*execution.results]
     called += [each.result for each in decision.shadows if each.result is not None]
-    texts = sum(map(len, itertools.chain(*decision.request.properties.items())))
+    texts = [*itertools.chain(*decision.request.properties.items())]
     for result in called:
-        texts += sum(map(len, (result.stdout, result.stderr, result.traceback)))
-        texts += sum(map(len, result.reasons.values()))
+        texts += (result.stdout, result.stderr, result.traceback, *result.reasons.values())
     of_hosts = _BYTES_OF_HOST * len(execution.hosts) * (1 + len(called))
     packs = sum(pack.size for pack in execution.packs.values())
-    return of_hosts + texts + packs + sum(len(each.data) for each in documents)
+    return of_hosts + packs + sum(len(each.data) for each in documents) + sum(map(len, texts))
 
 
 def make_record(decision: Decision) -> Record:

@@ -15,9 +15,9 @@ docs/decisions.md has the schema for other programs.
 
 from __future__ import annotations
 
+import datetime
 import json
 import sqlite3
-import time
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -91,9 +91,9 @@ _FOLLOWS = "follows"  # instead of an answer that totals or verdicts tell
 
 
 def written(moment: float) -> str:
-    """Seconds since 1970 as RFC 3339, in UTC."""
-    seconds, milliseconds = divmod(round(moment * 1000), 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03}Z"
+    """Seconds since 1970 as RFC 3339, in UTC; it raises ValueError beyond the year 9999."""
+    at = datetime.datetime.fromtimestamp(round(moment * 1000) / 1000, datetime.timezone.utc)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def pack(record: Record) -> Row:

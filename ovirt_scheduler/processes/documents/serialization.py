@@ -79,13 +79,13 @@ def unpack(kind: str, sources: Sequence[Source], wanted: Sequence[Optional[str]]
             attribute of an entity raises it too.
         OSError: a descriptor cannot be read.
     """
-    entities = []
+    made, entities = _STRUCTS[kind], []
     for identifier, record in zip(wanted, packing.records(kind, sources, wanted)):
-        entity = _new(_STRUCTS[kind])
-        held = entity.__dict__
-        held["_id"] = identifier
+        entity = _new(made)
+        # Its __dict__ is made when somebody asks for it.
+        entity._id = identifier  # noqa: SLF001
         if record is not None:
-            held[_UNREAD] = record
+            entity._unread = record  # noqa: SLF001
         entities.append(entity)
     return entities
 

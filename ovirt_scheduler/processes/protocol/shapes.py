@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Callable, NamedTuple, Optional, cast
 
@@ -81,18 +81,15 @@ def texts(value: object) -> Ids:
     return tuple(map(text, value))
 
 
-def _pack_places(ids: Iterable[str], hosts: Sequence[str]) -> list[object]:
+def _pack_places(ids: Collection[str], hosts: Sequence[str]) -> list[object]:
     """``[places, how many strangers, the first of them]``."""
-    place_of = {each: place for place, each in enumerate(hosts)}
-    places: list[int] = []
-    strangers: dict[str, None] = {}
-    for each in ids:
-        place = place_of.get(each)
-        if place is None:
-            strangers[each] = None
-        else:
-            places.append(place)
-    first = [each[:_LONGEST_STRANGER] for each in list(strangers)[:_SHOWN_STRANGERS]]
+    place_of = dict(zip(hosts, range(len(hosts))))
+    try:
+        return [[place_of[each] for each in ids], 0, []]
+    except KeyError:
+        strangers = [*dict.fromkeys(each for each in ids if each not in place_of)]
+    places = [place_of[each] for each in ids if each in place_of]
+    first = [each[:_LONGEST_STRANGER] for each in strangers[:_SHOWN_STRANGERS]]
     return [places, len(strangers), first]
 
 

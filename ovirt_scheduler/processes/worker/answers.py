@@ -36,7 +36,7 @@ class BadAnswer(Exception):
 
 def accepted_hosts(value: object) -> tuple[str, ...]:
     """The ids of the hosts that a filter keeps."""
-    return tuple(entity_id(host) for host in items(value, "the hosts to keep"))
+    return tuple(map(entity_id, items(value, "the hosts to keep")))
 
 
 def costs(value: object) -> dict[str, int]:
@@ -70,7 +70,7 @@ def migration(value: object) -> Optional[Migration]:
     if len(parts) != 2 or parts[1] is None:
         raise BadAnswer(f"returned {_shown(value)}; expected {wanted}")
     vm, hosts = parts
-    return Migration(entity_id(vm), tuple(entity_id(host) for host in items(hosts, wanted)))
+    return Migration(entity_id(vm), tuple(map(entity_id, items(hosts, wanted))))
 
 
 def selection(value: object) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def migrations(value: object) -> dict[str, tuple[str, ...]]:
 
 
 def _ids(value: object, wanted: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(entity_id(each) for each in items(value, wanted)))
+    return tuple(dict.fromkeys(map(entity_id, items(value, wanted))))
 
 
 def plain(value: object) -> object:

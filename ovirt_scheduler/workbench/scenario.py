@@ -1,6 +1,7 @@
 """What happens to a simulated cluster: a small file in the form of scheduler.conf.
 
-``TABLES`` has its keys. Times are hours since the beginning; the day begins then, at 0 o'clock.
+``TABLES`` has its keys, and docs/simulate.md what they mean. Times are hours since the beginning;
+the day begins then, at 0 o'clock.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
 from ovirt_scheduler.model import spelling
@@ -21,37 +22,35 @@ from ovirt_scheduler.settings.values import Key
 _DAY = 24.0
 _MOST_VMS = 100_000
 
-TOP = (
-    Key("hours", "hours", "0", "How long it lasts; then the cluster comes to rest.",
-        bounds=("0", "8760")),
-)  # fmt: skip
+
+def _key(name: str, value_type: str, default: Optional[str], *bounds: str) -> Key:
+    """A key of the file; the bounds are the least and the greatest value."""
+    least_and_most = (bounds[0], bounds[1]) if bounds else None
+    return Key(name, value_type, default, "", least_and_most)
+
+
+TOP = (_key("hours", "hours", "0", "0", "8760"),)
 TABLES: Mapping[str, tuple[Key, ...]] = {
     "vms": (
-        Key("count", "whole", "1", "How many VMs come: NAME-1, NAME-2 and so on.",
-            bounds=("1", str(_MOST_VMS))),
-        Key("memory", "size", "4 GiB", "Memory of each.", bounds=("1 MiB", "65536 GiB")),
-        Key("processors", "whole", "1", "Processors of each.", bounds=("1", "1024")),
-        Key("load", "percent", "0", "How much of its processors each keeps busy.",
-            bounds=("0", "100")),
-        Key("at", "hours", "0", "When they come, one after another.", bounds=("0", "8760")),
-        Key("lasts", "hours", None, "How long they run; without it, until the end."),
+        _key("count", "whole", "1", "1", str(_MOST_VMS)),
+        _key("memory", "size", "4 GiB", "1 MiB", "65536 GiB"),
+        _key("processors", "whole", "1", "1", "1024"),
+        _key("load", "percent", "0", "0", "100"),
+        _key("at", "hours", "0", "0", "8760"),
+        _key("lasts", "hours", None),
     ),
     "hosts": (
-        Key("fails", "hours", None, "When the host fails. Highly available VMs are started "
-            "elsewhere at once, others when it returns."),
-        Key("maintenance", "hours", None, "When it goes into maintenance. Its VMs are migrated."),
-        Key("returns", "hours", None, "When it is up again."),
+        _key("fails", "hours", None),
+        _key("maintenance", "hours", None),
+        _key("returns", "hours", None),
     ),
     "load": (
-        Key("lowest", "percent", "100", "The least load in a day, of the load that a VM has.",
-            bounds=("0", "999")),
-        Key("highest", "percent", "100", "The greatest.", bounds=("0", "999")),
-        Key("peak", "hours", "14", "The hour of the greatest; the least is twelve hours from it.",
-            bounds=("0", "24")),
-        Key("jitter", "percent", "0", "By how much chance changes each VM's load at each look, "
-            "up or down.", bounds=("0", "100")),
+        _key("lowest", "percent", "100", "0", "999"),
+        _key("highest", "percent", "100", "0", "999"),
+        _key("peak", "hours", "14", "0", "24"),
+        _key("jitter", "percent", "0", "0", "100"),
     ),
-}  # fmt: skip
+}
 
 _PERCENTS = ("lowest", "highest", "jitter")
 # What becomes of a host, by the key.

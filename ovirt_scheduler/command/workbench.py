@@ -288,6 +288,7 @@ def _policies(
         hint = spelling.hint(name, [each.name for each in settings.clusters])
         raise BadUsage(f"--section {name}: there is no such section in [clusters]{hint}")
     section = sections.get(name.lower(), ClusterSettings(name))
+    unchanged = "as in [clusters]" if section.file else f"defaults, as [clusters] has no {name}"
     found: dict[str, ClusterSettings] = {}
     changes: dict[str, str] = {}
     for option, items in (("--set", options.set), ("--against", options.against)):
@@ -295,14 +296,14 @@ def _policies(
             more = inputs.pairs(items, option)
             changes.update(more)
             section = changed_section(section, more, option)
-            words = ", ".join(f"{key} = {value}" for key, value in changes.items()) or "as it is"
+            words = ", ".join(f"{key} = {value}" for key, value in changes.items()) or unchanged
             found[words] = section
     return found
 
 
 def _text(simulated: Mapping[str, Outcome]) -> str:
-    marks = [f"{letter}: " for letter in "AB"] if len(simulated) > 1 else [""]
-    lines = [f"{mark}{policy}\n" for mark, policy in zip(marks, simulated) if mark]
+    marks = ["A: ", "B: "] if len(simulated) > 1 else [""]
+    lines = [f"{mark or 'policy: '}{policy}\n" for mark, policy in zip(marks, simulated)]
     lines.append(tables.table(*reports.measures([*simulated.values()])))
     for mark, outcome in zip(marks, simulated.values()):
         lines += [f"{mark}{what}: {text}\n" for what, text in reports.notes(outcome)]

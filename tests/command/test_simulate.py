@@ -76,7 +76,7 @@ def test_json_has_all_of_a_simulation(tmp_path, cluster):
     assert (status, err) == (0, "")
     assert (told["cluster"], told["seed"], told["scenario"]) == ("Default", 3, "more.conf")
     (policy,) = told["policies"]
-    assert policy["policy"] == "as it is"
+    assert policy["policy"] == "defaults, as [clusters] has no Default"
     assert [move["vm"] for move in policy["moves"]] == ["web-1", "web-2"]
     assert sum(host["vms"] for host in policy["after"]["hosts"]) == 14
 
@@ -151,6 +151,8 @@ def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
         assert status == 0
         line = next(each for each in out.splitlines() if each.startswith("hosts up without VMs"))
         assert line.split()[-1] == hosts_without
+        changes = more[1].replace("=", " = ", 1) if "--set" in more else "as in [clusters]"
+        assert out.splitlines()[0] == f"policy: {changes}"
     status, _, err = run(tmp_path, "simulate", cluster, "--config", str(conf), "--section", "Nigth")
     assert status == 2
     assert "--section Nigth: there is no such section in [clusters]; did you mean Night?" in err

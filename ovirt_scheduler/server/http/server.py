@@ -313,12 +313,13 @@ class ConnectionHandler:
         headers = {"Content-Type": "text/plain; charset=utf-8"}
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = "GET, HEAD" if is_page(self._request.path) else "POST"
-        self._show(Page(status, f"{text}\n".encode(), headers), text)
+        self._show(Page(status, f"{text}\n".encode(), headers))
 
-    def _show(self, page: Page, reason: str = "") -> None:
+    def _show(self, page: Page) -> None:
         """Answer with a page; log it if it is an error."""
         status = HTTPStatus(page.status)
         if status >= HTTPStatus.BAD_REQUEST:
+            is_text = page.headers["Content-Type"].startswith("text/plain")
             # Verb and path: no more of what came, which may be anything.
             target = f"{self._request.method} {self._request.path}" if self._request.method else "-"
             logger.info(
@@ -328,7 +329,7 @@ class ConnectionHandler:
                     "target": Name(target),
                     "peer": self._peer,
                     "outcome": f"HTTP {status:d}",
-                    "reason": reason or status.phrase,
+                    "reason": page.body.decode().strip() if is_text else status.phrase,
                 },
             )
         self._send(status, page.body, page.headers)

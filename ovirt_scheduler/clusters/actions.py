@@ -330,17 +330,12 @@ class ClusterActions:
 
     def _to_approve(self, method: str, wanted: list[Step], state: ClusterState) -> list[Step]:
         """Those to wait for approval: what nobody has refused, and what hooks wanted before."""
-        steps = [
-            each
-            for each in wanted
-            if not self._services.plans.was_refused(self._cluster, each.vm, each.target)
-        ]
+        refused = self._services.plans.was_refused
+        steps = [each for each in wanted if not refused(self._cluster, each.vm, each.target)]
         former = self._services.plans.open(self._cluster, method) if method in HOOKS else None
         if former is not None:  # a hook is not called again: its former plan holds
             vms = {each.vm for each in wanted}
-            steps += [
-                each for each in former.steps if each.vm not in vms and not misfit(each, state)
-            ]
+            steps += [old for old in former.steps if old.vm not in vms and not misfit(old, state)]
         return steps
 
     def _make(self, method: str, steps: Sequence[Step]) -> str:
@@ -392,7 +387,5 @@ def _outcome(migrating: Migrating, state: ClusterState) -> Optional[str]:
         return ""
     if not migrating.moving and age <= _BEGIN_SECONDS:
         return None
-    where = f"is {vm.status or 'off'}"
-    if vm.host is not None:
-        where = f"is on {state.host_name(vm.host)}"
-    return f"failed, the VM {where},"
+    where = f"on {state.host_name(vm.host)}" if vm.host else vm.status or "off"
+    return f"failed, the VM is {where},"

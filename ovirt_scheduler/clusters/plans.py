@@ -153,9 +153,8 @@ class Plans:
             if state == REFUSED:
                 now = time.monotonic()
                 self._refused = {each: at for each, at in self._refused.items() if at > now - _HOUR}
-                self._refused.update(
-                    ((plan.cluster, step.vm, step.target), now) for step in plan.steps
-                )
+                for step in plan.steps:
+                    self._refused[plan.cluster, step.vm, step.target] = now
                 return
         self.wake(plan.cluster)
         with self._changed:

@@ -111,13 +111,10 @@ class _Collection:
     def list(
         self,
         query: Optional[str] = None,
-        case_sensitive: bool = True,
         max: Optional[int] = None,  # noqa: A002  as version 3 calls it
     ) -> builtins.list[_Entity]:
         """The entities that a search finds, in the engine's search language."""
-        found = self._service.list(
-            search=query, case_sensitive=None if case_sensitive else False, max=max
-        )
+        found = self._service.list(search=query, max=max)
         return [_Entity(self._connection, each) for each in found]
 
     def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002

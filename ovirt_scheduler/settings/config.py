@@ -42,8 +42,6 @@ _MEANT_TO_REJECT = re.compile(
 
 _MEANT_TO_LOOK_ON = re.compile(rb"""(?mi)^[ \t]*shadow[ \t]*=[ \t]*['"]?true\b""")
 
-_CLOSE_THE_DOOR = "set ssl_client_ca, or say allow_unauthenticated = true"
-
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 SYSTEM_STATE = Path("/var/lib/ovirt-scheduler")  # of the daemon that systemd starts
 
@@ -185,7 +183,7 @@ def _check_together(conf: ConfFile) -> None:
         (conf["pages"] is Pages.CALLERS and not secured, "pages",
          "callers needs client certificates: set ssl_client_ca, or write loopback"),
         (open_door, "listening_address",
-         f"{address} is beyond this machine, where anybody could call: {_CLOSE_THE_DOOR}"),
+         f"who reaches {address} could call: set ssl_client_ca, or allow_unauthenticated = true"),
         (conf["log_file"] and conf["log_format"] == "journal", "log_file",
          "log_format = journal writes no file; remove one of them"),
         (conf["ssl_certificate"] and not conf["ssl_key"], "ssl_certificate", "needs ssl_key too"),

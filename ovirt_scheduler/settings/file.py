@@ -177,7 +177,7 @@ class ConfFile(Section):
         path: Path,
         error_type: ErrorType,
         table: Collection[Key],
-        subsection_tables: Mapping[str, Collection[Key]] = MappingProxyType({}),
+        subsection_tables: Mapping[str, tuple[Key, ...]] = MappingProxyType({}),
     ):
         """Read a file and check it.
 
@@ -191,15 +191,12 @@ class ConfFile(Section):
             error_type: at the first mistake, with the file, the line and the key; with what is
                 allowed, where the key belongs, or the nearest one.
         """
-        tables: dict[str, list[Key]] = {"": []}
+        tables: dict[str, tuple[Key, ...]] = {"": (), **subsection_tables}
         for key in table:
-            tables.setdefault(key.section, []).append(key)
-        tables.update((name, list(keys)) for name, keys in subsection_tables.items())
-        super().__init__(path, error_type, tables[""])
+            tables[key.section] = (*tables.get(key.section, ()), key)
+        super().__init__(path, error_type, tables.pop(""))
         self.sections = {
-            name: Section(path, error_type, keys, f"[{name}]")
-            for name, keys in tables.items()
-            if name
+            name: Section(path, error_type, keys, f"[{name}]") for name, keys in tables.items()
         }
         self.subsections: dict[str, dict[str, Section]] = {name: {} for name in subsection_tables}
         for entry in entries(data, path, error_type):

@@ -43,12 +43,12 @@ from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.settings.values import Drive
 
 if TYPE_CHECKING:
-    from ovirt_scheduler.daemon.tls import CertificateWatch
     from ovirt_scheduler.security.certificates import Description
 
 _log = logging.getLogger(__name__)
 
 _TLS = "ovirt_scheduler.daemon.tls"
+_DAY = 86400.0  # seconds
 
 # A change of these takes a restart: the socket is bound, and the executor made, at the start.
 _FIXED = (
@@ -92,10 +92,8 @@ class Assembly:
         server_settings, self._certificate = self._server_settings(services)
         self.server = SchedulerServer(server_settings, services.methods(), listener)
         self.server.kept = notifier.keep(self.server.socket)
-        self._watchdog = Watchdog(notifier, self.runtime.executor, lambda: self.status()["line"])
-        self._certificate_watch: Optional[CertificateWatch] = None
-        if self._tls is not None:
-            self._certificate_watch = self._tls.CertificateWatch(state, lambda: self.settings)
+        self._certificates_due = 0.0  # when they are looked at, on the monotonic clock
+        self._watchdog = Watchdog(notifier, self.runtime.executor, self._line)
 
     @property
     def settings(self) -> Settings:
@@ -124,8 +122,7 @@ class Assembly:
         self._plans.keep_clusters(kept, "the settings were read again")
         self.server.renew(server_settings, services.methods())
         self._start_drive()
-        if self._certificate_watch is not None:
-            self._certificate_watch.check_now()
+        self._look_at_certificates()
 
     def listen(self) -> None:
         """Answer calls and questions from now on."""
@@ -135,8 +132,6 @@ class Assembly:
     def watch(self) -> None:
         """Look after calls, certificates and clusters from now on."""
         self._watchdog.start()
-        if self._certificate_watch is not None:
-            self._certificate_watch.start()
         self._start_drive()
 
     def _start_control(self) -> None:
@@ -179,8 +174,6 @@ class Assembly:
             grace: seconds for the calls.
         """
         self._watchdog.stop()
-        if self._certificate_watch is not None:
-            self._certificate_watch.stop()
         self.runtime.registry.stop()
         self._stop_drive()
         self.server.stop(grace, self.runtime.executor.close, self.settings.drain_time)
@@ -257,6 +250,17 @@ class Assembly:
             reload_failed=self.reload_failed,
             stuck=self._watchdog.problem,
         )
+
+    def _line(self) -> str:
+        """The status in one line; once a day the certificates are looked at before."""
+        if time.monotonic() >= self._certificates_due:
+            self._look_at_certificates()
+        return str(self.status()["line"])
+
+    def _look_at_certificates(self) -> None:
+        self._certificates_due = time.monotonic() + _DAY
+        if self._tls is not None:
+            self._tls.warn(self.settings, self._state)
 
     def status(self) -> Status:
         """The state of the daemon, in words and numbers."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import logging
 import os
 import signal
 import ssl
@@ -16,10 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.daemon.tls import CertificateWatch
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security import certificates
-from ovirt_scheduler.settings import config
 from tests.support.certificates import write_pair
 from tests.support.command import run
 from tests.support.paths import PROJECT
@@ -116,16 +113,6 @@ def test_a_next_certificate_for_another_place_makes_room(tmp_path):
         assert "127.0.0.2" in out
         made.append(der(tmp_path / "state" / "certificate-next" / "certificate.pem"))
     assert made[0] == made[1]
-
-
-def test_it_is_told_again_each_day(tmp_path, caplog):
-    """Until it is mended."""
-    write_pair(tmp_path / "certificate", 12)
-    watch = CertificateWatch(tmp_path, lambda: config.load(None, {}), pause=0.01)
-    with caplog.at_level(logging.INFO):
-        watch.start()
-        wait_until(lambda: caplog.text.count("12 days left") >= 3)
-        watch.stop()
 
 
 @pytest.mark.parametrize(

@@ -269,6 +269,22 @@ def test_a_password_that_cannot_be_read_is_told_at_the_start(tmp_path, start_dae
     assert log.count(told) == 1
 
 
+def test_certificates_are_looked_at_once_a_day(tmp_path, monkeypatch, caplog):
+    """By the thread that tells systemd the status, each half minute."""
+    write_pair(tmp_path / "certificate", 12)
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("listening_port = 0\n")
+    made = Assembly(config.load(conf, {}), tmp_path, Notifier({}))
+    for _ in range(2):
+        made._line()
+    assert caplog.text.count("12 days left") == 1
+    monkeypatch.setattr(assembly, "_DAY", 0.0)
+    made._look_at_certificates()
+    made._line()
+    assert caplog.text.count("12 days left") == 3
+    made.stop(0)
+
+
 def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkeypatch):
     """All is made before anything is replaced, and before clusters are let be."""
     password = tmp_path / "password"

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import program, spawned
+from tests.support.command import spawned
 from tests.support.paths import PROJECT
-from tests.support.waiting import wait_until
 
 
 def refused(folder: Path, state: Path) -> str:
@@ -42,24 +41,3 @@ def test_root_does_not_serve_with_the_state_of_another_user(tmp_path):
     os.chown(state, nobody, -1)
     assert f"{state}: is the state folder of the user nobody" in refused(tmp_path, state)
     assert list(state.iterdir()) == []
-
-
-def test_a_conf_file_that_lost_its_end_is_told(tmp_path, start_daemon):
-    """It reads well, and other plugins are loaded."""
-    (tmp_path / "plugins").mkdir()
-    whole = f"ssl = false\nlistening_port = 0\nplugins_path = {tmp_path}/plugins\n"
-    conf = tmp_path / "whole.conf"
-    conf.write_text(whole)
-    log = tmp_path / "log"
-    serve = (tmp_path / "state", "serve", "--config", conf)
-    with log.open("w") as written, program(*serve, stderr=written) as process:
-        try:
-            wait_until(lambda: "listening on" in log.read_text())
-            process.send_signal(signal.SIGHUP)
-            wait_until(lambda: log.read_text().count("are read again") == 1)
-            assert "WARNING SIGHUP" not in log.read_text()
-            conf.write_text(whole.rpartition("plugins_path")[0])
-            process.send_signal(signal.SIGHUP)
-            wait_until(lambda: "is the end of the file missing?" in log.read_text())
-        finally:
-            process.kill()

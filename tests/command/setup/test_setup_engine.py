@@ -73,6 +73,24 @@ def test_the_engine_is_connected_and_disconnected(root, setup):
     assert (root / "values").read_text() == VALUES
 
 
+def test_a_removal_that_broke_off_is_ended_by_the_next(root, setup):
+    """What the first has undone is undone, and the rest goes."""
+    setup("--engine")
+    conf = root / "etc/ovirt/scheduler/plugins/Memory.conf"
+    conf.unlink()
+    conf.mkdir()
+    status, told = setup("--remove")
+    assert status == 1
+    assert "Memory.conf: is not a plain file" in told
+    assert (root / "values").read_text() == VALUES
+    conf.rmdir()
+    status, told = setup("--remove")
+    assert status == 0, told
+    assert (root / "values").read_text() == VALUES
+    assert not (root / "etc/ovirt").exists()
+    assert setup("--remove")[1].startswith("nothing to undo: there is no ")
+
+
 def test_what_changes_in_the_configuration_is_shown_before_with_the_reason(root, setup):
     """Above all that TLS is turned off."""
     setup()

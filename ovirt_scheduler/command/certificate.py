@@ -181,7 +181,6 @@ def _trust(file: Path) -> Iterator[str]:
 def _stores() -> list[str]:
     """The trust stores that setup has put the certificate into; none if its record is closed."""
     try:
-        record = step.load(Machine(Path("/"), live=True))
+        return step.load(Machine(Path("/"), live=True)).trust_stores
     except StepFailed:
         return []
-    return [] if record is None else record.trust_stores

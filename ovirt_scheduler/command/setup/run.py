@@ -75,7 +75,8 @@ def _run(options: argparse.Namespace) -> Shown:
     if options.remove and (options.engine or options.adopt):
         raise BadUsage("--remove undoes all that setup did: leave --engine and --adopt out")
     if options.remove:
-        return Shown(well=not remove(machine, options.dry_run))
+        remove(machine, options.dry_run)
+        return Shown()
     left = install(machine, options.engine, options.adopt, options.dry_run)
     return Shown(f"left to you: {left} of the steps, see above\n" if left else "", well=not left)
 
@@ -97,7 +98,7 @@ def install(
         StepFailed: a step failed; those before it are done.
         ConfigError: scheduler.conf exists, and is wrong.
     """
-    record = load(machine) or Record()
+    record = load(machine)
     conf = SchedulerConf(machine, record, _keys(machine, record, engine, adopt))
     left = _go(machine, record, _steps(conf, engine, adopt), False, dry_run)
     if adopt and machine.path(ADOPTED).exists():
@@ -116,25 +117,21 @@ def install(
     return left
 
 
-def remove(machine: Machine, dry_run: bool = False) -> int:
+def remove(machine: Machine, dry_run: bool = False) -> None:
     """Undo what is recorded. What was edited, or existed before, stays.
-
-    Returns:
-        How many steps are left to the administrator.
 
     Raises:
         StepFailed: a step failed; those before it are undone.
     """
     record = load(machine)
-    if record is None:
+    if not machine.path(FILE).exists():
         arguments.write(f"nothing to undo: there is no {machine.path(FILE)}\n")
-        return 0
+        return
     conf = SchedulerConf(machine, record, record.conf_keys)
     steps = _steps(conf, engine=True, adopt=True)
-    left = _go(machine, record, steps[::-1], True, dry_run)
+    _go(machine, record, steps[::-1], True, dry_run)
     if not dry_run:
         machine.path(FILE).unlink()
-    return left
 
 
 def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry_run: bool) -> int:

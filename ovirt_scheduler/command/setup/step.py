@@ -46,15 +46,15 @@ def checksum(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def load(machine: Machine) -> Optional[Record]:
-    """Read the record of a machine, or give None if nothing was set up.
+def load(machine: Machine) -> Record:
+    """Read the record of a machine, which is empty if nothing was set up.
 
     Raises:
         StepFailed: it cannot be read, or is no record of setup's.
     """
     data = machine.read(FILE)
     try:
-        return None if data is None else records.load(data, Record)
+        return Record() if data is None else records.load(data, Record)
     except ValueError as error:
         raise StepFailed(
             f"{machine.path(FILE)}: is no record of setup's ({error}); remove it, and "

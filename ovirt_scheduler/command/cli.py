@@ -22,15 +22,13 @@ from ovirt_scheduler.errors import BadInput, SchedulerError
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model import spelling
 
-_CALLS = (
-    "discover", "filter", "score", "balance", "schedulers", "select", "topics", "schedule",
-)  # fmt: skip
 # Each command with the module of this folder that has it, in the order of the help. Only the
 # module of the command that is called is loaded.
 _MODULES = {
     "serve": "serve",
     "check": "check",
-    **dict.fromkeys(_CALLS, "calls"),
+    **dict.fromkeys(("discover", "filter", "score", "balance"), "calls"),
+    **dict.fromkeys(("schedulers", "select", "topics", "schedule"), "calls"),
     **dict.fromkeys(("why", "decisions"), "decisions"),
     **dict.fromkeys(("status", "clusters", "plan"), "control"),
     "try": "trial",

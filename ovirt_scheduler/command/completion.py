@@ -11,13 +11,11 @@ from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
 
-_SHELLS = ("bash", "zsh")  # whose completion there is
-
 
 def add(to: arguments.Add) -> None:
     """Add the command to the command line."""
     command = arguments.add_command(to, "completion", _run, output=(), settings=())
-    command.add_argument("shell", choices=_SHELLS)
+    command.add_argument("shell", choices=("bash", "zsh"))
 
 
 def _run(options: argparse.Namespace) -> Shown:

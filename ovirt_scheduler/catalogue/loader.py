@@ -57,7 +57,7 @@ class FolderScan:
     problems: list[PluginError] = field(default_factory=list)
     # Folders that are there, and cannot be listed or trusted.
     unreadable: list[Path] = field(default_factory=list)
-    confs: list[Path] = field(default_factory=list)  # all conf files that there are
+    confs: list[Path] = field(default_factory=list)  # all conf files that plugins may have
     sources: Sources = field(init=False)  # of the files
 
 
@@ -137,7 +137,8 @@ class Loader:
                 scan.files += files
                 scan.stamps.update(stamps)
         with contextlib.suppress(OSError):  # there need be no such folder
-            scan.confs = sorted(self._settings.plugins_conf_path.glob("*.conf"))
+            confs = sorted(self._settings.plugins_conf_path.glob("*.conf"))
+            scan.confs = [conf for conf in confs if conf != self._settings.file]
         for conf in (self.conf_path(file.name) for file in scan.files if not file.helper):
             scan.stamps[conf] = plugin_files.stamp(conf)
         scan.sources = Sources(scan.files)

@@ -70,6 +70,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
     _check_files(conf)
     folders, optional = _plugin_folders(conf["plugins_path"], environ)
     derived = {
+        "file": file.absolute(),
         "plugins_path": folders,
         "plugins_path_optional": optional,
         "max_parallel_calls": conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),

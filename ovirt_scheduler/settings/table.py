@@ -156,6 +156,7 @@ class ClusterSettings:
 class Settings:
     """scheduler.conf (contract 6). Times are seconds, sizes bytes, paths absolute."""
 
+    file: Optional[Path] = field(default=None, compare=False)  # that they were read from
     engine: Optional[EngineSettings] = None
     clusters: tuple[ClusterSettings, ...] = ()
     # The folders of plugins_path that are from $PYTHONPATH, and may be missing.

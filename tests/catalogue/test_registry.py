@@ -13,6 +13,7 @@ import pytest
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.settings import config
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.place import LONG_AGO, cost_function, plugin, versions
 from tests.support.waiting import wait_until
@@ -163,6 +164,18 @@ def test_a_filter_in_a_folder_that_cannot_be_listed_rejects_where_it_is_to(place
     catalogue = place.registry.refresh()
     assert not catalogue.missed
     assert catalogue.units.keys() == {(Kind.FILTER, "guard")}
+
+
+def test_scheduler_conf_is_no_conf_file_of_a_plugin(place):
+    """It may lie beside them, and say on_failure = reject."""
+    conf = place.confs / "scheduler.conf"
+    folders = f"plugins_path = {place.first}\nplugins_conf_path = {place.confs}\n"
+    conf.write_text(f"{folders}on_failure = reject\n")
+    place.settings = config.load(conf, {})
+    place.registry = place.start()
+    assert place.faults() == []
+    (place.confs / "gone.conf").touch()
+    assert len(place.faults()) == 1
 
 
 def test_an_edited_helper_makes_a_new_version_of_all_that_import_it(place):

@@ -65,6 +65,7 @@ def test_another_sites_name_reads_nothing(daemon):
     """421: a browser was led here by that site (DNS rebinding)."""
     for path in ("/status", "/decisions.json", "/metrics", "/health"):
         assert get(daemon.url, path, {"Host": "evil.example.net"}).status == 421
+        assert get(daemon.url, f"http://evil.example.net{path}").status == 421
 
 
 def test_one_connection_reads_several_pages(daemon):

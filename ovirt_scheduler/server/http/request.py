@@ -24,6 +24,7 @@ _PIECE = 1 << 18  # bytes of a body that are read, or decompressed, at once
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  what HTTP calls so, and no secret
 _FIRST_LINE = re.compile(rf"({_TOKEN}) ([!\"$-~]+) HTTP/([0-9])\.([0-9])")
+_TARGET = re.compile(r"(?:https?://([^/?]+)(?=[/?]|\Z))?([^?]*)\??(.*)", re.IGNORECASE)
 _HEADER = re.compile(rf"({_TOKEN}):([^\x00-\x08\x0a-\x1f\x7f]*)")
 
 _CHUNK_SIZE = re.compile(r"([0-9A-Fa-f]{1,15})[ \t]*(;[^\x00-\x08\x0a-\x1f\x7f]*)?")
@@ -58,6 +59,8 @@ class Request:
     def read(self, stream: io.BufferedIOBase) -> bool:
         """Read the head; False if the connection ends before it.
 
+        A host in the first line counts, and the header ``Host`` does not then (RFC 9112, 3.2.2).
+
         Raises:
             RequestRefused: a line is too long or broken, the version of HTTP is another, or there
                 are too many headers, or several hosts.
@@ -77,10 +80,12 @@ class Request:
         if major != "1":
             raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
         self.method, self.is_old = method, minor == "0"
-        path, _, self.query = target.partition("?")
+        host, path, self.query = _TARGET.fullmatch(target).groups()  # type: ignore[union-attr]
         # //RPC2 comes of a URL that ends with a slash.
         self.path = f"/{path.lstrip('/')}" if path.startswith("//") else path
         self._read_headers(stream)
+        if host is not None:
+            self.headers["host"] = host
         return True
 
     def stays_open(self) -> bool:

@@ -7,8 +7,8 @@ silent client::
                (room?)                 (Stream: TLS,         (limits)       (the call)  │
                                         deadlines) ▲────────────────────────────────────┘
 
-The standard library's server is not used: its reading of HTTP has no limits, and accepts requests
-that others read in another way.
+Only the sockets and threads of the standard library's server are used. Its reading of HTTP has no
+limits, and accepts requests that others read in another way.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import itertools
 import logging
 import select
 import socket
+import socketserver
 import threading
 import time
+import xmlrpc.server
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG = 1024  # the engine waits 100 ms to be connected, but 120 s for its answer
 _BODIES = 16  # bodies of the largest size that there is room for at one time
 _SILENT = 1.0  # seconds for a first byte on a connection, when the server stops
 _GREETED = 5.0  # and for a first request, where a handshake has begun
@@ -82,12 +83,11 @@ class ServerSettings:
     site: Optional[Site] = None  # None: there are no pages
 
 
-class SchedulerServer:
+class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer):
     """Serves the methods until it is stopped; it listens as soon as it is made.
 
     Attributes:
         url: where it is to be reached, with the port that it really has.
-        socket: the listening one.
         stopping: each connection ends after its answer.
         kept: somebody keeps the listening socket for the next daemon. When this one accepts no
             more, new callers wait for the next one, and are not refused.
@@ -100,6 +100,10 @@ class SchedulerServer:
         AddressUnavailable: the port is taken, or the machine does not have the address now.
         ConfigError: the address or the port cannot be listened on.
     """
+
+    request_queue_size = 1024  # the engine waits 100 ms to be connected, but 120 s for its answer
+    daemon_threads = True  # stop() waits for them, and no longer than it is allowed to
+    block_on_close = False
 
     def __init__(
         self,
@@ -114,11 +118,14 @@ class SchedulerServer:
         self.kept = False
         self._closing = threading.Event()  # none is accepted any more
         self._accepting = threading.Lock()
-        self.socket = listener or listening.bound(settings.address, settings.port)
+        bound = listener or listening.bound(settings.address, settings.port)
+        super().__init__(bound.getsockname(), logRequests=False, bind_and_activate=False)
+        self.socket.close()  # made, and not bound, by the standard library
+        self.socket = bound
         try:
-            self.socket.listen(_BACKLOG)
+            self.server_activate()
         except OSError as error:
-            self.socket.close()
+            self.server_close()
             raise listening.refusal(settings.address, settings.port, error) from None
         self.socket.setblocking(False)  # a connection may be gone before it is accepted
         self._woken, self._wake = socket.socketpair()
@@ -126,16 +133,16 @@ class SchedulerServer:
         for each in (self.socket, self._woken):
             self._waiting.register(each, select.POLLIN)
         scheme = "http" if settings.tls is None else "https"
-        self.url = f"{scheme}://{_peer((settings.address, self.socket.getsockname()[1]))}"
+        self.url = f"{scheme}://{_peer((settings.address, self.server_address[1]))}"
 
-    def serve_forever(self) -> None:
+    def serve_forever(self, poll_interval: float = 0.5) -> None:  # noqa: ARG002  nothing is polled
         """Accept connections until another thread calls ``stop``."""
         troubled = False
         with self._accepting:
             while not self._closing.is_set():
                 try:
                     self._waiting.poll()
-                    self._serve(*self.socket.accept())
+                    self._serve(*self.get_request())
                 except BlockingIOError:  # it is gone already, or the server stops
                     continue
                 except (OSError, RuntimeError, MemoryError) as error:
@@ -181,8 +188,9 @@ class SchedulerServer:
         if not self.connections.close(max(deadline, time.monotonic() + _STOPPING)):
             logger.warning("a call did not end; its thread is left behind")
         with self._accepting:
-            for each in (self.socket, self._wake, self._woken):
-                each.close()
+            self.server_close()
+            self._wake.close()
+            self._woken.close()
 
     def renew(self, settings: ServerSettings, methods: Sequence[Method]) -> None:
         """Serve with these settings from now on; no connection and no call is broken.
@@ -195,6 +203,10 @@ class SchedulerServer:
         self.dispatcher = Dispatcher(methods)
         self.connections.set_limit(settings.max_connections)
 
+    def shutdown(self) -> None:
+        """Stop at once; the stock name for it."""
+        self.stop(0.0)
+
     def _cannot_accept(self, error: Exception, troubled: bool) -> None:
         """Wait a little if a descriptor, a thread or memory is lacking; log the first time."""
         if self._closing.is_set():
@@ -205,32 +217,35 @@ class SchedulerServer:
         self.connections.abort_longest_idle()  # gives a descriptor and a thread back
         self._closing.wait(_ACCEPT_PAUSE)
 
-    def _serve(self, connection: socket.socket, address: tuple[Any, ...]) -> None:
+    def _serve(self, request: socket.socket, address: Any) -> None:
         """Start the connection's thread, as soon as there is room for it.
 
         Raises:
             RuntimeError, MemoryError: no thread can be started; the connection is closed.
         """
-        if not self.connections.add(connection):
-            connection.close()
+        if not self.connections.add(request):
+            request.close()
             return
         try:
-            serving = (connection, _peer(address))
-            threading.Thread(target=self._serve_connection, args=serving, daemon=True).start()
+            self.process_request(request, address)
         except (RuntimeError, MemoryError):
-            self.connections.remove(connection)
+            self.connections.remove(request)
             raise
 
-    def _serve_connection(self, connection: socket.socket, peer: str) -> None:
-        """Serve a connection in its own thread, which ends here."""
-        try:
-            ConnectionHandler(connection, peer, self).serve()
-        except Exception:
-            logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
-        finally:
-            self.connections.remove(connection)
-            if next(self._ended) % _RECLAIM == 0:
-                malloc.give_back()
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection; runs in its own thread."""
+        ConnectionHandler(request, _peer(client_address), self).serve()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Let the connection go; its thread ends here."""
+        self.connections.remove(request)
+        if next(self._ended) % _RECLAIM == 0:
+            malloc.give_back()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  # stock
+        """Log what no handler expected; the connection is closed, the others go on."""
+        peer = _peer(client_address)
+        logger.exception("%(peer)s: the connection is closed, this is a bug", {"peer": peer})
 
 
 def _peer(address: tuple[Any, ...]) -> str:

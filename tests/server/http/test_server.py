@@ -7,10 +7,12 @@ import re
 import resource
 import shutil
 import socket
+import socketserver
 import subprocess
 import threading
 import time
 import xmlrpc.client
+import xmlrpc.server
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +49,7 @@ from tests.support.waiting import LONG, wait_until
         ("/RPC2", "engine"),
         ("//RPC2", "engine"),
         ("/design?x=1", "design"),
+        ("http://localhost:18781/design", "design"),
     ],
 )
 def test_the_path_names_the_answer_form(
@@ -347,6 +350,16 @@ def test_stopping_does_not_wait_for_idle_connections(running: Running) -> None:
     running.server.stop(60)
     assert time.monotonic() - started < 30
     assert at_end(kept)
+
+
+def test_it_is_a_server_of_the_standard_library() -> None:
+    """Programs that embed it find the stock names: ``serve_forever``, ``shutdown``."""
+    stock = (socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer)
+    assert SchedulerServer.__mro__[1] is stock[0]
+    assert issubclass(SchedulerServer, stock[1])
+    server = SchedulerServer(SETTINGS, [])
+    server.shutdown()
+    assert server.socket.fileno() == -1
 
 
 def test_stopping_a_server_that_never_served_ends() -> None:

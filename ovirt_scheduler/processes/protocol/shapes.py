@@ -15,7 +15,7 @@ import base64
 import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Callable, NamedTuple, Optional, cast
+from typing import Any, Callable, NamedTuple, Optional
 
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import CallInputs, Ids, Returns
@@ -81,16 +81,16 @@ def texts(value: object) -> Ids:
     return tuple(map(text, value))
 
 
-def _pack_places(ids: Collection[str], hosts: Sequence[str]) -> list[object]:
-    """``[places, how many strangers, the first of them]``."""
+def _pack_places(ids: Collection[str], hosts: Sequence[str]) -> tuple[list[int], int, list[str]]:
+    """The places, how many strangers there are, and the first of them."""
     place_of = dict(zip(hosts, range(len(hosts))))
     try:
-        return [[place_of[each] for each in ids], 0, []]
+        return [place_of[each] for each in ids], 0, []
     except KeyError:
         strangers = [*dict.fromkeys(each for each in ids if each not in place_of)]
     places = [place_of[each] for each in ids if each in place_of]
     first = [each[:_LONGEST_STRANGER] for each in strangers[:_SHOWN_STRANGERS]]
-    return [places, len(strangers), first]
+    return places, len(strangers), first
 
 
 def _unpack_places(packed: Any, hosts: Ids) -> tuple[list[int], int, Ids]:
@@ -123,10 +123,8 @@ def _hosts_from(packed: Any, inputs: CallInputs) -> Unpacked:
 
 
 def _pack_costs(costs: Mapping[str, int], hosts: Sequence[str]) -> object:
-    packed = _pack_places(costs, hosts)
-    if packed[1]:
-        return [[costs[hosts[place]] for place in cast("list[int]", packed[0])], *packed]
-    return [list(costs.values()), *packed]
+    places, *strangers = _pack_places(costs, hosts)
+    return [[costs[hosts[place]] for place in places], places, *strangers]
 
 
 def _costs_from(packed: Any, inputs: CallInputs) -> Unpacked:
@@ -171,7 +169,8 @@ def _migrations_from(packed: Any, inputs: CallInputs) -> Unpacked:
     known = {*inputs.vms, *(() if inputs.vm is None else (inputs.vm,))}
     kept: dict[str, Ids] = {}
     others: dict[str, None] = {}
-    count, shown = 0, cast("dict[str, None]", {})
+    shown: dict[str, None] = {}
+    count = 0
     for vm, *rest in packed:
         places, strangers, first = _unpack_places(rest, inputs.hosts)
         count += strangers

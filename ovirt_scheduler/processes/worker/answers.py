@@ -52,7 +52,7 @@ def costs(value: object) -> dict[str, int]:
             cost = whole_cost(pair[1])
         except ValueError as error:
             raise BadAnswer(f"returned a bad cost for host {host}: {error}") from None
-        found[host] = max(-_HUGE, min(_HUGE, cost))
+        found[host] = cost if -_HUGE < cost < _HUGE else max(-_HUGE, min(_HUGE, cost))
     return found
 
 

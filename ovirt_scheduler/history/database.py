@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.record import Record
@@ -46,7 +46,9 @@ class Database:
         self._path, self._file = path, path.stat()
         self._split = split
         self._known: dict[object, int] = {}  # numbers of names, elements and documents
-        self._sets: dict[tuple[str, str], int] = {}  # numbers of the latest, by table and JSON
+        self._sets: dict[
+            tuple[str, str], int
+        ] = {}  # numbers of the latest, by what is in them and JSON
         self._bases: dict[bytes, tuple[int, bytes]] = {}  # by how elements begin
         try:
             self._prepare()
@@ -182,23 +184,23 @@ class Database:
 
     def _host_set(self, hosts: Sequence[Named]) -> int:
         numbers = list(map(self._name, hosts))
-        key = "host_sets", schema.as_json(numbers)
-        if key not in self._sets:
-            members = ((number,) for number in dict.fromkeys(numbers))
-            self._remember(key, self._numbered(key[0], "host_set_members", members, hosts=key[1]))
-        return self._sets[key]
+        return self._set("host", schema.as_json(numbers), lambda: ((each,) for each in numbers))
 
     def _unit_set(self, units: str) -> int:
-        key = "unit_sets", units
-        if key not in self._sets:
-            members = {(unit["name"], unit["outcome"]) for unit in json.loads(units)}
-            self._remember(key, self._numbered(key[0], "unit_set_members", members, units=units))
-        return self._sets[key]
+        return self._set(
+            "unit", units, lambda: ((each["name"], each["outcome"]) for each in json.loads(units))
+        )
 
-    def _remember(self, key: tuple[str, str], number: int) -> None:
-        if len(self._sets) >= _MOST_SETS:
-            self._sets.clear()
-        self._sets[key] = number
+    def _set(self, of: str, text: str, members: Callable[[], Iterable[tuple[object, ...]]]) -> int:
+        """The number of a set of hosts or of units; ``members`` is called where it is new."""
+        if (of, text) not in self._sets:
+            if len(self._sets) >= _MOST_SETS:
+                self._sets.clear()
+            each_once = dict.fromkeys(members())
+            self._sets[of, text] = self._numbered(
+                f"{of}_sets", f"{of}_set_members", each_once, **{f"{of}s": text}
+            )
+        return self._sets[of, text]
 
     def _numbered(
         self, table: str, of_members: str = "", members: Iterable[tuple[object, ...]] = (),

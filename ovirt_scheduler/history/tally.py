@@ -128,10 +128,9 @@ class Tally:
             if verdict.get("verdict") == REMOVED
         )
         hosts_out = explanation.removed(record)
-        decisive = set(record.get("decisive", ()))
-        for name, totals in ranking.with_shadows(record).items():
-            if ranking.lowest(totals) != ranking.best(record):
-                decisive.add(name)
+        shadows, best = ranking.with_shadows(record).items(), ranking.best(record)
+        would_be = {name for name, totals in shadows if ranking.lowest(totals) != best}
+        decisive = {*record.get("decisive", ()), *would_be}
         with self._lock:
             outcome = "unit failed" if explanation.failed_units(record) else "ok"
             self.requests[record["method"], record["form"], outcome] += 1

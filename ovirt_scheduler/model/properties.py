@@ -153,15 +153,13 @@ def check(owner: str, properties: PropertySet, values: Mapping[str, str], second
     before = signal.signal(signal.SIGALRM, give_up)  # the search for a match looks for signals
     try:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
-        try:
-            for prop in properties.properties:
-                name = prop.name
-                problem = refused(PropertySet(owner, (prop,)), values)
-                if problem:
-                    raise RefusedProperty(f"{owner}: {problem}")
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        for prop in properties.properties:
+            name = prop.name
+            problem = refused(PropertySet(owner, (prop,)), values)
+            if problem:
+                raise RefusedProperty(f"{owner}: {problem}")
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 

@@ -208,11 +208,10 @@ class DecisionService:
         """
         if self.inventory is None:
             return job, ()
-        plugins = [call.unit.plugin for call in job.calls]
-        by_ids = all(call.unit.class_name is not None for call in job.calls)  # they get no more
-        if job.method is not None:
-            plugins.append(job.method.plugin)
-            by_ids = False
+        units = [call.unit for call in job.calls]
+        plugins = [each.plugin for each in (*units, job.method) if each is not None]
+        # Units that are classes get ids, and no more.
+        by_ids = job.method is None and all(unit.class_name is not None for unit in units)
         job = job._replace(engine=NOT_NAMED)
         try:
             if not by_ids:

@@ -95,14 +95,13 @@ class Shadows:
                 self._bytes -= size
 
         with self._lock:
-            put = self._bytes + size <= _MOST_BYTES and not self._closed
-            if put:
+            if self._bytes + size <= _MOST_BYTES and not self._closed:
                 self._bytes += size
                 self._thread.submit(run)
-        if not put:
-            why = "in shadow, and too many decisions wait for theirs"
-            ended = [ShadowCall(job.calls[0], problem=why) for job in jobs]
-            self._history.keep(decision._replace(shadows=tuple(ended)), inputs)
+                return
+        why = "in shadow, and too many decisions wait for theirs"
+        ended = tuple(ShadowCall(job.calls[0], problem=why) for job in jobs)
+        self._history.keep(decision._replace(shadows=ended), inputs)
 
     def _called(self, decision: Decision, jobs: Sequence[Job], add_engine: AddEngine) -> Decision:
         ended: list[ShadowCall] = []

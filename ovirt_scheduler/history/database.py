@@ -230,13 +230,9 @@ class Database:
 
     def forget_before(self, moment: float) -> None:
         """Delete what was recorded before; ``moment`` is in seconds since 1970."""
-        before = (round(moment * 1000),)
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            gone = self._db.execute("DELETE FROM decisions WHERE time < ?", before).rowcount
-            self._db.execute("DELETE FROM events WHERE time < ?", before)
-            if gone:
-                self._sweep()
+        before = round(moment * 1000)
+        self._delete("time", before)
+        self._db.execute("DELETE FROM events WHERE time < ?", (before,))
 
     def keep_within(self, size: int) -> None:
         """Delete the oldest until the file's pages in use take no more than ``size`` bytes."""
@@ -244,11 +240,7 @@ class Database:
             first, last = self._ends()
             if first == last:
                 return
-            until = first + max(1, int((last - first) * _OLDEST))
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
-                self._db.execute("DELETE FROM decisions WHERE number < ?", (until,))
-                self._sweep()
+            self._delete("number", first + max(1, int((last - first) * _OLDEST)))
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
 
     def totals(self) -> tuple[int, int]:
@@ -271,8 +263,15 @@ class Database:
         ]
         return int((counts[0] - counts[1]) * counts[2])
 
+    def _delete(self, column: str, below: int) -> None:
+        """Delete decisions, and what no other decision names."""
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            delete = f"DELETE FROM decisions WHERE {column} < ?"  # noqa: S608  names of our own
+            if self._db.execute(delete, (below,)).rowcount:
+                self._sweep()
+
     def _sweep(self) -> None:
-        """Delete what no decision names any more."""
         self._forget()
         for statement in (
             "DELETE FROM vm_decisions WHERE decision NOT IN (SELECT number FROM decisions)",

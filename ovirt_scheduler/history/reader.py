@@ -171,26 +171,20 @@ class Reader:
             HistoryUnreadable: it cannot be read, or not in time.
         """
         until = time.monotonic() + self._seconds
-        opened = contextlib.ExitStack()
-
-        def connect(name: str) -> sqlite3.Connection:
-            db = sqlite3.connect(name, uri=True, timeout=self._seconds, isolation_level=None)
-            return opened.enter_context(contextlib.closing(db))
-
         try:
-            there = self._path.exists()
             quoted = urllib.parse.quote(str(self._path))
-            db = connect(f"file:{quoted}?mode=ro" if there else ":memory:")
-            db.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version == 0:  # nothing is written yet
-                db = connect(":memory:")
-                db.executescript(schema.TABLES)
-            elif version != schema.VERSION:
-                raise schema.OtherVersion(version)
-            db.execute("BEGIN")
-            db.row_factory = sqlite3.Row
-            yield db
+            name = f"file:{quoted}?mode=ro" if self._path.exists() else ":memory:"
+            with self._connected(name) as file, self._connected(":memory:") as empty:
+                file.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+                (version,) = file.execute("PRAGMA user_version").fetchone()
+                if version not in (0, schema.VERSION):
+                    raise schema.OtherVersion(version)
+                if version == 0:  # nothing is written yet
+                    empty.executescript(schema.TABLES)
+                db = file if version else empty
+                db.execute("BEGIN")
+                db.row_factory = sqlite3.Row
+                yield db
         except (sqlite3.Error, OSError) as error:
             if str(error) == "interrupted":
                 raise HistoryUnreadable(
@@ -203,8 +197,10 @@ class Reader:
             raise HistoryUnreadable(f"{self._path} cannot be read: {error}{mend}") from None
         except (zlib.error, ValueError, LookupError, TypeError) as error:  # of a row's parts
             raise HistoryUnreadable(f"{self._path} is damaged: {error}") from None
-        finally:
-            opened.close()
+
+    def _connected(self, name: str) -> contextlib.closing[sqlite3.Connection]:
+        db = sqlite3.connect(name, uri=True, timeout=self._seconds, isolation_level=None)
+        return contextlib.closing(db)
 
 
 _SELECT = """

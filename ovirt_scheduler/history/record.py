@@ -209,10 +209,7 @@ def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None
 
 def entity(identity: str, name: str) -> Record:
     """A host or a VM: its id and its name, as far as they are known."""
-    found = {"id": identity} if identity else {}
-    if name:
-        found["name"] = name
-    return found
+    return {key: each for key, each in (("id", identity), ("name", name)) if each}
 
 
 def _ended(result: Optional[CallResult], problem: str = "") -> Record:

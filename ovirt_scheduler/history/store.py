@@ -151,8 +151,7 @@ class History:
 
     def state(self) -> HistoryState:
         """How it is now."""
-        count, size = self._totals
-        return HistoryState(count, size, self.waiting, self.dropped, self._problem)
+        return HistoryState(*self._totals, self.waiting, self.dropped, self._problem)
 
     def drain(self, seconds: float = 2.0) -> None:
         """Wait until the queue is written; documents of decisions need a process for that."""

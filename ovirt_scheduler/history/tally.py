@@ -52,13 +52,6 @@ class Histogram:
         self.sum += exemplar.seconds
 
 
-class Minute(NamedTuple):
-    """The calls of one minute of the last hour."""
-
-    calls: int = 0
-    failures: int = 0
-
-
 @dataclass
 class UnitTally:
     """The calls of one policy unit or driver since the start."""
@@ -68,7 +61,7 @@ class UnitTally:
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)  # by outcome and mode
     times: Histogram = field(default_factory=Histogram)
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # seconds
-    minutes: dict[int, Minute] = field(default_factory=dict)  # since 1970
+    minutes: dict[int, tuple[int, int]] = field(default_factory=dict)  # calls, failures
     failing_since: Optional[float] = None  # seconds since 1970; None: its last call was well
     last_error: str = ""
     last_error_at: Optional[float] = None
@@ -90,11 +83,11 @@ class UnitTally:
         ordered = sorted(self.recent)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
-    def last_hour(self, now: float) -> list[Minute]:
-        """Each of the last 60 minutes, the oldest first."""
+    def last_hour(self, now: float) -> list[tuple[int, int]]:
+        """Calls and failures of each of the last 60 minutes, the oldest first."""
         latest = int(now // 60)
         return [
-            self.minutes.get(minute, Minute()) for minute in range(latest - MINUTES + 1, latest + 1)
+            self.minutes.get(minute, (0, 0)) for minute in range(latest - MINUTES + 1, latest + 1)
         ]
 
 
@@ -179,8 +172,8 @@ def _add_call(tally: UnitTally, unit: Record, decision: str, time: float) -> Non
     tally.times.add(Exemplar(decision, seconds, time))
     tally.recent.append(seconds)
     minute = int(time // 60)
-    former = tally.minutes.get(minute, Minute())
-    tally.minutes[minute] = Minute(former.calls + 1, former.failures + failed)
+    calls, failures = tally.minutes.get(minute, (0, 0))
+    tally.minutes[minute] = calls + 1, failures + failed
     for old in [each for each in tally.minutes if each <= minute - MINUTES]:
         del tally.minutes[old]
     if failed:

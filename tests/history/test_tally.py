@@ -103,8 +103,8 @@ def test_the_last_hour_has_each_minute():
     """Sixty, the oldest first; what is older is forgotten."""
     unit = tallied(*[night()] * 70, night("raised"), night()).unit("Night", "filter")
     hour = unit.last_hour(NOON + 71 * 60)
-    assert [minute.calls for minute in hour] == [1] * 60
-    assert [minute.failures for minute in hour] == [0] * 58 + [1, 0]
+    assert [calls for calls, _ in hour] == [1] * 60
+    assert [failures for _, failures in hour] == [0] * 58 + [1, 0]
     assert len(unit.minutes) == 60
     assert unit.last_hour(NOON + 100 * 60)[-29:] == [(0, 0)] * 29
 

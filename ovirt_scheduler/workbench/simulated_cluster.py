@@ -11,6 +11,9 @@
 A VM takes its use along. Its processor time comes from its statistics, else it is a share of the
 use of its host's VMs, by processors. Its memory comes from its statistics, else it is all of it.
 The rest of a host's use stays with the host.
+
+The element of a host or VM is written once, with a mark at each value that may change. To write it
+anew is then to join pieces.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
-from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
-from xml.sax.saxutils import escape
+from xml.etree.ElementTree import Element, fromstring, tostring
+from xml.sax.saxutils import escape, quoteattr
 
 from ovirt_scheduler.errors import BadInput
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
@@ -55,6 +58,7 @@ _PLACES = {
 }  # fmt: skip
 _HOST = "host"  # of a VM: the element is changed, and not what is in it
 _MOST = 2**62  # of a number
+_MARK = "\0"  # before and after a path; XML has no such character
 
 
 class EntityDocument:
@@ -78,16 +82,19 @@ class EntityDocument:
         element = fromstring(data)  # noqa: S314  read before, without entities
         self.id = element.get("id", "")
         self.values: dict[str, str] = {}
-        self._data = data
-        self._changed: set[str] = set()  # paths whose values are not in the data yet
-        self._element: Optional[Element] = None  # of the data, if it was asked for
         self._kind = element.tag
+        self._written: Optional[bytes] = data
+        self._element: Optional[Element] = None  # the same, if it was asked for
         for path, place in _PLACES.items():
             found = element.find(place)
             if found is not None and found.text and not len(found):
                 self.values[path] = found.text.strip()
+                found.text = f"{_MARK}{path}{_MARK}"
         for host in element.findall(_HOST):
             self.values[_HOST] = host.get("id", "")
+            element.remove(host)
+        element.text = f"{_MARK}{_HOST}{_MARK}{element.text or ''}"
+        self._pieces = tostring(element, "unicode").split(_MARK)  # each second one is a path
         self.name = self.values.get("name", self.id)
         self.memory = self.number("memory") or 0.0
         parts = [self.number(f"cpu/topology/{each}") for each in ("sockets", "cores", "threads")]
@@ -113,31 +120,28 @@ class EntityDocument:
     def set(self, path: str, value: object) -> None:
         """Change a value; the element says so if it has a place for it."""
         self.values[path] = str(value)
-        self._changed.add(path)
+        self._written = self._element = None
 
     def written(self) -> bytes:
-        """The element with all changes; the same object until the next one."""
-        if self._changed:
-            element = fromstring(self._data)  # noqa: S314
-            for path in self._changed - {_HOST}:
-                found = element.find(_PLACES[path])
-                if found is not None:
-                    found.text = self.values[path]
-            for former in element.findall(_HOST):
-                element.remove(former)
-            host = self.values.get(_HOST)
-            if host:
-                SubElement(element, _HOST, {"href": f"{API}/hosts/{host}", "id": host})
-            self._data = tostring(element, "unicode").encode()
-            self._element = None
-            self._changed.clear()
-        return self._data
+        """The element with all changes, as the same object until the next one."""
+        if self._written is None:
+            pieces = self._pieces.copy()
+            pieces[1::2] = map(self._piece, pieces[1::2])
+            self._written = "".join(pieces).encode()
+        return self._written
+
+    def _piece(self, path: str) -> str:
+        value = self.values.get(path, "")
+        if path != _HOST:
+            return escape(value)
+        return f"<host href={quoteattr(f'{API}/hosts/{value}')} id={quoteattr(value)}/>" * bool(
+            value
+        )
 
     def element(self) -> Element:
         """The same, as it can be searched."""
-        data = self.written()
         if self._element is None:
-            self._element = fromstring(data)  # noqa: S314
+            self._element = fromstring(self.written())  # noqa: S314
         return self._element
 
 

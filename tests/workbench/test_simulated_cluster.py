@@ -45,9 +45,9 @@ def test_values_are_changed_where_they_stand():
     document.set("host", 'h"1')
     written = document.written()
     assert written == (
-        b'<vm id="v"><name>a &amp; b</name><cpu><name>status</name></cpu><status>&lt;up&gt;</status>'
-        b"<nics><nic><name>n</name></nic></nics>"
-        b'<host href="/ovirt-engine/api/hosts/h&quot;1" id="h&quot;1" /></vm>'
+        b"""<vm id="v"><host href='/ovirt-engine/api/hosts/h"1' id='h"1'/><name>a &amp; b</name><cpu>"""
+        b"<name>status</name></cpu><status>&lt;up&gt;</status><nics><nic><name>n</name></nic></nics>"
+        b"</vm>"
     )
     document.set("host", "")
     assert b"<host" not in document.written()

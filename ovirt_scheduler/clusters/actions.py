@@ -224,7 +224,6 @@ class ClusterActions:
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self._settings = settings
         self._cluster = settings.name
-        self._drive = settings.drive
         self._services = services
         self._memory = services.memory.cluster(settings.name)
         self.migrations = ClusterMigrations(settings, services)
@@ -278,7 +277,7 @@ class ClusterActions:
         waiting = {each.source: each for each in reversed(judged) if each.problem}
         self._log_not_made("waiting", waiting)
         plan = self._services.plans.open(self._cluster, BALANCE)
-        if plan is not None and self._drive is Drive.APPROVE:
+        if plan is not None and self._settings.drive is Drive.APPROVE:
             over = self._calm.why_over(plan.steps, judged, state)
             if not over:
                 self._make_approved(plan)
@@ -307,20 +306,20 @@ class ClusterActions:
 
     def _act(self, method: str, wanted: Sequence[Step], state: ClusterState) -> None:
         """Make a plan of migrations, and make them, tell them or have them wait."""
-        if self._services.stopping.is_set() and self._drive is not Drive.ON:
+        if self._services.stopping.is_set() and self._settings.drive is not Drive.ON:
             return  # the daemon stops: nobody would carry it out
         asked = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
             asked = f"{self._settings.balance.name} asks for it"
         steps = [replace(each, reason=each.reason or asked) for each in wanted]
-        if self._drive is Drive.APPROVE:
+        if self._settings.drive is Drive.APPROVE:
             steps = self._to_approve(method, steps, state)
-        becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._drive, MADE)
+        becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._settings.drive, MADE)
         plan = Plan(self._cluster, method, tuple(steps), time.time(), self.imbalance, becomes)
-        if self._drive is Drive.ON:
+        if self._settings.drive is Drive.ON:
             plan = replace(plan, because=self._make(method, steps))
         is_another = self._services.plans.add(plan)
-        if self._drive is Drive.DRY_RUN and (is_another or method in HOOKS):
+        if self._settings.drive is Drive.DRY_RUN and (is_another or method in HOOKS):
             for step in steps:
                 _log.info(
                     "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
@@ -334,8 +333,8 @@ class ClusterActions:
         steps = [each for each in wanted if not refused(self._cluster, each.vm, each.target)]
         former = self._services.plans.open(self._cluster, method) if method in HOOKS else None
         if former is not None:  # a hook is not called again: its former plan holds
-            vms = {each.vm for each in wanted}
-            steps += [old for old in former.steps if old.vm not in vms and not misfit(old, state)]
+            taken = {*(each.vm for each in wanted), *self.migrations.under_way}
+            steps += [old for old in former.steps if not misfit(old, state, taken)]
         return steps
 
     def _make(self, method: str, steps: Sequence[Step]) -> str:

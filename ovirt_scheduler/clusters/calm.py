@@ -92,11 +92,8 @@ class Calm:
             The migrations. Their reason is how much is used of both hosts; it is empty if that
             is not known.
         """
-        moves = [
-            Step.planned(vm, target, state, _reason(state.vms[vm].host, target, state))
-            for vm, target in wanted.items()
-            if state.vms[vm].host is not None
-        ]
+        planned = [Step.planned(vm, target, state) for vm, target in wanted.items()]
+        moves = [replace(step, reason=_reason(step, state)) for step in planned if step.source]
         self._since = {end: self._since.get(end, now) for move in moves for end in _ends(move)}
         judged: list[Step] = []
         use = _Use(state)
@@ -243,12 +240,12 @@ def _parts(host: HostState) -> dict[str, float]:
     return found
 
 
-def _reason(source: Optional[str], target: str, state: ClusterState) -> str:
+def _reason(step: Step, state: ClusterState) -> str:
     """How much is used of both hosts: of what the source has less left of."""
-    if source is None or source not in state.hosts or target not in state.hosts:
+    if step.source not in state.hosts or step.target not in state.hosts:
         return ""
-    ours, theirs = _parts(state.hosts[source]), _parts(state.hosts[target])
+    ours, theirs = _parts(state.hosts[step.source]), _parts(state.hosts[step.target])
     what = max(ours.keys() & theirs.keys(), key=lambda key: (ours[key], key), default=None)
-    return (
-        "" if what is None else f"{what} {ours[what]:.0%} to {theirs[what]:.0%}".replace("%", " %")
-    )
+    if what is None:
+        return ""
+    return f"{what} {ours[what]:.0%} to {theirs[what]:.0%}".replace("%", " %")

@@ -50,6 +50,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds after a query or a look t
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
 _WATCH_EVERY = 2.0  # seconds between two questions for events
 _WATCH_SECONDS = 20.0  # for one answer
+_ANYTHING = Events(None, named=None)  # may have happened: a cluster is looked at now
 
 
 class ClusterDrive:
@@ -57,12 +58,12 @@ class ClusterDrive:
 
     Attributes:
         ownership: says whether this daemon drives the cluster.
-        news: events, from any thread; None: the cluster is to be looked at now.
+        news: events, from any thread.
     """
 
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self.name = settings.name
-        self.news: SimpleQueue[Optional[Events]] = SimpleQueue()
+        self.news: SimpleQueue[Events] = SimpleQueue()
         self._settings = settings
         self._services = services
         self._memory = services.memory.cluster(settings.name)
@@ -97,13 +98,10 @@ class ClusterDrive:
         again = self.run_due()
         while not self._services.stopping.is_set():
             with contextlib.suppress(Empty):
-                self._hear(self.news.get(timeout=max(0.0, again - time.monotonic())))
+                events = self.news.get(timeout=max(0.0, again - time.monotonic()))
+                self.ownership.hear(events.correlation_ids)
+                self._reader.hear(events.named)
             again = self.run_due()
-
-    def _hear(self, events: Optional[Events]) -> None:
-        if events is not None:
-            self.ownership.hear(events.correlation_ids)
-        self._reader.hear(None if events is None else events.named)
 
     def run_due(self) -> float:
         """Do what is due.
@@ -335,13 +333,13 @@ class ClusterThreads:
     def wake(self, name: str) -> None:
         """Look at a cluster now."""
         if name in self._clusters:
-            self._clusters[name].news.put(None)
+            self._clusters[name].news.put(_ANYTHING)
 
     def stop(self, seconds: float) -> None:
         """Begin nothing more, and wait so long for running work; may be called again."""
         self._stopping.set()
         for cluster in self._clusters.values():
-            cluster.news.put(None)
+            cluster.news.put(_ANYTHING)
         give_up = time.monotonic() + seconds
         for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(0.0, give_up - time.monotonic()))

@@ -94,11 +94,10 @@ class ClusterOwnership:
 
     def hear(self, correlation_ids: Iterable[str]) -> None:
         """Take in the marks of the engine's events; for the cluster's thread."""
-        marks = filter(None, map(Mark.read, correlation_ids))
         latest = _now() + _FARTHEST
-        self._others.update(
-            mark for mark in marks if mark.cluster == self._tag and mark.since <= latest
-        )
+        for mark in filter(None, map(Mark.read, correlation_ids)):
+            if mark.cluster == self._tag and mark.since <= latest:
+                self._others.add(mark)
 
     def take(self) -> None:
         """Take the cluster over at the next look; any thread may.

@@ -190,7 +190,7 @@ class Plans:
             _log.info("cluster %(cluster)s: plan %(plan)s is %(state)s: %(reason)s", fields)
 
 
-def left_behind(plan: Plan, state: ClusterState, migrating: Collection[str] = ()) -> str:
+def left_behind(plan: Plan, state: ClusterState, migrating: Collection[str]) -> str:
     """Why a plan no longer fits the cluster; empty if it does.
 
     Args:
@@ -198,17 +198,11 @@ def left_behind(plan: Plan, state: ClusterState, migrating: Collection[str] = ()
     """
     if time.time() - plan.time > _HOUR:
         return "it is more than an hour old"
-    for step in plan.steps:
-        problem = misfit(step, state)
-        if step.vm in migrating:
-            problem = problem or f"{step.vm_name} is migrating"
-        if problem:
-            return problem
-    return ""
+    return next(filter(None, (misfit(step, state, migrating) for step in plan.steps)), "")
 
 
-def misfit(step: Step, state: ClusterState) -> str:
-    """Why a migration can no longer be made as planned; empty if it can."""
+def misfit(step: Step, state: ClusterState, migrating: Collection[str]) -> str:
+    """Why a migration can no longer be made as planned; empty if it can; as ``left_behind``."""
     vm, target = state.vms.get(step.vm), state.hosts.get(step.target)
     if vm is None or vm.host is None:
         return f"{step.vm_name} does not run any more"
@@ -216,6 +210,8 @@ def misfit(step: Step, state: ClusterState) -> str:
         return f"{step.vm_name} is on {state.host_name(vm.host)}, and not on {step.source_name}"
     if vm.status != "up":
         return f"{step.vm_name} is {vm.status}"
+    if step.vm in migrating:
+        return f"{step.vm_name} is migrating"
     if target is not None and target.status != "up":
         return f"{step.target_name} is {target.status}"
     return f"{step.target_name} is gone" if step.target and target is None else ""

@@ -234,7 +234,7 @@ LYNX = {"l": HostState("lynx", "up")}
 def test_a_plan_that_the_cluster_has_left_behind_is_told_why(hosts, vm, made, words):
     """Age, VM, host."""
     state = ClusterState({**LYNX, **hosts}, {} if vm is None else {"w": vm})
-    assert left_behind(plan("w", made=time.time() - made), state) == words
+    assert left_behind(plan("w", made=time.time() - made), state, ()) == words
 
 
 BOTH = """\

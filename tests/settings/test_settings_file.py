@@ -70,7 +70,6 @@ def test_two_names_of_one_key_may_agree():
         ("#\nthe speed = 10", 2, "speed: expected a whole number, from 1 to 9, not '10'"),
         ("folder = a", 1, "folder: expected a path that begins with /, not 'a'"),
         ("[paint]\ncolour = blue", 2, "[paint] colour: expected one of red, green, not 'blue'"),
-        ("[paint]\ncolour = blue\n", 2, "[paint] colour: expected one of red, green, not 'blue'"),
         (
             "speed = 3\nthe speed = 4",
             2,

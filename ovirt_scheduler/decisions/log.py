@@ -37,11 +37,6 @@ class Failing(NamedTuple):
     times: int
     since: float  # seconds since 1970; when the unit began to fail
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the last one has to be logged."""
-        return self.times in _TOLD_AT or self.times % _AND_EACH == 0
-
 
 class Failures:
     """Counts equal failures since each unit last worked. Safe to use from many threads.
@@ -55,15 +50,16 @@ class Failures:
         # By kind and name: since when it fails, and how often in each way.
         self._units: dict[tuple[str, str], tuple[float, Counter[str]]] = {}
 
-    def add(self, kind: str, result: CallResult) -> Failing:
-        """Count a failure, with how often there was an equal one."""
+    def add(self, kind: str, result: CallResult) -> Optional[Failing]:
+        """Count a failure; how often there was an equal one, if it has to be logged."""
         what = f"{result.outcome.value} {_NUMBER.sub('0', result.message)}"
         with self._lock:
             since, ways = self._units.setdefault((kind, result.unit), (time.time(), Counter()))
             if len(ways) >= _MOST_WAYS and what not in ways:
                 ways.clear()
             ways[what] += 1
-            return Failing(ways[what], since)
+            times = ways[what]
+        return Failing(times, since) if times in _TOLD_AT or times % _AND_EACH == 0 else None
 
     def over(self, kind: str, unit: str) -> Optional[Failing]:
         """After a successful call: how often the calls before it failed, if they did."""
@@ -153,15 +149,13 @@ def log_decision(decision: Decision, problems: Sequence[str]) -> None:
     Args:
         problems: those that belong to no single unit, such as that all filters failed.
     """
-    request, execution = decision.request, decision.execution
-    last = Kind.BALANCE.words if request.last is None else request.last.driver.words
-    for kind, results in (
-        (Kind.FILTER.words, execution.filters),
-        (Kind.COST_FUNCTION.words, execution.cost_functions),
-        (last, () if execution.result is None else (execution.result,)),
-    ):
+    request = decision.request
+    words = {kind: kind.words for kind in Kind}
+    if request.last is not None:
+        words[Kind.BALANCE] = request.last.driver.words
+    for kind, results in decision.execution.by_kind():
         for result in results:
-            log_call(request.caller.request_id, kind, result)
+            log_call(request.caller.request_id, words[kind], result)
     for problem in problems:
         named = {"request": request.caller.request_id, "reason": problem}
         _log.warning("%(request)s: %(reason)s", named)
@@ -177,8 +171,9 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
     if result.ok and not (over or result.notes or result.stdout or result.stderr):
         return
     call = _call_fields(request_id, kind, result)
-    if not result.ok:
-        _log_failure(call, result, _failures.add(kind, result))
+    failing = None if result.ok else _failures.add(kind, result)
+    if failing is not None:
+        _log_failure(call, result, failing)
     if over is not None:
         _log.info(
             "%(request)s %(kind)s %(unit)s works again; calls that failed since %(since)s: "
@@ -219,8 +214,6 @@ def _call_fields(request_id: str, kind: str, result: CallResult) -> dict[str, ob
 
 
 def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failing) -> None:
-    if not failing.is_due:
-        return
     if failing.times > 1:
         _log.warning(
             "%(request)s %(kind)s %(unit)s %(outcome)s again, %(count)d times since %(since)s: "

@@ -135,9 +135,7 @@ def _put_units_and_hosts(record: Record, decision: Decision) -> None:
 
 def _asked(decision: Decision) -> Iterator[_Asked]:
     """The policy units that the request names, in its order, and those in shadow."""
-    execution = decision.execution
-    last = () if execution.result is None else (execution.result,)
-    for kind, results in zip(Kind, (execution.filters, execution.cost_functions, last)):
+    for kind, results in decision.execution.by_kind():
         called = {call.unit.name: call for call in decision.calls if call.unit.kind is kind}
         ended = {result.unit: result for result in results}
         for each in decision.request.wanted.get(kind, ()):

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model.drivers import Destinations, DriverUnit, InterfaceMethod
@@ -87,11 +87,15 @@ class Execution(NamedTuple):
     packs: Mapping[Role, Pack] = {}  # of hosts and VM, where they came
     left: tuple[str, ...] = ()  # the hosts that the filters left
 
+    def by_kind(self) -> Iterator[tuple[Kind, tuple[CallResult, ...]]]:
+        """The results of filters, of cost functions, and of what was called last."""
+        last = () if self.result is None else (self.result,)
+        return zip(Kind, (self.filters, self.cost_functions, last))
+
     @property
     def results(self) -> tuple[CallResult, ...]:
         """The results of all calls, in the order in which the calls began."""
-        last = () if self.result is None else (self.result,)
-        return (*self.filters, *self.cost_functions, *last)
+        return tuple(each for _, results in self.by_kind() for each in results)
 
 
 class Decision(NamedTuple):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Callable, Optional
 
 from ovirt_scheduler.command import arguments, decisions, inputs, tables
 from ovirt_scheduler.command.arguments import tell_progress
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadUsage, NotRecorded
+from ovirt_scheduler.errors import BadUsage, NotOverwritten, NotRecorded
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
@@ -92,7 +95,7 @@ def _replay(options: argparse.Namespace) -> Shown:
       replay --with RackSpread=2 --plugins plugins.new
       replay --since 1w --html report.html
     """
-    arguments.expect_writable(options.html)
+    _expect_page(options.html)
     changes = _changes(options)
     chosen = decisions.query(options, time.time(), _MOST)
     beside, other = options.plugins is not None, arguments.settings(options)
@@ -119,12 +122,38 @@ def _replay(options: argparse.Namespace) -> Shown:
         faults.append(f"{failure} (decisions: {number})")
     lines = [f"stopped: {comparison.count} of {len(numbers)} decisions were replayed"] * stopped
     lines += reports.replay_lines(comparison, faults)
-    if options.html is not None:
-        reports.write_replay(options.html, comparison, lines)
-    lines += _of_differences(comparison.differ)
-    text = "".join(f"{printable(each)}\n" for each in lines)
+    shown = (*lines, *_of_differences(comparison.differ))
+    text = "".join(f"{printable(each)}\n" for each in shown)
     fields = {**comparison.fields(), "stopped": stopped, "problems": faults}
-    return Shown(text + _sums(comparison), fields, not (stopped or faults))
+    result = Shown(text + _sums(comparison), fields, not (stopped or faults))
+    return _with_page(result, options, partial(reports.write_replay, comparison, lines))
+
+
+def _expect_page(file: Optional[Path]) -> None:
+    """Check, before long work begins, that its page can be made.
+
+    Raises:
+        BadUsage: Jinja2 is not installed.
+        NotOverwritten: the file cannot be written.
+    """
+    arguments.expect_writable(file)
+    if file is not None and importlib.util.find_spec("jinja2") is None:
+        raise BadUsage("--html needs Jinja2, which is not installed")
+
+
+def _with_page(result: Shown, options: argparse.Namespace, write: Callable[[Path], None]) -> Shown:
+    """The result, with its page written; it is shown even if the page cannot be written.
+
+    Raises:
+        NotOverwritten: the page cannot be written.
+    """
+    if options.html is not None:
+        try:
+            write(options.html)
+        except NotOverwritten:
+            arguments.show(result, arguments.output_of(options))
+            raise
+    return result
 
 
 def _changes(options: argparse.Namespace) -> Changes:
@@ -228,7 +257,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
       simulate cluster.xml --scenario week.conf --set policy=evenly_distribute --html week.html
       simulate cluster.xml --against filters=MaxVms --against properties=maximum_vm_count=20
     """
-    arguments.expect_writable(options.html)
+    _expect_page(options.html)
     settings = arguments.settings(options)
     taken = _taken(options)
     happens = Scenario() if options.scenario is None else scenario.read(options.scenario)
@@ -254,10 +283,9 @@ def _simulate(options: argparse.Namespace) -> Shown:
         "vms": len(taken.vms), "scenario": options.scenario and options.scenario.name,
         "hours": happens.hours, "seed": options.seed,
     }  # fmt: skip
-    if options.html is not None:
-        reports.write_simulation(options.html, simulated, about)
     well = not any(each.problems or each.stopped for each in simulated.values())
-    return Shown(_text(simulated), reports.simulation_fields(simulated, about), well)
+    result = Shown(_text(simulated), reports.simulation_fields(simulated, about), well)
+    return _with_page(result, options, partial(reports.write_simulation, simulated, about))
 
 
 def _taken(options: argparse.Namespace) -> Snapshot:

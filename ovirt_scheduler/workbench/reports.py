@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.errors import BadUsage, NotOverwritten
+from ovirt_scheduler.errors import NotOverwritten
 from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.server.pages import views
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
@@ -34,14 +34,11 @@ def write_page(file: Path, template: str, **values: object) -> None:
         values: by their names there.
 
     Raises:
-        BadUsage: Jinja2 is not installed.
         NotOverwritten: it cannot be written.
     """
+    page = views.templates(_FOLDER).get_template(template)
     try:
-        page = views.templates(_FOLDER).get_template(template)
         file.write_text(page.render(version=__version__, **values), "utf-8", "replace")
-    except ImportError:
-        raise BadUsage("--html needs Jinja2, which is not installed") from None
     except OSError as error:
         raise NotOverwritten(f"{file}: cannot be written: {error.strerror}") from None
 
@@ -87,14 +84,14 @@ def brief(each: Difference) -> str:
     return "another answer"
 
 
-def write_replay(file: Path, comparison: Comparison, lines: Sequence[str]) -> None:
+def write_replay(comparison: Comparison, lines: Sequence[str], file: Path) -> None:
     """Write the page of a replay.
 
     Args:
         lines: what the terminal shows.
 
     Raises:
-        BadUsage, NotOverwritten: as ``write_page``.
+        NotOverwritten: as ``write_page``.
     """
     before, after = comparison.before, comparison.after
     charts = {
@@ -213,12 +210,12 @@ def notes(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def write_simulation(
-    file: Path, simulated: Mapping[str, Outcome], about: Mapping[str, object]
+    simulated: Mapping[str, Outcome], about: Mapping[str, object], file: Path
 ) -> None:
     """Write the page of simulations.
 
     Raises:
-        BadUsage, NotOverwritten: as ``write_page``.
+        NotOverwritten: as ``write_page``.
     """
     headings, rows = measures([*simulated.values()])
     write_page(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 import pytest
 
+from ovirt_scheduler.workbench.simulation import Simulation
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support.command import run
 from tests.support.rest_server import Host, RestServer, Vm, id_of
@@ -183,6 +185,23 @@ def test_a_second_policy_is_checked_before_the_first_is_played(tmp_path, cluster
     assert (status, "'non' is no policy" in err, asked.exists()) == (78, True, False)
     assert run(tmp_path, *call, *happens)[0] == 0
     assert asked.exists()
+
+
+def test_a_page_that_cannot_be_made_is_told_before_anything_is_played(
+    tmp_path, cluster, monkeypatch
+):
+    """Jinja2 need not be installed, and a long simulation would be lost."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setattr(Simulation, "run", lambda _: pytest.fail("it was played"))
+    status, _, err = run(tmp_path, "simulate", cluster, "--html", str(tmp_path / "page.html"))
+    assert (status, "--html needs Jinja2, which is not installed" in err) == (2, True)
+
+
+def test_the_result_is_shown_even_if_its_page_cannot_be_written(tmp_path, cluster):
+    """On a full disk: it may have taken an hour."""
+    status, out, err = run(tmp_path, "simulate", cluster, "--html", "/dev/full", "-o", "json")
+    assert (status, "/dev/full: cannot be written: No space left on device" in err) == (73, True)
+    assert len(json.loads(out)["policies"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from ovirt_scheduler.clusters import plans
 from ovirt_scheduler.clusters.actions import ClusterActions, ClusterServices
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
-from ovirt_scheduler.clusters.persistence import DriveMemory
+from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plans import Plans, left_behind
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.command.control import login
@@ -193,6 +193,25 @@ def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states)
         stopping.set()
     actions.act({"w": ("p",)}, destinations)
     assert [each["state"] for each in ask(registry, "list")] == states
+
+
+@pytest.mark.parametrize(("migrates", "planned"), [(False, ["mail", "web"]), (True, ["mail"])])
+def test_what_a_hook_wanted_before_waits_on_unless_it_is_under_way(
+    registry, tmp_path, migrates, planned
+):
+    """Else the whole plan would be left behind at the next look."""
+    memory, stopping = DriveMemory(tmp_path / "clusters.json"), threading.Event()
+    settings = ClusterSettings("Default", drive=Drive.APPROVE)
+    services = ClusterServices(registry, memory, None, None, None, stopping)
+    actions, method = ClusterActions(settings, services), "on_vm_status_changed"
+    destinations = ClusterDestinations(None, settings, None, method, View(STATE), (), {}, stopping)
+    actions.act({"w": ("p",)}, destinations)
+    (former,) = registry.of_cluster("Default")
+    if migrates:
+        memory.cluster("Default").migrating["w"] = Migrating(former.steps[0], time.monotonic())
+    actions.act({"m": ("p",)}, destinations)
+    plan = registry.open("Default", method)
+    assert [step.vm_name for step in plan.steps] == planned
 
 
 def test_migrations_that_cannot_be_asked_for_are_logged_and_forgotten(registry, tmp_path, caplog):

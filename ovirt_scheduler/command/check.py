@@ -14,9 +14,8 @@ import time
 import xmlrpc.client
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Optional, Union
 
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
@@ -205,35 +204,28 @@ def _lines(
     yield f"{wrong} to mend\n" if wrong else "all is well\n"
 
 
-def problems(settings: Settings, inventory: Optional[Inventory] = None) -> Iterator[str]:
-    """A sentence for each file that the daemon cannot use. Changes nothing.
+def problems(settings: Settings, inventory: Optional[Inventory]) -> Iterator[str]:
+    """A sentence for each file that the daemon cannot use, and for an engine. Changes nothing.
 
     Its own certificates are left to ``certificate_report``, plugins to the loader.
 
     Args:
-        inventory: logs in to the engine, unless a file of ``[engine]`` has a problem already.
+        inventory: logs in to the engine; None if none is configured.
     """
     if settings.log_file is not None:
         reason = arguments.unwritable(settings.log_file)
         if reason:
             yield f"{settings.log_file}: {reason}; mend log_file"
-    engine = settings.engine
-    if engine is None:
+    if inventory is None:
         return
-    files: dict[str, Callable[[], object]] = {"password_file": engine.password}
-    if engine.ca_file is not None:
-        files["ca_file"] = partial(certificates.describe, engine.ca_file)
-    for key, read in files.items():
-        try:
-            read()
-        except ConfigError as error:
-            yield f"{error}; mend {key}"
-            inventory = None
-    if inventory is not None:
-        try:
-            inventory.access(time.monotonic() + _ENGINE_SECONDS)
-        except EngineUnavailable as error:
-            yield f"[engine] {error}"
+    try:
+        if inventory.settings.ca_file is not None:
+            certificates.describe(inventory.settings.ca_file)
+        inventory.access(time.monotonic() + _ENGINE_SECONDS)
+    except ConfigError as error:
+        yield f"{error}; mend ca_file"
+    except EngineUnavailable as error:
+        yield f"[engine] {error}"
 
 
 def _listening(settings: Settings, certificate: Path) -> dict[str, Any]:

@@ -7,9 +7,11 @@ import os
 import pytest
 
 from ovirt_scheduler.command import check
+from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.settings import config
 
-ENGINE = "[engine]\nurl = https://engine.example.com/ovirt-engine/api\nusername = a@b\n"
+URL = "https://engine.example.com/ovirt-engine/api"
+ENGINE = f"[engine]\nurl = {URL}\nusername = a@b\n"
 
 
 @pytest.fixture
@@ -19,7 +21,11 @@ def told(tmp_path):
     def problems(text: str) -> list:
         (tmp_path / "scheduler.conf").write_text(text.replace("FOLDER", str(tmp_path)))
         settings = config.load(tmp_path / "scheduler.conf", {})
-        return [each.replace(str(tmp_path), "FOLDER") for each in check.problems(settings)]
+        inventory = settings.engine and Inventory(settings.engine)
+        found = [*check.problems(settings, inventory)]
+        if inventory:
+            inventory.close()
+        return [each.replace(str(tmp_path), "FOLDER") for each in found]
 
     return problems
 
@@ -32,10 +38,10 @@ def password(tmp_path):
     return file
 
 
-def test_nothing_is_told_of_what_can_be_used(told, tmp_path, password):
+def test_nothing_is_told_of_what_can_be_used(told, tmp_path):
     """Nothing is made either: a log that is not there yet will be."""
     assert told("") == []
-    assert told(f"log_file = FOLDER/log\n{ENGINE}password_file = FOLDER/password\n") == []
+    assert told("log_file = FOLDER/log\n") == []
     assert not (tmp_path / "log").exists()
 
 
@@ -66,10 +72,10 @@ def test_a_folder_that_is_closed_to_this_user_is_told(told, tmp_path):
     ],
 )
 def test_a_password_that_could_not_be_read_is_told(told, password, data, problem):
-    """The daemon would start, and have no login."""
+    """The daemon would start, and have no login. The engine is not asked."""
     password.unlink() if data is None else password.write_bytes(data)
     assert told(f"{ENGINE}password_file = FOLDER/password\n") == [
-        f"FOLDER/password: {problem}; mend password_file"
+        f"[engine] {URL}: no login: password_file FOLDER/password: {problem}"
     ]
 
 

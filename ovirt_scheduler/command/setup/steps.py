@@ -53,7 +53,6 @@ class User(Step):
             "--no-create-home", "--home-dir", STATE_FOLDER, "--shell", "/usr/sbin/nologin", USER,
         ]  # fmt: skip
         if machine.tool("systemd-sysusers"):  # which takes a group of that name that is left
-            machine.make_folder("/etc")
             users = shipped("systemd/sysusers.d/ovirt-scheduler.conf")
             command = ["systemd-sysusers", f"--root={machine.root}", str(users)]
         try:

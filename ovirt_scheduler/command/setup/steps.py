@@ -249,7 +249,7 @@ class Service(Step):
     files: Sequence[ShippedFile]
 
     def plan(self) -> Plan:
-        """Plan to enable and start the unit; to start it again if one of the files changed."""
+        """Plan to enable and start the unit; to start it again if it ended or a file changed."""
         machine, record, commands = self.machine, self.record, []
         if not machine.tool("systemctl"):
             return Plan("skipped: the unit, as there is no systemctl here")
@@ -261,10 +261,8 @@ class Service(Step):
             commands.append(["disable", *self._now(), OLD_UNIT])
         if enables:
             commands.append(["enable", *self._now(), UNIT])
-        elif machine.live and not self._is("active"):
-            commands.append(["start", UNIT])
-        elif machine.live and any(file.changed for file in self.files):
-            commands.append(["restart", UNIT])
+        elif machine.live and (any(file.changed for file in self.files) or not self._is("active")):
+            commands.append(["restart", UNIT])  # which starts it, too
         if not commands:
             return Plan(f"already so: {UNIT} is enabled{' and runs' * machine.live}")
         noted = {"enabled": record.enabled or enables, "old_proxy": record.old_proxy or disables}

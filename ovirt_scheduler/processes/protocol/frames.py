@@ -50,6 +50,7 @@ OUT_OF_MEMORY = os.EX_OSERR
 DISCONNECTED = os.EX_PROTOCOL  # its descriptor of the daemon's socket is another file's by now
 
 _FIRST = 1 << 14  # bytes: most tasks come in one piece
+_RETURNS = {each.value: each for each in Returns}  # to ask the class takes ten times as long
 
 
 class FrameError(Exception):
@@ -103,8 +104,8 @@ def _task_of(content: Any) -> Task:
     if type(content) is not tuple:
         task: Task = content
         return task
-    names, *inputs, engine, seconds = content
-    function = Function._make((*names[:3], Returns(names[3]), *names[4:]))
+    (unit, kind, name, returns, *others), *inputs, engine, seconds = content
+    function = Function(unit, kind, name, _RETURNS[returns], *others)
     engine = NoEngine(engine) if isinstance(engine, str) else engine
     return CallTask._make((function, *inputs, engine, seconds))
 

@@ -72,7 +72,6 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     loaded_modules.note()
     gc.collect()
     gc.freeze()
-    control.send(frames.ALIVE)
     _Zygote(control, main_of_workers.run).run()
     sys.exit(0)
 
@@ -125,7 +124,8 @@ class _Zygote:
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Take orders until the daemon has gone, then end everything."""
+        """Say that it can fork, take orders until the daemon has gone, then end everything."""
+        self._say(frames.ALIVE)
         with selectors.PollSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)

@@ -16,6 +16,18 @@ print("goes on")
 """
 
 
+def test_a_daemon_that_is_gone_before_it_has_started_ends_it_quietly():
+    """Ctrl-C of a command that is just making it."""
+    ended = script(
+        "import socket\n"
+        "from ovirt_scheduler.processes.worker.zygote import main\n"
+        "daemons, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "daemons.close()\n"
+        "main(control.detach(), ())\n"
+    )
+    assert (ended.stderr, ended.returncode) == ("", 0)
+
+
 def test_what_nobody_takes_does_not_end_it():
     """It has yet to end all that is below it, when it reads that the daemon has gone."""
     ended = script(ALONE)

@@ -57,10 +57,7 @@ def read_states(document: Document, kind: Kind) -> tuple[list[State], bool]:
         states = parse(data, kind, TABLES)
         if states is not None:
             return states, False
-        data, before = version3.to_version4(data), data
-        if data is not before:
-            with contextlib.suppress(UnreadableDocument):  # its place is not the caller's
-                states = parse(data, kind, TABLES)
+        return _states_by_the_sdk(version3.to_version4(data), kind), True
     except etree.XMLSyntaxError as mistake:
         line, column = mistake.position
         if not line:  # libxml2 has no words for this
@@ -72,7 +69,6 @@ def read_states(document: Document, kind: Kind) -> tuple[list[State], bool]:
         ) from None
     except etree.XPathEvalError:
         raise too_large(kind) from None
-    return _states_by_the_sdk(data, kind) if states is None else states, True
 
 
 def _states_by_the_sdk(data: bytes, kind: Kind) -> list[State]:

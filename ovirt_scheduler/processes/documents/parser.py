@@ -203,11 +203,7 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Optional[list[State]]:
             f"the processing instruction <?{short(target)}?> is not allowed"
         ),
         "StartNamespaceDeclHandler": lambda *_: refuse("a namespace is not allowed"),
-        "XmlDeclHandler": lambda _, encoding, __: (
-            None
-            if encoding is None or encoding.lower() == "utf-8"
-            else refuse("the XML declaration cannot be understood")
-        ),
+        "XmlDeclHandler": lambda *_: refuse("the XML declaration cannot be understood"),
         "StartElementHandler": walk.start,
         "EndElementHandler": walk.end,
         "CharacterDataHandler": walk.texts.append,

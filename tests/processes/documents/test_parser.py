@@ -119,7 +119,7 @@ def test_no_value_is_no_attribute(value: str) -> None:
 
 
 def states_of(data: bytes, kind: Kind = HOSTS, tables: Tables = TABLES) -> Any:
-    return parser.parse(data, kind, tables)
+    return parser.parse(parser.utf8(Document(data), kind), kind, tables)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_tables_say_what_the_sdk_reads() -> None:
 def test_documents_of_engines_are_certain(name: str) -> None:
     """With the methods of a VM's single sign-on, and its placement policy."""
     data = (SHARED / "v4" / f"{name}.xml").read_bytes()
-    states = parser.parse(data, HOSTS if "host" in name else VMS, TABLES)
+    states = states_of(data, HOSTS if "host" in name else VMS)
     assert states is not None
     for mine, other in zip(map(entity_of, states), by_the_sdk(data)):
         assert list(differences(mine, other)) == []

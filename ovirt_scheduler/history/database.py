@@ -16,7 +16,7 @@ from ovirt_scheduler.history.schema import Named, Row
 from ovirt_scheduler.model.requests import Document
 
 _BUSY = 5.0  # seconds to wait for another program that writes
-_OLDEST = 0.05  # share of all decisions that is deleted at once if there are too many
+_OLDEST = 0.05  # share of all decisions that is deleted at once, at least, if there are too many
 _ALIKE = 6  # bytes that tell the kind of an element: <host, <vm
 _MOST_KNOWN = 50_000  # rows whose numbers are remembered
 _MOST_SETS = 50  # likewise; one may have the numbers of 10,000 hosts
@@ -235,12 +235,16 @@ class Database:
         self._db.execute("DELETE FROM events WHERE time < ?", (before,))
 
     def keep_within(self, size: int) -> None:
-        """Delete the oldest until the file's pages in use take no more than ``size`` bytes."""
-        while self._bytes() > size:
+        """Delete the oldest until the file's pages in use take no more than ``size`` bytes.
+
+        Each time half of what is too much, as the oldest may be larger than others.
+        """
+        while (used := self._bytes()) > size:
             first, last = self._ends()
             if first == last:
                 return
-            self._delete("number", first + max(1, int((last - first) * _OLDEST)))
+            share = max(_OLDEST, (1 - size / used) / 2)
+            self._delete("number", first + max(1, int((last - first) * share)))
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
 
     def totals(self) -> tuple[int, int]:

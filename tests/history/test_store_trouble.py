@@ -228,6 +228,22 @@ def test_a_long_history_makes_no_write_slower(tmp_path: Path):
     database.close()
 
 
+def test_a_history_that_is_much_too_large_shrinks_in_few_steps(tmp_path: Path):
+    """As after history_size was lowered: each step looks at all that is there."""
+    database = Database(tmp_path / store.FILE)
+    rows = [schema.pack(made(number, time.time(), 20)()) for number in range(2000)]
+    database.write([(row, None) for row in rows])
+    _, size = database.totals()
+    statements: list[str] = []
+    database._db.set_trace_callback(statements.append)
+    database.keep_within(size // 8)
+    count, left = database.totals()
+    database.close()
+    assert size // 20 < left <= size // 8
+    assert count > 100
+    assert sum(each.startswith("DELETE FROM decisions") for each in statements) < 15
+
+
 @pytest.mark.parametrize("column", ["body = x'00'", "host_set = 99", "time = 1 << 62"])
 def test_a_row_that_is_damaged_is_told(tmp_path: Path, column: str):
     """SQLite itself sees nothing wrong in it."""

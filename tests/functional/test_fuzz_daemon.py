@@ -93,7 +93,7 @@ STATUS = {
     **dict.fromkeys(("gzip_named_twice", "brotli"), 415),
     **dict.fromkeys(("length_of_a_hundred_digits", "chunk_of_an_endless_size"), 413),
     "length_missing": 411,
-    "headers_two_hundred": 431,
+    **dict.fromkeys(("headers_two_hundred", "trailers_many"), 431),
     "verb_unknown": 405,
     "version_unknown": 505,
     "tls_hello_to_a_plain_port": None,

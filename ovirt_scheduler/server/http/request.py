@@ -24,7 +24,8 @@ _PIECE = 1 << 18  # bytes of a body that are read, or decompressed, at once
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  what HTTP calls so, and no secret
 _FIRST_LINE = re.compile(rf"({_TOKEN}) ([!\"$-~]+) HTTP/([0-9])\.([0-9])")
-_TARGET = re.compile(r"(?:https?://([^/?]+)(?=[/?]|\Z))?([^?]*)\??(.*)", re.IGNORECASE)
+_HOST = r"(?:\[[0-9a-f:.]+\]|[\w.-]+)(?::[0-9]*)?"
+_TARGET = re.compile(rf"(?:https?://({_HOST})(?=[/?]|\Z))?([^?]*)\??(.*)", re.IGNORECASE)
 _HEADER = re.compile(rf"({_TOKEN}):([^\x00-\x08\x0a-\x1f\x7f]*)")
 
 _CHUNK_SIZE = re.compile(r"([0-9A-Fa-f]{1,15})[ \t]*(;[^\x00-\x08\x0a-\x1f\x7f]*)?")

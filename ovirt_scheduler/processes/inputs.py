@@ -65,15 +65,14 @@ def _packs(
     deadline: float,
 ) -> dict[Role, tuple[Pack, ...]]:
     """The packs of each role: of documents that were read before, or are read now."""
+    # The engine's first: what a caller's document does to the reader is no other request's.
     due: list[tuple[Unread, Optional[EngineReply]]] = [
-        (Unread(role, document), None) for role, document in brought.items()
-    ]
-    due += [
         (Unread(Role.VMS if role is Role.VM else role, document, each.asked), each)
         for role, several in by_role.items()
         for each in several
         if (document := each.document) and each.pack is None and not each.problems
     ]  # the reply on one VM is read as a collection is
+    due += [(Unread(role, document), None) for role, document in brought.items()]
     found: dict[Role, tuple[Pack, ...]] = {}
     for first in range(0, len(due), frames.MOST_DESCRIPTORS):
         some = due[first : first + frames.MOST_DESCRIPTORS]

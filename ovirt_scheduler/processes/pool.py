@@ -182,7 +182,7 @@ class Pool:
                     self._latest.clear()
                     break
                 self._news.wait(_SETTLED_EVERY)
-        reasons = ENDS.keys() - {"calls_per_process", "documents"}
+        reasons = ENDS.keys() - {"calls_per_process"}
         return [_in_words(why) for why in latest if why.partition(":")[0] in reasons]
 
     def keep(self, most: int) -> None:
@@ -303,7 +303,8 @@ class Pool:
         """
         with self._news:
             self._replaced[why.partition(":")[0]] += 1
-            self._latest.append(why)
+            if worker.key != READERS:
+                self._latest.append(why)
         if not self._closed:
             _log.debug(
                 "a process of %(file)s is ended: %(reason)s",
@@ -411,12 +412,10 @@ class Pool:
         now = self._looked = time.monotonic()
         settled = True
         over: list[tuple[Worker, str]] = []
-        everyone = sorted(
-            itertools.chain(*self._idle.values()),
-            key=lambda worker: (worker.key == READERS, worker.used),
-        )
-        too_many = self.kept - self._most
-        for place, worker in enumerate(everyone):  # of plugins; those used longest ago first
+        everyone = sorted(itertools.chain(*self._idle.values()), key=lambda worker: worker.used)
+        of_plugins = [worker for worker in everyone if worker.key != READERS]
+        too_many = of_plugins[: max(0, self.kept - self._most)]  # those used longest ago
+        for worker in everyone:
             why = worker.hear()
             if not why and not worker.ready:
                 settled = False
@@ -426,7 +425,7 @@ class Pool:
             if not why and worker.ready:
                 if now >= worker.ready_by:  # ready for a while: the plugin loads well
                     self._failed.pop(worker.key, None)
-                why = self._superfluous(worker, now, place < too_many)
+                why = self._superfluous(worker, now, worker in too_many)
             if why:
                 self._idle[worker.key].remove(worker)
                 over.append((worker, why))
@@ -458,8 +457,9 @@ class Pool:
         for key in self._wanted:
             there = len(self._idle.get(key, ())) + (0 if key.serves_one_call else self._busy[key])
             for _ in range(there, self._ahead_of(key)):
-                if room > 0 and now >= self._failed.get(key, (0, 0.0))[1]:
-                    room -= 1
+                has_room = room > 0 or key == READERS
+                if has_room and now >= self._failed.get(key, (0, 0.0))[1]:
+                    room -= key != READERS
                     yield key
 
     def _make(self, missing: list[ProcessKey], few: int) -> bool:

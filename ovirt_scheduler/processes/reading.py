@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from typing import Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable, UnreadableDocument
 from ovirt_scheduler.model.tasks import Pack, ReaderSetup, ReadTask, Unread
@@ -23,6 +24,9 @@ from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 
 _WHO = "the process that read the documents"
+
+# Why a reader is ended, where it is no state of the exchange.
+_ENDS = {State.ANSWERED: "misled", State.NOT_BEGUN: "ended"}
 
 
 def read(
@@ -39,71 +43,70 @@ def read(
         ExecutorUnavailable: no process is available.
     """
     size = sum(len(each.document.data) for each in documents)
-    done = _exchange(pool, ReadTask(tuple(documents), tells_states), size, deadline)
-    packs = [Pack(descriptor, ()) for descriptor in done.descriptors]
-    if done.state is not State.ANSWERED:
-        status = done.worker.end()
-        pool.discard(done.worker, done.state.value)
-        if done.lacks_descriptors:
-            lacking = os.strerror(errno.EMFILE)
-            raise ExecutorUnavailable(f"documents cannot be passed on: {lacking}")
-        raise UnreadableDocument(f"{_WHO} {done.how_a_reader_ended(status)}")
-    try:
-        found, seen = _unpacked(done, size, len(documents))
-    except FrameError as error:
-        pool.discard(done.worker, "misled")
-        raise UnreadableDocument(f"{_WHO} answered what cannot be read ({error})") from None
-    pool.give_back(done.worker, done.nonce, called=False)
-    for pack, each in zip(packs, [each for each in found if not each.problem]):
-        pack.ids = each.ids
-        pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
-    return packs, found, seen
-
-
-def _exchange(pool: Pool, task: ReadTask, size: int, deadline: float) -> Exchange:
-    """Hand the task to readers until one has taken it, and wait until that has ended.
-
-    Raises:
-        ExecutorUnavailable: no process is available.
-    """
+    limit, most = messages.read_limit(size), len(documents)
     nonce = frames.new_nonce()
-    frame = frames.pack_task(task, nonce)
-    limit, most = messages.read_limit(size), len(task.documents)
+    frame = frames.pack_task(ReadTask(tuple(documents), tells_states), nonce)
     for tries_left in range(TRIES, 0, -1):
         reader = pool.take(ReaderSetup(), deadline, tries_left)
         done = Exchange(reader, frame, nonce, deadline, limit, OUTPUT_LIMIT, most_descriptors=most)
+        why = "abandoned"
         try:
             done.begin()
             while done.open:
                 exchange.wait([done])
-        except BaseException:
-            pool.discard(reader, "abandoned")
-            raise
-        if done.state is State.NOT_READY:
-            pool.put_back(reader)
-            continue
-        if done.state is not State.NOT_BEGUN:
-            return done
-        status = reader.end()
-        pool.discard(reader, done.differs or "ended")
-        if status is not None and status < 0:
-            raise exchange.never_started(status)
-    raise ExecutorUnavailable("each process that was to read the documents ended before")
+            why = done.differs or _ENDS.get(done.state, done.state.value)
+            if done.state is State.NOT_READY or (done.state is State.NOT_BEGUN and tries_left > 1):
+                continue
+            if done.state is not State.ANSWERED:
+                raise _failure(done)
+            read = _answered(done, size, most)
+            why = ""
+        finally:
+            for descriptor in done.descriptors:
+                os.close(descriptor)
+            if done.state is State.NOT_READY:
+                pool.put_back(reader)
+            elif why:
+                pool.discard(reader, why)
+            else:
+                pool.give_back(reader, nonce, called=False)
+        return read
+    raise ExecutorUnavailable("no process that reads documents was ready in time")
 
 
-def _unpacked(
+def _failure(done: Exchange) -> Union[UnreadableDocument, ExecutorUnavailable]:
+    """Why there is no answer."""
+    status = done.worker.end()
+    if done.lacks_descriptors:
+        lacking = os.strerror(errno.EMFILE)
+        return ExecutorUnavailable(f"documents cannot be passed on: {lacking}")
+    if status is not None and status < 0:
+        return exchange.never_started(status)
+    return UnreadableDocument(f"{_WHO} {done.how_a_reader_ended(status)}")
+
+
+def _answered(
     done: Exchange, size: int, number: int
-) -> tuple[tuple[messages.ReadDocument, ...], object]:
-    """What is said of so many documents of so many bytes, and what was seen in them.
+) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], object]:
+    """What ``read`` returns, of so many documents of so many bytes.
 
     Raises:
-        FrameError: it has not the shape, or a document or a pack is missing.
+        UnreadableDocument: the answer has not the shape, or a document or a pack is missing.
     """
-    found, seen = messages.unpack_read(done.answer, size)
-    packs = sum(not each.problem for each in found)
-    if len(found) != number or packs != len(done.descriptors):
-        raise FrameError("some of them are missing")
-    return found, seen
+    try:
+        found, seen = messages.unpack_read(done.answer, size)
+    except FrameError as error:
+        raise UnreadableDocument(f"{_WHO} answered what cannot be read ({error})") from None
+    good = [each for each in found if not each.problem]
+    if len(found) != number or len(good) != len(done.descriptors) or done.differs:
+        raise UnreadableDocument(f"{_WHO} answered what cannot be read (documents are missing)")
+    packs = []
+    while done.descriptors:
+        packs.append(Pack(done.descriptors.pop(0), ()))
+    for pack, each in zip(packs, good):
+        pack.ids = each.ids
+        pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
+    return packs, found, seen
 
 
 def joined(packs: Sequence[Pack]) -> Pack:

@@ -23,8 +23,9 @@ from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes import exchange, pool
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.handles import Worker
+from ovirt_scheduler.processes.protocol import messages
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
-from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
+from tests.support.processes import SPARE_BELOW, offspring, open_files, title, zygote_of
 from tests.support.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.long
@@ -224,6 +225,40 @@ def test_a_document_that_is_not_plain_is_its_readers_last(own, unit_named, last)
     wait_until(lambda: below(own), suits=lambda seen: reader not in seen)
     assert own.settle(LONG) == []  # it is nobody's fault
     assert reader_of(own) != reader
+
+
+def test_readers_are_no_processes_of_plugins_to_be_kept(unit_named):
+    """``kept_processes = 0`` ends none of them, and one is ready ahead."""
+    with running(parallel=2, max_waiting=8, kept=0) as few:
+        reader = reader_of(few)
+        unit = unit_named("keeps_all")
+        for number in range(5):
+            document = Document(b"<hosts><host id='%d'/></hosts>" % number)
+            assert only(few.run(job_of([unit], hosts=document))).value == (str(number),)
+            few.settle(LONG)
+        assert reader_of(few) == reader
+        with contextlib.suppress(UnreadableDocument):
+            few.run(job_of([unit], hosts=Document(b"<hosts>")))
+        wait_until(lambda: below(few), suits=lambda seen: reader not in seen)
+        assert reader_of(few)
+
+
+def test_an_answer_for_which_there_is_no_memory_loses_no_reader(own, unit_named, monkeypatch):
+    """The next request is served, and no descriptor and no count is left behind."""
+    unit, document = unit_named("keeps_all"), Document(b"<hosts><host id='a'/></hosts>")
+    reader_of(own)
+
+    def unpack(*_: object) -> object:
+        raise MemoryError
+
+    before = open_files()
+    with monkeypatch.context() as patched:
+        patched.setattr(messages, "unpack_read", unpack)
+        with pytest.raises(MemoryError):
+            own.run(job_of([unit], hosts=document))
+    assert own._pool._busy == {}
+    assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
+    wait_until(lambda: len(open_files()), suits=lambda seen: seen <= len(before) + 3)
 
 
 def test_an_idle_reader_that_is_killed_costs_nobody_a_document(own, unit_named):

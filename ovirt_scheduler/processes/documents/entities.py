@@ -6,9 +6,9 @@
               without    refuses what is       written as      sees only what
               declaration no plain document    version 4       expat let through
 
-Runs in a reader alone. Whatever is wrong with a document is an
-``UnreadableDocument`` that says where; no document makes us open a file or a connection,
-and time and memory grow with its length and no faster.
+Runs in readers alone; in the zygote it reads one document of our own, before these are forked.
+Whatever is wrong with a document is an ``UnreadableDocument`` that says where; no document makes us
+open a file or a connection, and time and memory grow with its length and no faster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The children of a process: what a new child drops of its parent's, and how all are ended.
 
-Used in the zygotes and in what they fork; in the daemon for what a dead zygote leaves behind.
+Used in the zygote and in what it forks; in the daemon for what a dead zygote leaves behind.
 ``waitid(2)``, ``proc(5)``.
 """
 

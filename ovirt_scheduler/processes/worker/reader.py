@@ -4,12 +4,13 @@
 
     ReaderSetup ─► READY
     ReadTask ─► expat, without the SDK ─► sealed files ─► ANSWER ─► READY
-                  └─ refused, read by the SDK, large: DIFFERS, and the end
+                  └─ refused, read by the SDK, large, the last of many: DIFFERS, and the end
 
 The entities of each document go into a sealed file in memory, from which the processes of plugins
 take those that they need. Nothing of a document is kept. A document that was refused or that took
 the SDK with its libxml2 is a reader's last, so that what it may have done to the memory of this
-process is no other request's. A large one is its last, too: its memory goes back at once.
+process is no other request's. A large one is its last, too: its memory goes back at once. And none
+reads more than a thousand requests.
 
 Other processes cut documents for the history, when their requests have been answered.
 """
@@ -80,13 +81,13 @@ def serve(daemon: socket.socket, nonce: int) -> None:
     gc.disable()  # nothing of what reading makes is garbage before it is answered
     _prepare()
     frames.send(daemon, frames.pack(frames.READY, nonce))
-    for _ in range(_MOST_TASKS):
+    for tasks_left in reversed(range(_MOST_TASKS)):
         task, nonce, _ = frames.receive_task(daemon)
         if not isinstance(task, ReadTask):
             raise TypeError(f"a task of type {type(task).__name__}")
         answer, descriptors, is_last = _read_all(task)
         frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer), descriptors)
-        if is_last:
+        if is_last or not tasks_left:
             break
         for descriptor in descriptors:
             os.close(descriptor)

@@ -109,7 +109,7 @@ def _calls(state: DaemonState, tally: Tally) -> Iterator[Any]:
 
 def _daemon(state: DaemonState) -> Iterator[Any]:
     processes = state.processes
-    yield _counter("processes_replaced", "Processes of plugins that were replaced.",
+    yield _counter("processes_replaced", "Processes of plugins, and readers, that were replaced.",
                    processes.replaced, "reason")  # fmt: skip
     yield _counter("processes_started", "Processes started below the zygote.", processes.started)
     yield _counter("zygotes_started", "Zygotes started.", processes.zygotes_started)

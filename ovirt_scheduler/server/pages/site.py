@@ -130,10 +130,11 @@ class Site:
         if as_json:
             return _json(report)
         refresh = 0 if asked.get("refresh") == "off" else _REFRESH
-        return self._html(
+        page = self._html(
             "status.html", refresh=refresh, decisions=self._last(),
             status=report, facts=status.facts(report),
         )  # fmt: skip
+        return page._replace(headers={**page.headers, "Refresh": str(refresh)}) if refresh else page
 
     def _last(self, **wanted: Any) -> list[views.View]:
         return views.summaries(self._brief(**wanted))

@@ -100,14 +100,19 @@ class ClusterMigrations:
         Returns:
             How many the engine does not refuse.
         """
-        begun = 0
+        begun, problem = 0, ""
         for start in range(0, len(steps), _AT_ONCE):
             asked = steps[start : start + _AT_ONCE]
-            refused, unanswered = self._ask(asked)
+            if not problem:  # else each of them would wait for a process
+                refused, unanswered, problem = self._ask(asked)
+            if problem:
+                refused, unanswered = {step.vm: problem for step in asked}, {}
             for step in asked:
                 self._log_asked(step, refused.get(step.vm), unanswered.get(step.vm))
                 if step.vm in refused:
                     self._migrating.pop(step.vm, None)
+                    if balances and step.vm in self._memory.moved:
+                        self._memory.moved.remove(step.vm)
                 else:
                     self._refused.pop(step.vm, None)
                     self._migrating[step.vm].begun = now = time.monotonic()
@@ -116,15 +121,16 @@ class ClusterMigrations:
             self._services.memory.save(self._cluster)
         return begun
 
-    def _ask(self, steps: Sequence[Step]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def _ask(self, steps: Sequence[Step]) -> tuple[Mapping[str, str], Mapping[str, str], str]:
         """Remember migrations, and ask the engine for them.
 
         Returns:
-            VM to why the engine refuses, and VM to why that is not known.
+            VM to why the engine refuses, and VM to why that is not known; why the engine was not
+            asked at all, or nothing.
         """
         wanted = {step.vm: step.target for step in steps}
         if self._services.stopping.is_set():
-            return dict.fromkeys(wanted, _NOT_ASKED), {}
+            return {}, {}, _NOT_ASKED
         latest_event = self._services.inventory.latest_event or 0
         for step in steps:
             self._migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
@@ -136,10 +142,10 @@ class ClusterMigrations:
             request = Request(caller, Subjects(), last=DriverCall(maker, _MAKE, arguments))
             decision = self._services.decisions.decide(request)
         except SchedulerError as error:  # the engine was not asked
-            return dict.fromkeys(wanted, str(error)), {}
+            return {}, {}, str(error)
         if decision.failure is not None:  # the engine may have been asked before the failure
-            return {}, dict.fromkeys(wanted, decision.failure)
-        return decision.answer["refused"], decision.answer["unanswered"]
+            return {}, dict.fromkeys(wanted, decision.failure), ""
+        return decision.answer["refused"], decision.answer["unanswered"], ""
 
     def follow(self, state: ClusterState) -> None:
         """Log the migrations that have ended, and forget them."""

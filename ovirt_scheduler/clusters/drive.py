@@ -194,13 +194,14 @@ class ClusterDrive:
         for key, status in now.items():  # the first status of a host or VM is no change
             known.setdefault(key, status)
         self._services.memory.save(self.name)
-        give_up = time.monotonic() + _HOOKS_SECONDS
+        give_up = 0.0
         for method, subjects in zip(HOOKS, (state.hosts, state.vms)):
             untold = deque(each for each in changes if each.subject in subjects)
             if driver.defines(method) is None:
                 memory.statuses.update((each.subject, each.new_status) for each in untold)
             elif untold:
                 view = self._reader.complete(view, self._wants_statistics(driver))
+                give_up = give_up or time.monotonic() + _HOOKS_SECONDS  # reading may take longer
                 self._call_hook(self._actions.destinations(driver, method, view), untold, give_up)
                 if untold:
                     self._reader.look_at = 0.0  # the next look goes on
@@ -347,21 +348,26 @@ class ClusterThreads:
     def _watch(self) -> None:
         """Pass the engine's events to the clusters, each event once."""
         last: Optional[int] = None
-        pause, is_told = _WATCH_EVERY, False
+        pause, is_told, was_away = _WATCH_EVERY, False, False
         while not self._stopping.is_set():
             asked_at = time.monotonic()
+            until = asked_at + _WATCH_SECONDS
             try:
-                events = self._inventory.events(last, asked_at + _WATCH_SECONDS)
+                if was_away and last is not None:
+                    # An engine that was restored counts on from the number in its backup.
+                    last = min(last, self._inventory.events(None, until).latest or 0)
+                events = self._inventory.events(last, until)
                 last = events.latest
                 if events.named != frozenset():
                     for cluster in self._clusters.values():
                         cluster.news.put(events)
                 if is_told:
                     _log.info("the engine's events can be read again")
-                is_told = False
+                is_told = was_away = False
                 # An engine that takes long to answer is asked less often.
                 pause = max(_WATCH_EVERY, time.monotonic() - asked_at)
             except EngineUnavailable as error:
+                was_away = True
                 pause = _longer(pause)
                 # If the engine is away, the looks at clusters report it within this time.
                 alone = pause == _LONGEST_PAUSE and not self._inventory.state().problem

@@ -254,7 +254,9 @@ class Assembly:
     def _line(self) -> str:
         """The status in one line; once a day the certificates are looked at before."""
         if time.monotonic() >= self._certificates_due:
-            self._look_at_certificates()
+            self._certificates_due = time.monotonic() + _DAY
+            # This thread feeds the watchdog: a file that hangs must not hold it up.
+            threading.Thread(target=self._look_at_certificates, daemon=True).start()
         return str(self.status()["line"])
 
     def _look_at_certificates(self) -> None:

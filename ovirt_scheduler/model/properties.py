@@ -159,8 +159,10 @@ def check(owner: str, properties: PropertySet, values: Mapping[str, str], second
             if problem:
                 raise RefusedProperty(f"{owner}: {problem}")
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        try:  # it may ring just here
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            signal.signal(signal.SIGALRM, before)
 
 
 def render(properties: PropertySet) -> tuple[str, str]:

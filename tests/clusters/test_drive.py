@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.support.driven import OFTEN, cluster
-from tests.support.rest_server import GIB, Host, Reply, Vm
+from tests.support.rest_server import GIB, Event, Host, Reply, Vm
 
 pytestmark = pytest.mark.long
 
@@ -49,6 +49,20 @@ def test_a_change_of_status_reaches_its_hook_once(driven):
     driven.wait(lambda: driven.told.read_text() == wanted)
     driven.wait_for_looks()
     assert driven.told.read_text() == wanted
+
+
+def test_events_are_heard_of_an_engine_that_counts_them_from_a_lower_number(driven):
+    """As one does that was restored from a backup."""
+    driven.start("dry-run", cluster(balance="0"), driven.engine.conf(cache_seconds=0))
+    driven.wait(lambda: any(query.after == 1000 for query in driven.engine.asked("events")))
+    driven.engine.broken = Reply(503, "text/html", "")
+    failed = len(driven.engine.asked("events"))
+    driven.wait(lambda: len(driven.engine.asked("events")) > failed)
+    driven.engine.events.clear()
+    driven.engine.events[10] = Event(30, ())
+    driven.engine.broken = None
+    driven.wait(lambda: any(query.after == 10 for query in driven.engine.asked("events")))
+    assert driven.engine.asked("events")[-1].after == 10
 
 
 def test_many_changes_at_once_are_told_once_each_also_across_a_stop(driven):

@@ -137,7 +137,11 @@ class PluginProcess:
             if self._do(task, nonce, descriptors):
                 return
             del task  # before memory is looked at: it may have many hosts
-            ends = self._settled() if called else ""
+            if called:
+                ends = self._settled()
+            else:
+                ends = ""
+                self._baseline.allow(self._limits)  # its processor time is not the next call's
             if ends:
                 self._send(frames.pack(frames.DIFFERS, nonce, ends.encode()))
                 os._exit(os.EX_OK)  # whatever is freed would be copied first: it shares its memory

@@ -114,7 +114,7 @@ def _split(task: SplitTask) -> tuple[bytes, list[int]]:
     for document in task.documents:
         try:
             found = splitting.split(document)
-        except (UnreadableDocument, expat.ExpatError):
+        except (UnreadableDocument, expat.ExpatError, MemoryError):
             lengths.append(None)
             continue
         lengths.append([len(piece) for piece in found])

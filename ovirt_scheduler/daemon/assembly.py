@@ -256,7 +256,8 @@ class Assembly:
         if time.monotonic() >= self._certificates_due:
             self._certificates_due = time.monotonic() + _DAY
             # This thread feeds the watchdog: a file that hangs must not hold it up.
-            threading.Thread(target=self._look_at_certificates, daemon=True).start()
+            look = self._look_at_certificates
+            threading.Thread(target=look, name="certificates", daemon=True).start()
         return str(self.status()["line"])
 
     def _look_at_certificates(self) -> None:

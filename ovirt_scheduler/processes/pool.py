@@ -414,7 +414,7 @@ class Pool:
         over: list[tuple[Worker, str]] = []
         everyone = sorted(itertools.chain(*self._idle.values()), key=lambda worker: worker.used)
         of_plugins = [worker for worker in everyone if worker.key != READERS]
-        too_many = of_plugins[: max(0, self.kept - self._most)]  # those used longest ago
+        too_many = {*of_plugins[: max(0, self.kept - self._most)]}  # those used longest ago
         for worker in everyone:
             why = worker.hear()
             if not why and not worker.ready:

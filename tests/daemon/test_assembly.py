@@ -275,13 +275,20 @@ def test_certificates_are_looked_at_once_a_day(tmp_path, monkeypatch, caplog):
     conf = tmp_path / "scheduler.conf"
     conf.write_text("listening_port = 0\n")
     made = Assembly(config.load(conf, {}), tmp_path, Notifier({}))
+
+    def told() -> int:
+        """How often, when those who look have looked."""
+        for each in [each for each in threading.enumerate() if each.name == "certificates"]:
+            each.join(LONG)
+        return caplog.text.count("12 days left")
+
     for _ in range(2):
         made._line()
-    wait_until(lambda: caplog.text.count("12 days left"), suits=lambda seen: seen == 1)
+        assert told() == 1
     monkeypatch.setattr(assembly, "_DAY", 0.0)
     made._look_at_certificates()
     made._line()
-    wait_until(lambda: caplog.text.count("12 days left"), suits=lambda seen: seen == 3)
+    assert told() == 3
     made.stop(0)
 
 

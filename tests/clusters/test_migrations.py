@@ -210,6 +210,17 @@ def test_a_migration_that_the_engine_refuses_is_told_once(driven):
     assert len(plans) > 1
 
 
+def test_a_vm_whose_migration_was_refused_has_not_been_moved(driven):
+    """The next balancing may move it: it stays only where the latest one has moved it."""
+    driven.want({"web": "puma"})
+    driven.engine.hosts[1].status = "maintenance"
+    driven.start("on", cluster(balance="60"))
+    driven.wait_for_log("cluster Default: cannot migrate web from lynx to puma: ")
+    driven.stop()
+    known = json.loads((driven.folder / "state" / "clusters.json").read_text())
+    assert known["Default"]["moved"] == []
+
+
 def test_what_many_hooks_answer_is_made(driven):
     """Each migration once, though more than one hook may be called before the first is made."""
     driven.crowd(15)

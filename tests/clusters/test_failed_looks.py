@@ -1,4 +1,4 @@
-"""Looks at a cluster that fail, whatever the reason: the thread goes on, and asks less often."""
+"""Looks at a cluster that fail, whatever the reason, or take long: the thread goes on."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from ovirt_scheduler.clusters import drive
+from ovirt_scheduler.clusters import drive, reader
 from ovirt_scheduler.clusters.actions import ClusterServices
 from ovirt_scheduler.clusters.drive import ClusterDrive, ClusterThreads
 from ovirt_scheduler.clusters.ownership import Mark
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
-from tests.support.driven import cluster
-from tests.support.rest_server import Reply, RestServer
+from tests.support.driven import RECORDER, cluster
+from tests.support.rest_server import Host, Reply, RestServer, Vm
 from tests.support.waiting import wait_until
 
 
@@ -83,6 +84,39 @@ def test_events_alone_that_cannot_be_read_are_told(services, engine, caplog, mon
     wait_until(lambda: "the engine's events can be read again" in caplog.text)
     threads.stop(5.0)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_hooks_have_their_time_after_a_reading_that_took_longer(
+    services, engine, place, executor, tmp_path, monkeypatch
+):
+    """Here each page of VMs takes longer than hooks have."""
+    clock = SimpleNamespace(now=time.monotonic(), time=time.time, monotonic=lambda: clock.now)
+    monkeypatch.setattr(drive, "time", clock)
+    monkeypatch.setattr(reader, "time", clock)
+    answer = engine.get
+
+    def answer_late(path, parameters):
+        clock.now += 10.0 if path == "vms" else 0.0
+        return answer(path, parameters)
+
+    engine.get = answer_late
+    engine.hosts, engine.vms = [Host("lynx")], [Vm("web", "lynx")]
+    place.write("recorder", RECORDER.format(folder=str(tmp_path)))
+    place.registry.refresh()
+    decisions = DecisionService(place.registry, executor, 60.0, services.inventory)
+    services = services._replace(decisions=decisions, executor=executor)
+    settings = ClusterSettings(
+        "Default",
+        scheduler="recorder",
+        properties={},
+        load_balance_interval=0.0,
+        timer_interval=0.0,
+    )
+    cluster = ClusterDrive(settings, services)
+    clock.now = cluster.run_due()
+    engine.vms[0].status = "paused"
+    cluster.run_due()
+    assert (tmp_path / "told").read_text() == "vm web up paused\n"
 
 
 def test_a_balancing_that_fails_is_not_well_again_by_a_look_at_statuses(driven):

@@ -230,7 +230,7 @@ def test_migrations_that_cannot_be_asked_for_are_logged_and_forgotten(registry, 
     destinations = ClusterDestinations(
         None, settings, None, "on_timer_invoked", View(state), (), {}, services.stopping
     )
-    ClusterActions(settings, services).act({vm: ("p",) for vm in state.vms}, destinations)
+    ClusterActions(settings, services).act(dict.fromkeys(state.vms, ("p",)), destinations)
     assert caplog.text.count("from lynx to puma: no process is free") == 25
     assert asked == ["migration"]
     assert memory.cluster("Default").migrating == {}

@@ -1,60 +1,139 @@
-"""Values of custom properties, as a caller of the real daemon gives them (contract 1.5, 5.8)."""
+"""Values of custom properties, as a caller of the real daemon gives them (contract 1.5, 5.8).
+
+A regex that tries endlessly many ways gets the unit's time, and no more.
+"""
 
 from __future__ import annotations
 
 import re
-import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from xmlrpc.client import Fault, ServerProxy
 
 import pytest
 
-from tests.support.daemon import refusal
+H1, H2 = (f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "12")
+HOSTS = [H1, H2]
+VM = "33333333-3333-3333-3333-333333333333"
+SLOW = {"a": "x" * 40}  # 2 to the power of 40 ways
+SECONDS = 0.2  # for a unit with such a regex; the processor is busy for as long
+WHOLE_REQUEST = 60  # seconds
 
-IDS = ["host-1", "host-2", "host-3"]
+PLUGINS = {
+    "slow": """
+class Slow:
+    properties_validation = "a=(x+)+y"
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        return []
+    def do_score(self, hosts_ids, vm_id, args_map):
+        return [(host, 7) for host in hosts_ids]
+    def do_balance(self, hosts_ids, args_map):
+        return vm_id, hosts_ids
+""",
+    "good": """
+class Good:
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        return hosts_ids[:1]
+    def do_score(self, hosts_ids, vm_id, args_map):
+        return [(host, 1) for host in hosts_ids]
+""",
+    "picky": """
+def do_filter(hosts, vm, properties):
+    return hosts[:int(properties["percent"]) // 10]
+""",
+    "chooses": """
+from ovirt_scheduler.plugin import HostSelector
+class Chooses(HostSelector):
+    properties_validation = "a=(x+)+y"
+    def candidates(self, hosts, vm, properties):
+        return hosts
+""",
+}
 
 
 @pytest.fixture(scope="module")
-def with_properties(start_daemon):
-    """A daemon whose one plugin has properties: percent in a range, slow with a bad pattern."""
-    body = "hosts[:int(properties['percent']) // 10]"
-    text = f"def do_filter(hosts, vm, properties):\n    return {body}\n"
-    conf = 'customProperties = "percent={0-99};slow=(a+)+b"\ndefaultValues = "20"\n'
-    settings = "request_timeout = 1\nplugin_timeout = 1"
-    return start_daemon({"picky": text}, settings, confs={"picky": conf})
+def daemon(start_daemon):
+    confs = dict.fromkeys(("slow", "chooses"), f"timeout = {SECONDS}\n")
+    confs["picky"] = 'customProperties = "percent={0-99}"\ndefaultValues = "10"\n'
+    settings = f"ssl = false\nrequest_timeout = {WHOLE_REQUEST}"
+    return start_daemon(PLUGINS, settings, confs=confs)
 
 
-def test_properties_have_defaults_and_are_checked(with_properties):
-    """A value that its pattern refuses is fault 103 (contract 1.5, 5.8)."""
-    with with_properties.proxy() as proxy:
-        assert proxy.runFilters(["picky"], IDS, "vm-1", {}) == IDS[:2]
-        assert proxy.runFilters(["picky"], IDS, "vm-1", {"percent": "10", "other": "x"}) == IDS[:1]
-        told = refusal(103, proxy.runFilters, ["picky"], IDS, "vm-1", {"percent": "100"})
-    assert re.match("filter picky: .*percent.*'100'", told)
+@pytest.fixture
+def call(daemon):
+    """Calls a method in one of the forms; fails where the whole request's time was waited for."""
+
+    def run(form: str, method: str, *arguments: object) -> object:
+        begun = time.monotonic()
+        try:
+            with ServerProxy(f"{daemon.url}/{form}") as proxy:
+                return getattr(proxy, method)(*arguments)
+        except Fault as fault:
+            return fault
+        finally:
+            assert time.monotonic() - begun < WHOLE_REQUEST / 2
+
+    return run
 
 
-def test_a_refused_property_leaves_the_unit_out_in_the_engine_form(with_properties):
-    """There it is an error of that unit, as the engine has no way to mend its call."""
-    answer = with_properties.engine.runFilters(["picky"], IDS, "vm-1", {"percent": "100"})
-    assert answer["result"] == IDS
-    (message,) = answer["plugin_errors"]["picky"]
-    assert "percent" in message
+def test_properties_have_defaults_and_are_checked(call):
+    """A value that its pattern refuses is fault 103."""
+    given = {"percent": "20", "other": "x"}
+    assert call("design", "runFilters", ["picky"], HOSTS, VM, {}) == [H1]
+    assert call("design", "runFilters", ["picky"], HOSTS, VM, given) == HOSTS
+    fault = call("design", "runFilters", ["picky"], HOSTS, VM, {"percent": "100"})
+    assert fault.faultCode == 103
+    assert re.match("filter picky: .*percent.*'100'", fault.faultString)
 
 
-def test_a_pattern_that_runs_away_holds_up_its_own_request_only(with_properties):
-    """Values are matched where they can be killed, not in the daemon's process."""
-    ended = []
+CALLS = {
+    "filter Slow": ("runFilters", ["Slow", "Good"], HOSTS, VM, SLOW),
+    "cost function Slow": ("runCostFunctions", [["Slow", 1], ["Good", 1]], HOSTS, VM, SLOW),
+    "balance Slow": ("runLoadBalancing", "Slow", HOSTS, SLOW),
+    "scheduler Chooses": ("selectHost", "Chooses", HOSTS, VM, SLOW),
+}
 
-    def call_the_slow():
-        ended.append(with_properties.engine.runFilters(["picky"], IDS, "vm-1", {"slow": "a" * 60}))
 
-    thread = threading.Thread(target=call_the_slow)
-    thread.start()
-    calls = 0
-    with with_properties.proxy() as proxy:
-        while thread.is_alive():
-            assert proxy.runFilters(["picky"], IDS, "vm-1", {}) == IDS[:2]
-            calls += 1
-    thread.join()
-    assert calls > 3
-    assert ended[0]["result"] == IDS
-    message = "filter picky: property slow: its regex was not done with the value after "
-    assert ended[0]["plugin_errors"]["picky"][0].startswith(message)
+@pytest.mark.parametrize("owner", CALLS)
+def test_the_design_form_has_a_fault(call, owner):
+    """It is a value that was not taken; the message names the property and what to do."""
+    fault = call("design", *CALLS[owner])
+    assert isinstance(fault, Fault)
+    assert fault.faultCode == 103
+    assert fault.faultString == (
+        f"{owner}: property a: its regex was not done with the value after {SECONDS} s; write "
+        "one that does not try so many ways"
+    )
+
+
+@pytest.mark.parametrize(
+    ("owner", "result"),
+    [
+        ("filter Slow", [H1]),
+        ("cost function Slow", [[H1, 1], [H2, 1]]),
+        ("balance Slow", ["", []]),
+        ("scheduler Chooses", ""),
+    ],
+)
+def test_the_engine_form_has_the_units_failure(daemon, call, owner, result):
+    """The others of the call still count, and the log has what happened."""
+    answer = call("engine", *CALLS[owner])
+    assert answer["result"] == result
+    ((unit, (message,)),) = answer["plugin_errors"].items()
+    assert unit == owner.rpartition(" ")[2]
+    assert (
+        f"{owner}: property a: its regex was not done with the value after {SECONDS} s" in message
+    )
+    (milliseconds,) = re.findall(rf" {owner} timed out after (\d+) ms", daemon.log)
+    assert int(milliseconds) >= SECONDS * 1000
+
+
+def test_a_good_call_is_answered_beside_a_slow_one(call):
+    """And after it, by the same processes: no alarm is left that could end them."""
+    with ThreadPoolExecutor(1) as threads:
+        for _ in range(2):
+            slow = threads.submit(call, "design", "runFilters", ["Slow"], HOSTS, VM, SLOW)
+            while not slow.done():
+                assert call("design", "runFilters", ["Good"], HOSTS, VM, SLOW) == [H1]
+            assert slow.result().faultCode == 103
+            assert call("design", "runFilters", ["Slow"], HOSTS, VM, {"a": "xxy"}) == []

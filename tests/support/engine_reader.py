@@ -17,10 +17,6 @@ class Forbidden(AssertionError):
     """The engine would drop this, or take it for something else."""
 
 
-class EngineFault(Exception):
-    """A fault, which the engine writes to its log."""
-
-
 def _must(condition: object, what: object) -> None:
     if not condition:
         raise Forbidden(what)
@@ -30,10 +26,7 @@ def value_of(body: bytes) -> Any:
     """The one value of an answer; only arrays, structs, strings and 32-bit integers."""
     root = ElementTree.fromstring(body)
     _must(root.tag == "methodResponse", root.tag)
-    fault = root.find("fault/value")
-    if fault is not None:
-        struct = _value(fault)
-        raise EngineFault(struct["faultCode"], struct["faultString"])
+    _must(root.find("fault") is None, body)
     (parameter,) = root.findall("params/param")
     (value,) = parameter
     return _value(value)

@@ -8,10 +8,6 @@ def scoring(value):
     return do_score
 
 
-class half_up:
-    do_score = scoring(3.5)
-
-
 class huge:
     do_score = scoring(10**30)
 

@@ -119,13 +119,8 @@ def test_other_verbs_are_not_allowed(plain: Running, verb: str, path: str) -> No
     ("request_bytes", "status"),
     [
         (post(Content_Length=""), 411),
-        (post(Content_Length="x"), 400),
-        (post(Content_Length="-1"), 400),
         (post(Transfer_Encoding="chunked"), 400),
         (post(Content_Length="5\r\nContent-Length: 6"), 400),
-        (post(Content_Encoding="br"), 415),
-        (post(Content_Encoding="gzip"), 400),
-        (post(b"x\r\n", Content_Length="", Transfer_Encoding="chunked"), 400),
         (post(b"", Content_Length="", Transfer_Encoding="gzip"), 501),
         (post(Content_Length="5 \r\nNo Header Line"), 400),
         (post(**{"Content-Length ": "5"}), 400),
@@ -212,23 +207,17 @@ def test_a_bad_request_is_refused_in_plain_text(
     assert at_end(connection)
 
 
-@pytest.mark.parametrize("coding", ["length", "chunked", "gzip", "chunked-gzip"])
+@pytest.mark.parametrize("way", [post, chunked])
 def test_a_body_past_the_limit_is_refused(
-    start: Callable[..., Running], context: TlsContext, files: CertificateFiles, coding: str
+    start: Callable[..., Running],
+    context: TlsContext,
+    files: CertificateFiles,
+    way: Callable[[bytes], bytes],
 ) -> None:
     """413 reaches even a client that sends all of its body before it reads."""
-    body = b"x" * 20_000_000
     limited = replace(SETTINGS, max_request_size=10_000)
     for running in (start(limited), start(replace(limited, tls=context), files)):
-        connection = running.connect()
-        if coding == "length":
-            connection.sendall(post(body))
-        elif coding == "chunked":
-            connection.sendall(chunked(body))
-        else:
-            packed = gzip.compress(body, 1)
-            way = post if coding == "gzip" else chunked
-            connection.sendall(way(packed, Content_Encoding="gzip"))
+        connection = running.sent(way(b"x" * 20_000_000))
         reply = Reply(connection)
         assert reply.status == 413
         assert "max_request_size" in reply.text

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Optional, Protocol
 
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource, Chosen
-from ovirt_scheduler.decisions import log
+from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.history import recording
@@ -178,7 +178,7 @@ class DecisionService:
             shadow_jobs = _shadow_jobs(request.subjects, job, chosen, execution)
             inputs = recording.inputs(request, job.replies, selected)
             self.shadows.call(decision, inputs, shadow_jobs, self._with_engine)
-        log.log_decision(decision, (*execution.errors, *of_answer))
+        call_log.log_calls(decision, (*execution.errors, *of_answer))
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
             self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
         return decision
@@ -243,7 +243,7 @@ def _planned(
     calls: tuple[UnitCall, ...] = ()
     for kind, units in chosen.items():
         calls += units.calls
-        log.log_left_out(request.caller.request_id, kind.words, units.errors)
+        call_log.log_left_out(request.caller.request_id, kind.words, units.errors)
         if units.rejected:
             subjects = subjects._replace(hosts=())
     method = None if last is None else _method_call(last, request.properties, selected)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Callable, Optional
 
-from ovirt_scheduler.decisions import log
+from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import record
 from ovirt_scheduler.history.recording import Inputs
@@ -121,6 +121,6 @@ class Shadows:
                 problem = str(error)
             if result is not None:
                 kind = InShadow(call.unit.kind.words)
-                log.log_call(decision.request.caller.request_id, kind, result)
+                call_log.log_call(decision.request.caller.request_id, kind, result)
             ended.append(ShadowCall(call, result, problem))
         return decision._replace(shadows=tuple(ended), secret=secret)

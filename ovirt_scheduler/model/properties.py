@@ -32,6 +32,8 @@ from ovirt_scheduler.model.text import shortened
 LONGEST_VALUE = 4096  # characters
 _LONGEST_TEXT = 1 << 16  # characters of all properties: the daemon compiles their regexes
 
+_SECRET = re.compile("password|secret|token|key", re.IGNORECASE)  # in a property's name
+
 _KEY = re.compile(r"[a-zA-Z0-9_]+")
 _INTEGER = r"0|-?[1-9][0-9]{0,17}"
 _RANGE = re.compile(rf"\{{({_INTEGER})-({_INTEGER})\}}")
@@ -92,16 +94,20 @@ def unchecked(properties: PropertySet) -> Iterator[str]:
 
 
 def refusal(prop: Property, value: str) -> Optional[str]:
-    """Why a property may not have the value; None if its pattern matches all of it."""
+    """Why a property may not have the value; None if its pattern matches all of it.
+
+    The text shows the value, unless it seems to be a password: the history keeps the text.
+    """
     if not prop.checked:
         return None
+    shown = "the value" if _SECRET.search(prop.name) else _shown(value)
     if len(value) > LONGEST_VALUE:
-        return f"{_shown(value)} is not allowed, being longer than {LONGEST_VALUE} characters"
+        return f"{shown} is not allowed, being longer than {LONGEST_VALUE} characters"
     if _compiled(prop.pattern).fullmatch(value):
         return None
     span = _range(prop.pattern)
     allowed = f"an integer from {span[0]} to {span[1]}" if span else f"what matches {prop.pattern}"
-    return f"{_shown(value)} is not allowed; give {allowed}"
+    return f"{shown} is not allowed; give {allowed}"
 
 
 class Filled(dict[str, str]):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ovirt_scheduler.decisions import log
+from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadParameters, DriverFailed, HistoryUnreadable, UnknownUnit
 from ovirt_scheduler.history import query, record
@@ -135,10 +135,10 @@ class DecisionMethods:
             result = self._engine_result(decision)
             selects = returns in (Returns.HOSTS, Returns.SELECTION)
             if self.engine_reasons and selects and decision.execution.hosts and not decision.answer:
-                errors = (*errors, log.summary(decision))
+                errors = (*errors, summary.text(decision))
         answer = in_form(caller, result, decision.unit_errors, errors)
         record_of = partial(record.make_record, decision)
-        return Reply(answer, log.fields(decision), decision.execution.results, record_of)
+        return Reply(answer, summary.fields(decision), decision.execution.results, record_of)
 
     def _discover(self, caller: Caller, _none: Parameters) -> object:
         units = self.service.discover()

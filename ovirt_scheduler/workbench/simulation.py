@@ -25,7 +25,7 @@ from ovirt_scheduler.clusters import check, reader
 from ovirt_scheduler.clusters.calm import Calm
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.daemon.runtime import Runtime
-from ovirt_scheduler.decisions import log
+from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadUsage, ConfigError
 from ovirt_scheduler.model.cluster_state import ClusterState, imbalance
@@ -214,7 +214,7 @@ class Policy(DecisionService):
         self.asked.add(vm.id)
         self.accepted.update(decision.execution.left)
         answer = cast("tuple[str, ...]", decision.answer)
-        return (answer[0], "") if answer else (None, log.summary(decision))
+        return (answer[0], "") if answer else (None, summary.text(decision))
 
     def balance(
         self, state: ClusterState, staying: Collection[str], former: Mapping[str, frozenset[str]]

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ovirt_scheduler.decisions.log import Failures
+from ovirt_scheduler.decisions.call_log import Failures
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
@@ -52,7 +52,8 @@ def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("logged")
     fails = FAILS.format(mended=str(folder / "mended"))
     texts = {"First": FIRST, "None_": NONE, "Slow": SLOW, "Fails": fails}
-    return start_daemon(texts, "ssl = false\nengine_reasons = true", folder=folder)
+    confs = {"First": "customProperties = password=[a-z]+;size=[a-z]+\n"}
+    return start_daemon(texts, "ssl = false\nengine_reasons = true", confs=confs, folder=folder)
 
 
 def logged(daemon: Daemon, pattern: str) -> str:
@@ -122,6 +123,23 @@ def test_equal_failures_are_folded(daemon: Daemon):
     tenth = r"filter Fails raised again, 10 times since \S+ \S+: OSError: no such thing"
     assert len(re.findall(tenth, daemon.log)) == 1
     assert len(re.findall(r"filter Fails raised", daemon.log)) == 2
+
+
+def test_no_line_has_the_value_of_a_property(daemon: Daemon):
+    """However often it is refused; and no record has that of a password."""
+    with daemon.proxy("/engine") as proxy:
+        for _ in range(10):
+            answer = proxy.runFilters(["First"], HOSTS, "vm", {"password": "TopSecret"})
+    logged(daemon, r"filter First refused again, 10 times since .*: a property's value is not all")
+    (told,) = answer["plugin_errors"]["First"]
+    assert told == (
+        "filter First: property password: the value is not allowed; give what matches [a-z]+"
+    )
+    with daemon.proxy("/engine") as proxy:
+        told = proxy.runFilters(["First"], HOSTS, "vm", {"size": "Large"})["plugin_errors"]["First"]
+    assert "'Large' is not allowed" in told[0]
+    assert "TopSecret" not in daemon.log
+    assert "Large" not in daemon.log
 
 
 def test_of_equal_failures_fewer_and_fewer_are_told():

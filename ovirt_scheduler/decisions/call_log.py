@@ -1,7 +1,6 @@
-"""Logs decisions: how each plugin call ended, and what was wrong with the request.
+"""Logs the calls of a decision: how each failed, what was corrected in its answer, its output.
 
-It has plugins' messages and output. From documents it has only the names of a VM and of the chosen
-host, and it has no property's value.
+No line has a property's value, because it may be a password.
 """
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.log.fields import Block, InShadow, Name, Names
+from ovirt_scheduler.log.fields import Block, InShadow, Name
 from ovirt_scheduler.model.decisions import Decision
-from ovirt_scheduler.model.results import CallResult, Migration, Outcome
-from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.text import count_of, shortened
-from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.text import shortened
+from ovirt_scheduler.model.units import Kind
 
 _log = logging.getLogger(__name__)
 
-_SHOWN_UNITS = 8
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 _TOLD_AT = (1, 10, 100)
 _AND_EACH = 1000
@@ -71,79 +68,7 @@ class Failures:
 _failures = Failures()
 
 
-def fields(decision: Decision) -> dict[str, object]:
-    """The fields of the log's line on the request: units, hosts in and out, who had problems."""
-    request, execution, answer = decision.request, decision.execution, decision.answer
-    units = [unit.name for wanted in request.wanted.values() for unit in wanted]
-    if request.last is not None:
-        units.insert(0, request.last.driver.name)
-    vm, hosts = execution.vm, answer
-    if isinstance(answer, Migration):
-        vm, hosts = answer.vm, answer.hosts
-    elif not isinstance(answer, tuple) and request.last is not None:
-        migrates = request.returns is Returns.MIGRATIONS
-        hosts = {host for several in answer.values() for host in several} if migrates else ()
-    about = f"VM {_named(vm, execution.names)}, " if vm or "" in execution.names else ""
-    problems = Names(list(decision.unit_errors)) if decision.unit_errors else None
-    told = f"; problems with {problems}" if problems else ""
-    return {
-        "units": Names(units),
-        "hosts_in": len(execution.hosts),
-        "hosts_out": len(hosts or ()),
-        "problems": problems,
-        "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
-        "vm": Name(vm) if vm else None,
-        "decided": f"{about}{summary(decision)}{told}",
-    }
-
-
-def summary(decision: Decision) -> str:
-    """The outcome for the hosts: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``.
-
-    Of a driver's call also which host was chosen, or how many VMs are to be migrated.
-    """
-    returns, execution, answer = decision.request.returns, decision.execution, decision.answer
-    outcome = left = _left(len(execution.hosts), execution.filters, decision.calls)
-    if returns is Returns.COSTS:
-        outcome = f"{len(answer)} with a cost"
-    elif isinstance(answer, Migration):
-        outcome = f"{len(answer.hosts) or 'any'} to migrate to"
-    elif returns is Returns.MIGRATION:
-        outcome = "nothing to migrate"
-    elif decision.request.last is not None and decision.failure is None:
-        if returns is Returns.MIGRATIONS:
-            outcome = f"{left}; {count_of(len(answer), 'VM')} to migrate"
-        elif isinstance(answer, tuple):
-            outcome = f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
-    return f"{count_of(len(execution.hosts), 'host')}: {outcome}"
-
-
-def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:
-    """How many hosts filters left, and which removed how many."""
-    left = hosts
-    removals: list[str] = []
-    for result, call in zip(filters, calls):
-        rejects = call.unit.on_failure is OnFailure.REJECT
-        kept = len(result.value) if result.ok else 0 if rejects else left
-        if kept < left:
-            by = "by" if removals else "removed by"
-            removals.append(f"{left - kept} {by} {Name(result.unit)}")
-        left = kept
-    more = len(removals) - _SHOWN_UNITS
-    if more > 0:
-        removals[_SHOWN_UNITS:] = [f"others by {more} more"]
-    return ", ".join((f"{left} left", *removals))
-
-
-def _named(entity: Optional[str], names: Mapping[str, str]) -> str:
-    """Name and id, as far as they are known."""
-    name = names.get(entity or "")
-    if not entity or not name:
-        return str(Name(entity or name or ""))
-    return f"{Name(name)} ({Name(entity)})"
-
-
-def log_decision(decision: Decision, problems: Sequence[str]) -> None:
+def log_calls(decision: Decision, problems: Sequence[str]) -> None:
     """Log the calls of a decision, in the order in which they ran.
 
     Args:
@@ -214,27 +139,23 @@ def _call_fields(request_id: str, kind: str, result: CallResult) -> dict[str, ob
 
 
 def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failing) -> None:
+    reason = result.message
+    if result.outcome is Outcome.REFUSED:  # its message may have the value
+        reason = "a property's value is not allowed; the answer names it"
     if failing.times > 1:
         _log.warning(
             "%(request)s %(kind)s %(unit)s %(outcome)s again, %(count)d times since %(since)s: "
             "%(reason)s",
             {
                 **call, "count": failing.times, "since": _written(failing.since),
-                "reason": result.message,
+                "reason": reason,
             },
         )  # fmt: skip
-        return
-    if result.outcome is Outcome.REFUSED:  # its message has the value
-        _log.warning(
-            "%(request)s %(kind)s %(unit)s did not run: it refuses a property's value; the answer "
-            "names it",
-            call,
-        )
         return
     trace = Block(result.traceback.rstrip()) if result.traceback else None
     _log.warning(
         "%(request)s %(kind)s %(unit)s %(outcome)s after %(milliseconds).0f ms: %(reason)s",
-        {**call, "reason": result.message, "traceback": trace},
+        {**call, "reason": reason, "traceback": trace},
     )
 
 

@@ -236,7 +236,7 @@ class LogFile(RotatingFileHandler):
         return self.stream, self._opened.st_size
 
     def _close_stream(self) -> None:
-        """Close the file, but not the handler: that takes a lock of all of logging."""
+        """Close the file, but not the handler; a line that comes later opens the file again."""
         if self.stream is not None:
             self.stream.close()
             self.stream = None

@@ -18,7 +18,7 @@ from typing import Optional
 from ovirt_scheduler.model.requests import new_id
 from ovirt_scheduler.model.text import count_of
 
-_MAX_LINE = 65536  # bytes of a line, without its end
+_MAX_LINE = 65536  # bytes of a line, and of all headers together, without their ends
 _MAX_HEADERS = 100  # and trailers after the last chunk
 _PIECE = 1 << 18  # bytes of a body that are read, or decompressed, at once
 
@@ -128,12 +128,16 @@ def _line(stream: io.BufferedIOBase, too_long: HTTPStatus) -> Optional[str]:
 def _fields(stream: io.BufferedIOBase) -> Iterator[tuple[str, str]]:
     """The headers, or trailers, up to the empty line: names in lower case, and values."""
     too_large = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    size = 0
     for _ in range(_MAX_HEADERS + 1):
         line = _line(stream, too_large)
         if line is None:
             raise bad("the connection ended within the headers")
         if not line:
             return
+        size += len(line)
+        if size > _MAX_LINE:
+            raise RequestRefused(too_large, f"the headers are longer than {_MAX_LINE} bytes")
         found = _HEADER.fullmatch(line)
         if found is None:
             raise bad(

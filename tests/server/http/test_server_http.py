@@ -188,6 +188,7 @@ def test_other_verbs_are_not_allowed(plain: Running, verb: str, path: str) -> No
         (b"GET /\r\n\r\n", 400),
         (b"POST /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
         (post(X="x" * 70_000), 431),
+        (post(X="x" * 40_000, Y="y" * 40_000), 431),
         (post(**{f"X{number}": "x" for number in range(99)}), 431),
     ],
 )

@@ -238,7 +238,7 @@ class BodyReader:
             length = int(sized[1], 16)
             if not length:
                 break
-            total += length
+            total += length + len(sized[2] or "")  # else extensions could go on without end
             if total > self._limit:
                 raise self._too_large()
             yield from self._of_length(length)

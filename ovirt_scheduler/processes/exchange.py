@@ -26,6 +26,7 @@ from ovirt_scheduler.processes.protocol import frames
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 _CHUNK = 1 << 16
 _PATIENCE = 0.005  # seconds for a process to settle, before another is used
+_SHOWN_AS_EQUAL = 0.05  # seconds, of two times that a message has
 _QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
 
 
@@ -243,7 +244,7 @@ class Exchange:
             return Outcome.BAD_ANSWER, self.problem
         if self.state is State.TIMED_OUT:
             message = f"was killed after {self.seconds:.1f} s; its timeout is {limits.timeout:g} s"
-            if self.seconds < limits.timeout:
+            if self.seconds + _SHOWN_AS_EQUAL < limits.timeout:
                 message += ", the request's time was over before"
             return Outcome.TIMED_OUT, message
         code = None if status is None else os.waitstatus_to_exitcode(status)

@@ -16,6 +16,7 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.processes.exchange import Exchange, State
 from ovirt_scheduler.processes.executor import Job
 from tests.support.fuzzing import peak_of
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
@@ -169,6 +170,16 @@ def test_a_call_over_its_time_is_killed_and_told(executor, unit_named, name):
     assert result.outcome is Outcome.TIMED_OUT
     assert result.message.endswith("its timeout is 0.3 s")
     assert 0.3 <= result.seconds < LIMITS.timeout
+
+
+@pytest.mark.parametrize(
+    ("seconds", "more"), [(9.998, ""), (9.0, ", the request's time was over before")]
+)
+def test_a_timeout_that_is_shown_as_over_was_the_calls_own(seconds, more):
+    """However many milliseconds its process took to be there."""
+    done = Exchange(None, memoryview(b""), 0, 0.0, 0, 0, state=State.TIMED_OUT, ended=seconds)
+    _, message = done.how_it_ended(None, LIMITS)
+    assert message == f"was killed after {seconds:.1f} s; its timeout is 10 s{more}"
 
 
 def test_the_requests_deadline_counts_for_all_its_calls(executor, unit_named):

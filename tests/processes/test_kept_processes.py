@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+from dataclasses import replace
+
 import pytest
 
+from ovirt_scheduler.errors import RefusedProperty
+from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.processes import pool
-from tests.support.jobs import HOSTS
+from tests.support.jobs import HOSTS, job_of
 from tests.support.processes import processes_with
 from tests.support.settled_calls import ordinary, seen
 
@@ -196,6 +202,22 @@ def test_a_process_that_has_used_up_its_processor_time_is_replaced(calls_of):
     found = [seen(calls.call()) for _ in range(4)]
     assert len({pid for (pid,) in found}) > 1
     assert {*calls.replaced} == {"cpu_limit"}
+
+
+@pytest.mark.long
+def test_checks_of_values_take_no_processor_time_of_a_call(calls_of, executor):
+    """After each, a call may have all of ``cpu_limit``; after so much in all, the process ends."""
+    calls = calls_of(ordinary(""), cpu=2)
+    unit = replace(calls.unit, properties=properties.parse("Changes", "a=(x|x)+", ""))
+    pid, softs = int(calls.call().stdout), set()
+    while not calls.replaced:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            softs.add(resource.prlimit(pid, resource.RLIMIT_CPU)[0])
+        with pytest.raises(RefusedProperty):
+            executor.run(job_of([unit], properties={"a": "x" * 21 + "y"}))
+        calls.settle()
+    assert softs == {3, 4}  # two seconds after the first second, and after the second one
+    assert calls.replaced == {"cpu_limit": 1}
 
 
 def test_memory_that_calls_leave_in_use_is_bounded(calls_of):

@@ -22,12 +22,12 @@ class Calls:
 
     def __init__(self, executor: Executor, unit: PolicyUnit) -> None:
         self._executor = executor
-        self._unit = unit
+        self.unit = unit
         self.folder = Path(unit.plugin.folder)
         self._pool = executor._pool
         executor.want([(unit.plugin, unit.limits)])
         self._ahead = 2 if unit.limits.calls_per_process == 1 else 1
-        self._settle()
+        self.settle()
         self._before = executor.state().replaced
 
     @property
@@ -37,7 +37,8 @@ class Calls:
         counts.subtract(self._before)
         return {reason: count for reason, count in counts.items() if count}
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Wait until the process of the latest call has been compared."""
         wait_until(self._settled)
 
     def _settled(self) -> bool:
@@ -49,9 +50,9 @@ class Calls:
             return settled and self._pool.kept == self._ahead
 
     def call(self, settles: bool = True, **properties: str) -> CallResult:
-        result = only(self._executor.run(job_of([self._unit], properties=properties)))
+        result = only(self._executor.run(job_of([self.unit], properties=properties)))
         if settles:
-            self._settle()
+            self.settle()
         return result
 
 

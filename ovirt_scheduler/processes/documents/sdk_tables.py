@@ -146,7 +146,9 @@ _PLAIN: dict[str, Optional[Convert]] = {
 
 def _source(name: str) -> str:
     origin = getattr(importlib.util.find_spec("ovirtsdk4"), "origin", "")
-    return Path(origin).with_name(name).read_text("utf-8")
+    with contextlib.suppress(FileNotFoundError):  # an image may have compiled files alone
+        return Path(origin).with_name(name).read_text("utf-8")
+    return ""
 
 
 TABLES = of_source(_source("readers.py"), _source("types.py"))

@@ -137,11 +137,7 @@ class PluginProcess:
             if self._do(task, nonce, descriptors):
                 return
             del task  # before memory is looked at: it may have many hosts
-            if called:
-                ends = self._settled()
-            else:
-                ends = ""
-                self._baseline.allow(self._limits)  # its processor time is not the next call's
+            ends = (self._forgotten() if called else "") or self._allowed()
             if ends:
                 self._send(frames.pack(frames.DIFFERS, nonce, ends.encode()))
                 os._exit(os.EX_OK)  # whatever is freed would be copied first: it shares its memory
@@ -247,7 +243,7 @@ class PluginProcess:
         stdout, stderr = (bytes(output.kept) for output in self._outputs)
         return _read_printed(tasks.PrintedTask(task.function, task.hosts, stdout, stderr), _said())
 
-    def _settled(self) -> str:
+    def _forgotten(self) -> str:
         """Forget the call.
 
         Returns:
@@ -265,9 +261,17 @@ class PluginProcess:
             flush(*self._streams)  # what was printed when objects of the call were freed
             self._make_outputs()
             self._module = self._finder.make(self._plugin.name)
-            self._baseline.allow(self._limits)
         except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
             return f"comparison: {type(error).__name__}"
+        return ""
+
+    def _allowed(self) -> str:
+        """Give the next task its limits, whatever the one before used of them.
+
+        Returns:
+            Why the process has to end instead; empty if it need not.
+        """
+        self._baseline.allow(self._limits)
         return "cpu_limit" if time.process_time() >= self._limits.cpu else ""
 
     def _forget_modules(self) -> None:

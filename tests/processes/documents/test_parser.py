@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import py_compile
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from ovirt_scheduler.processes.documents import parser, sdk_tables
 from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Field, Kind, Table, Tables
 from ovirt_scheduler.processes.documents.sdk_tables import TABLES
 from tests.support import reading
+from tests.support.command import script
 from tests.support.fuzzing import tries
 from tests.support.reading import entity_of
 from tests.support.sdk_reading import SHARED, by_the_sdk, differences
@@ -157,6 +159,24 @@ def test_an_sdk_with_another_reader() -> None:
     tables = sdk_tables.of_source(*sources)
     assert states_of(b"<host id='a'><memory>5</memory></host>", HOSTS, tables) is None
     assert states_of(b"<vm id='a'><memory>5</memory></vm>", VMS, tables) is not None
+
+
+def test_an_sdk_without_source(tmp_path: Path) -> None:
+    """As some images have it: compiled files alone. Its own readers read everything then."""
+    (copy := tmp_path / "ovirtsdk4").mkdir()
+    for file in Path(readers.__file__).parent.iterdir():
+        if file.suffix == ".py":
+            py_compile.compile(str(file), str(copy / f"{file.stem}.pyc"))
+        elif file.suffix == ".so":
+            (copy / file.name).symlink_to(file)
+    ended = script(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from ovirt_scheduler.model.requests import Document\n"
+        "from ovirt_scheduler.processes.documents import entities, parser\n"
+        "document = Document(b'<hosts><host id=\"a\"><memory>5</memory></host></hosts>')\n"
+        "print(entities.read_states(document, parser.HOSTS))\n"
+    )
+    assert ended.stdout == "([{'': 'Host', '_id': 'a', '_memory': 5}], True)\n", ended.stderr
 
 
 def tables_in(tables: Tables) -> dict[str, Table]:

@@ -2,10 +2,10 @@
 
 ::
 
-    an answer ──► what filters allow ──► of a balancing: what is calm ──► a plan ──► dry-run: told
-                  (destinations.py)      (calm.py)                        │          on: made
-                                                                          └─ approve: waits
-                                                                             (plans.py)
+    an answer ──► what filters allow ──► of a balancing: within limits? ──► a plan ──► dry-run: told
+                  (destinations.py)      (migration_limits.py)              │          on: made
+                                                                            └─ approve: waits
+                                                                               (plans.py)
 
     made: remembered ──► the engine is asked ──► followed until the VM is there, or is not
            (on disk)            └─► refused: forgotten again
@@ -24,8 +24,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.clusters.migration_limits import MigrationLimits, cluster_imbalance
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit
 from ovirt_scheduler.clusters.reader import View
@@ -74,7 +74,7 @@ class ClusterMigrations:
     """The migrations of one cluster; used by the thread that looks after it.
 
     Attributes:
-        calm: knows the migrations of the last hour.
+        limits: which know the migrations of the last hour.
     """
 
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
@@ -83,7 +83,7 @@ class ClusterMigrations:
         self._services = services
         self._memory = services.memory.cluster(settings.name)
         self._migrating = self._memory.migrating
-        self.calm = Calm(settings, self._memory.migrated)
+        self.limits = MigrationLimits(settings, self._memory.migrated)
         self._refused: dict[str, tuple[str, str]] = {}  # by VM, the host and why, as logged last
 
     @property
@@ -100,13 +100,14 @@ class ClusterMigrations:
         Returns:
             How many the engine does not refuse.
         """
-        begun, problem = 0, ""
-        for start in range(0, len(steps), _AT_ONCE):
-            asked = steps[start : start + _AT_ONCE]
-            if not problem:  # else each of them would wait for a process
-                refused, unanswered, problem = self._ask(asked)
-            if problem:
-                refused, unanswered = {step.vm: problem for step in asked}, {}
+        begun, left = 0, steps
+        while left:
+            asked, left = left[:_AT_ONCE], left[_AT_ONCE:]
+            try:
+                refused, unanswered = self._ask(asked)
+            except SchedulerError as error:  # the others would wait as long, and in vain
+                asked, left = [*asked, *left], ()
+                refused, unanswered = {step.vm: str(error) for step in asked}, {}
             for step in asked:
                 self._log_asked(step, refused.get(step.vm), unanswered.get(step.vm))
                 if step.vm in refused:
@@ -116,36 +117,35 @@ class ClusterMigrations:
                 else:
                     self._refused.pop(step.vm, None)
                     self._migrating[step.vm].begun = now = time.monotonic()
-                    self.calm.made(step, now, balances)
+                    self.limits.made(step, now, balances)
                     begun += 1
             self._services.memory.save(self._cluster)
         return begun
 
-    def _ask(self, steps: Sequence[Step]) -> tuple[Mapping[str, str], Mapping[str, str], str]:
+    def _ask(self, steps: Sequence[Step]) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Remember migrations, and ask the engine for them.
 
         Returns:
-            VM to why the engine refuses, and VM to why that is not known; why the engine was not
-            asked at all, or nothing.
+            VM to why the engine refuses, and VM to why that is not known.
+
+        Raises:
+            SchedulerError: the engine was not asked.
         """
         wanted = {step.vm: step.target for step in steps}
         if self._services.stopping.is_set():
-            return {}, {}, _NOT_ASKED
+            raise SchedulerError(_NOT_ASKED)
         latest_event = self._services.inventory.latest_event or 0
         for step in steps:
             self._migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
         self._services.memory.save(self._cluster)
         arguments = {"migrations": wanted, "mark": self._memory.mark}
-        try:
-            maker = self._services.decisions.driver(_MAKER)
-            caller = Caller.of_cluster(self._cluster)
-            request = Request(caller, Subjects(), last=DriverCall(maker, _MAKE, arguments))
-            decision = self._services.decisions.decide(request)
-        except SchedulerError as error:  # the engine was not asked
-            return {}, {}, str(error)
+        maker = self._services.decisions.driver(_MAKER)
+        caller = Caller.of_cluster(self._cluster)
+        request = Request(caller, Subjects(), last=DriverCall(maker, _MAKE, arguments))
+        decision = self._services.decisions.decide(request)
         if decision.failure is not None:  # the engine may have been asked before the failure
-            return {}, dict.fromkeys(wanted, decision.failure), ""
-        return decision.answer["refused"], decision.answer["unanswered"], ""
+            return {}, dict.fromkeys(wanted, decision.failure)
+        return decision.answer["refused"], decision.answer["unanswered"]
 
     def follow(self, state: ClusterState) -> None:
         """Log the migrations that have ended, and forget them."""
@@ -209,7 +209,7 @@ class ClusterMigrations:
                 "%(reason)s",
                 {**fields, "reason": duration},
             )
-        count = self.calm.exhausted(time.monotonic()).get(step.vm)
+        count = self.limits.exhausted(time.monotonic()).get(step.vm)
         if count is not None:
             unit = settings.scheduler if settings.balance is None else settings.balance.name
             _log.warning(
@@ -233,7 +233,7 @@ class ClusterActions:
         self._services = services
         self._memory = services.memory.cluster(settings.name)
         self.migrations = ClusterMigrations(settings, services)
-        self._calm = self.migrations.calm
+        self._limits = self.migrations.limits
         self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
         # Plans that this look may make: id to method.
         self._approved: dict[str, str] = {}
@@ -252,11 +252,11 @@ class ClusterActions:
     def destinations(self, driver: DriverUnit, method: str, view: View) -> ClusterDestinations:
         """The destinations of the VMs that a method's answer will name; none is known yet."""
         now = time.monotonic()
-        staying = [*self.migrations.under_way, *self._calm.exhausted(now)]
+        staying = [*self.migrations.under_way, *self._limits.exhausted(now)]
         former: Mapping[str, frozenset[str]] = {}
         if method == BALANCE:
             staying += self._memory.moved  # by the last balancing: it may have been in vain
-            former = self._calm.former_hosts(now)
+            former = self._limits.former_hosts(now)
         services = self._services
         return ClusterDestinations(
             services.decisions, self._settings, driver, method, view, staying, former,
@@ -278,13 +278,13 @@ class ClusterActions:
             return
         self.imbalance = cluster_imbalance(state)
         self._memory.moved = []
-        judged = self._calm.judge(chosen, state, time.monotonic())
+        judged = self._limits.judge(chosen, state, time.monotonic())
         # The log has only the first migration off each host.
         waiting = {each.source: each for each in reversed(judged) if each.problem}
         self._log_not_made("waiting", waiting)
         plan = self._services.plans.open(self._cluster, BALANCE)
         if plan is not None and self._settings.drive is Drive.APPROVE:
-            over = self._calm.why_over(plan.steps, judged, state)
+            over = self._limits.why_over(plan.steps, judged, state)
             if not over:
                 self._make_approved(plan)
                 return

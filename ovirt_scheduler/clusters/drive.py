@@ -88,9 +88,11 @@ class ClusterDrive:
         """When the cluster was looked at, and what is wrong."""
         next_look = time.time() + max(0.0, self._next() - time.monotonic())
         plans = tuple(plan for plan in self._services.plans.of_cluster(self.name) if plan.is_open)
+        driven_by = self.ownership.driven_by
+        imbalance = None if driven_by else self._actions.imbalance  # it would be an old one
         return ClusterLook(
             self.name, self._settings.drive.value, self._looked, next_look, _words(self._problem),
-            self._actions.imbalance, plans, self.ownership.driven_by,
+            imbalance, plans, driven_by,
         )  # fmt: skip
 
     def run(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ovirt_scheduler.clusters.calm import Migrated
+from ovirt_scheduler.clusters.migration_limits import Migrated
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.security import trust

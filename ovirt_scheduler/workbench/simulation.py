@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Optional, cast
 
 from ovirt_scheduler.clusters import check, reader
-from ovirt_scheduler.clusters.calm import Calm
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.clusters.migration_limits import MigrationLimits
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
@@ -287,7 +287,7 @@ class Simulation:
         self._coming: deque[Arrival] = deque(self.scenario.arrivals)
         self._events: deque[HostEvent] = deque(self.scenario.host_events)
         self._moved: Sequence[str] = ()  # by the balancing before
-        self._calm = Calm(self.settings, [])
+        self._limits = MigrationLimits(self.settings, [])
 
     def run(self) -> Outcome:
         """Play it to its end, or until Ctrl-C."""
@@ -404,12 +404,12 @@ class Simulation:
             return
         outcome, now, state = self._outcome, self._hour * 3600, self._cluster.state()
         outcome.balancings += 1
-        staying = (*self._moved, *self._calm.exhausted(now))
-        wanted = self._policy.balance(state, staying, self._calm.former_hosts(now))
-        judged = self._calm.judge(wanted, state, now)
+        staying = (*self._moved, *self._limits.exhausted(now))
+        wanted = self._policy.balance(state, staying, self._limits.former_hosts(now))
+        judged = self._limits.judge(wanted, state, now)
         made = [each for each in judged if not each.problem and self._migrate(each)]
         for each in made:
-            self._calm.made(each, now)
+            self._limits.made(each, now)
         self._moved = [each.vm for each in made]
         outcome.waiting = {
             f"{each.vm_name} to {each.target_name}": each.problem for each in judged if each.problem

@@ -39,10 +39,28 @@ def services(tmp_path, engine):
     inventory.close()
 
 
-def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog, monkeypatch):
-    """The log has its traceback, and the status what it was."""
+@pytest.fixture
+def scheduled(services, engine, place, executor, tmp_path):
+    """Those of a daemon that has the scheduler recorder; its cluster has a host and a VM."""
+    engine.hosts, engine.vms = [Host("lynx", measured=True)], [Vm("web", "lynx")]
+    (tmp_path / "wanted").write_text("{}")
+    place.write("recorder", RECORDER.format(folder=str(tmp_path)))
+    place.registry.refresh()
+    decisions = DecisionService(place.registry, executor, 60.0, services.inventory)
+    return services._replace(decisions=decisions, executor=executor)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, as it is for the cluster; ``now`` may be set."""
     clock = SimpleNamespace(now=time.monotonic(), time=time.time, monotonic=lambda: clock.now)
     monkeypatch.setattr(drive, "time", clock)
+    monkeypatch.setattr(reader, "time", clock)
+    return clock
+
+
+def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog, clock):
+    """The log has its traceback, and the status what it was."""
     cluster = ClusterDrive(ClusterSettings("Default", timer_interval=0.0), services)
     pauses = []
     for _ in range(4):
@@ -86,13 +104,8 @@ def test_events_alone_that_cannot_be_read_are_told(services, engine, caplog, mon
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
-def test_hooks_have_their_time_after_a_reading_that_took_longer(
-    services, engine, place, executor, tmp_path, monkeypatch
-):
+def test_hooks_have_their_time_after_a_reading_that_took_longer(scheduled, engine, clock, tmp_path):
     """Here each page of VMs takes longer than hooks have."""
-    clock = SimpleNamespace(now=time.monotonic(), time=time.time, monotonic=lambda: clock.now)
-    monkeypatch.setattr(drive, "time", clock)
-    monkeypatch.setattr(reader, "time", clock)
     answer = engine.get
 
     def answer_late(path, parameters):
@@ -100,23 +113,26 @@ def test_hooks_have_their_time_after_a_reading_that_took_longer(
         return answer(path, parameters)
 
     engine.get = answer_late
-    engine.hosts, engine.vms = [Host("lynx")], [Vm("web", "lynx")]
-    place.write("recorder", RECORDER.format(folder=str(tmp_path)))
-    place.registry.refresh()
-    decisions = DecisionService(place.registry, executor, 60.0, services.inventory)
-    services = services._replace(decisions=decisions, executor=executor)
     settings = ClusterSettings(
-        "Default",
-        scheduler="recorder",
-        properties={},
-        load_balance_interval=0.0,
-        timer_interval=0.0,
+        "Default", scheduler="recorder", properties={}, load_balance_interval=0.0, timer_interval=0.0
     )
-    cluster = ClusterDrive(settings, services)
+    cluster = ClusterDrive(settings, scheduled)
     clock.now = cluster.run_due()
     engine.vms[0].status = "paused"
     cluster.run_due()
     assert (tmp_path / "told").read_text() == "vm web up paused\n"
+
+
+def test_who_stands_by_knows_no_imbalance(scheduled, clock):
+    """That of its own last balancing may be days old."""
+    settings = ClusterSettings("Default", Drive.ON, scheduler="recorder", properties={})
+    cluster = ClusterDrive(settings, scheduled)
+    clock.now = cluster.run_due()
+    assert cluster.state().imbalance == 0.0
+    tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
+    cluster.ownership.hear([str(Mark(True, 1, "far-0000", tag))])
+    cluster.run_due()
+    assert (cluster.state().driven_by, cluster.state().imbalance) == ("far-0000", None)
 
 
 def test_a_balancing_that_fails_is_not_well_again_by_a_look_at_statuses(driven):

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ovirt_scheduler.clusters.calm import Migrated
+from ovirt_scheduler.clusters.migration_limits import Migrated
 from ovirt_scheduler.clusters.persistence import ClusterMemory, DriveMemory, Migrating
 from ovirt_scheduler.model import records
 from ovirt_scheduler.model.plans import Step

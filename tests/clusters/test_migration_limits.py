@@ -1,10 +1,10 @@
-"""What calm lets through: of made clusters whose hosts have ten processors, at times of the test's."""
+"""Which migrations are made: in clusters whose hosts have ten processors, at times of the test's."""
 
 from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.clusters.calm import Calm, cluster_imbalance
+from ovirt_scheduler.clusters.migration_limits import MigrationLimits, cluster_imbalance
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.settings.table import ClusterSettings
 
@@ -22,7 +22,7 @@ LARGE = state([("proxy", "lynx", 2), ("mail", "lynx", 1)], lynx=8.4, puma=3.1)
 
 def new(hold, margin, migrated=None):
     settings = ClusterSettings("Default", hold=hold, margin=margin)
-    return Calm(settings, [] if migrated is None else migrated)
+    return MigrationLimits(settings, [] if migrated is None else migrated)
 
 
 def made(judged):
@@ -31,16 +31,16 @@ def made(judged):
 
 def test_what_betters_the_imbalance_for_long_enough_is_made_with_a_reason():
     """Not before; a moment without it begins the time anew."""
-    calm = new(120, 5)
+    limits = new(120, 5)
     wanted = {"proxy": "puma"}
-    (judged,) = calm.judge(wanted, LARGE, 1000)
+    (judged,) = limits.judge(wanted, LARGE, 1000)
     assert judged.problem == "the imbalance has lasted 0 s, and has to last 120 s"
     assert judged.reason == "CPU 84 % to 31 %"
-    assert made(calm.judge(wanted, LARGE, 1119)) == []
-    assert made(calm.judge(wanted, LARGE, 1120)) == ["proxy"]
-    assert made(calm.judge({}, LARGE, 1130)) == []
-    assert made(calm.judge(wanted, LARGE, 1140)) == []
-    assert made(calm.judge(wanted, LARGE, 1260)) == ["proxy"]
+    assert made(limits.judge(wanted, LARGE, 1119)) == []
+    assert made(limits.judge(wanted, LARGE, 1120)) == ["proxy"]
+    assert made(limits.judge({}, LARGE, 1130)) == []
+    assert made(limits.judge(wanted, LARGE, 1140)) == []
+    assert made(limits.judge(wanted, LARGE, 1260)) == ["proxy"]
 
 
 def test_what_betters_it_by_less_than_the_margin_is_not_made():
@@ -82,18 +82,18 @@ def test_the_size_of_the_cluster_does_not_matter():
 
 def test_short_peaks_of_one_host_after_another_are_no_lasting_imbalance():
     """The host that takes the VMs is the same each time, and is not the cause."""
-    calm = new(120, 5)
+    limits = new(120, 5)
     names = [f"host{number}" for number in range(10)]
     for minute in range(10):
         busy = dict.fromkeys(names, 5.0)
         peak = names[minute]
         crowded = state([("a", peak, 2), ("b", peak, 2)], **{**busy, peak: 9.5}, puma=4)
-        assert made(calm.judge({"a": "puma"}, crowded, 60 * minute)) == []
+        assert made(limits.judge({"a": "puma"}, crowded, 60 * minute)) == []
 
 
 def test_hosts_that_are_not_up_do_not_count_for_the_mean():
     """Here it is near that of the full hosts, so that the empty one is the cause."""
-    calm = new(60, 5)
+    limits = new(60, 5)
     up = {"lynx": HostState("lynx", "up", 10, 6), "lion": HostState("lion", "up", 10, 6)}
     off = {str(number): HostState("off", "maintenance", 10, 0) for number in range(9)}
     vms = [("a", "lynx", 2), ("b", "lion", 2)]
@@ -101,29 +101,29 @@ def test_hosts_that_are_not_up_do_not_count_for_the_mean():
         {**up, **off, "puma": HostState("puma", "up", 10, 0)},
         {name: VmState(name, "up", host, 1, 0, part) for name, host, part in vms},
     )
-    assert made(calm.judge({"a": "puma"}, cluster, 0)) == []
-    assert made(calm.judge({"b": "puma"}, cluster, 60)) == ["b"]
+    assert made(limits.judge({"a": "puma"}, cluster, 0)) == []
+    assert made(limits.judge({"b": "puma"}, cluster, 60)) == ["b"]
 
 
 def test_a_host_that_takes_vms_all_the_time_is_the_cause():
     """From whichever host they come: here an empty one is to be filled."""
-    calm = new(120, 5)
+    limits = new(120, 5)
     fuller = state([("a", "lynx", 2), ("b", "lion", 2)], lynx=6, lion=6, puma=0)
-    assert made(calm.judge({"a": "puma"}, fuller, 0)) == []
-    assert made(calm.judge({"b": "puma"}, fuller, 60)) == []
-    assert made(calm.judge({"a": "puma"}, fuller, 120)) == ["a"]
+    assert made(limits.judge({"a": "puma"}, fuller, 0)) == []
+    assert made(limits.judge({"b": "puma"}, fuller, 60)) == []
+    assert made(limits.judge({"a": "puma"}, fuller, 120)) == ["a"]
 
 
 def test_after_a_migration_the_time_begins_anew_for_its_hosts_alone():
     """The others have waited, too."""
-    calm = new(60, 5)
+    limits = new(60, 5)
     crowded = state([("a", "lynx", 2), ("b", "lion", 2)], lynx=9, lion=9, puma=1, cat=1)
     wanted = {"a": "puma", "b": "cat"}
-    calm.judge(wanted, crowded, 0)
-    first, _ = calm.judge(wanted, crowded, 60)
-    calm.made(first, 60)
-    assert made(calm.judge(wanted, crowded, 100)) == ["b"]
-    assert made(calm.judge(wanted, crowded, 160)) == ["a", "b"]
+    limits.judge(wanted, crowded, 0)
+    first, _ = limits.judge(wanted, crowded, 60)
+    limits.made(first, 60)
+    assert made(limits.judge(wanted, crowded, 100)) == ["b"]
+    assert made(limits.judge(wanted, crowded, 160)) == ["a", "b"]
 
 
 def test_a_host_that_is_emptied_is_packed_whatever_the_margin():
@@ -140,11 +140,11 @@ def test_what_cannot_be_weighed_is_the_schedulers_choice(target):
     """No margin counts where a host does not tell its use, or any host will do; hold does."""
     hosts = {"lynx": HostState("lynx", "up", 10, 8.4), "puma": HostState("puma", "up")}
     unknown = ClusterState(hosts, {each: VmState(each, "up", "lynx") for each in "ab"})
-    calm = new(60, 5)
-    (judged,) = calm.judge({"a": target}, unknown, 0)
+    limits = new(60, 5)
+    (judged,) = limits.judge({"a": target}, unknown, 0)
     assert "has lasted" in judged.problem
     assert judged.reason == ""
-    assert made(calm.judge({"a": target}, unknown, 60)) == ["a"]
+    assert made(limits.judge({"a": target}, unknown, 60)) == ["a"]
 
 
 def test_memory_counts_where_it_is_more():
@@ -162,27 +162,27 @@ def test_memory_counts_where_it_is_more():
 def test_a_vm_does_not_go_back_within_the_hour():
     """To any host that a balancing took it from; what is older is forgotten."""
     migrated = []
-    calm = new(60, 0, migrated)
-    calm.made(*calm.judge({"proxy": "puma"}, LARGE, 0), 0)
+    limits = new(60, 0, migrated)
+    limits.made(*limits.judge({"proxy": "puma"}, LARGE, 0), 0)
     back = state([("proxy", "puma", 2)], lynx=6, puma=5)
-    calm.made(*calm.judge({"proxy": "lion"}, back, 1800), 1800)
-    calm.made(*calm.judge({"proxy": "puma"}, state([("proxy", "lion", 2)]), 1800), 1800, False)
-    assert calm.former_hosts(1801) == {"proxy": {"lynx", "puma"}}
+    limits.made(*limits.judge({"proxy": "lion"}, back, 1800), 1800)
+    limits.made(*limits.judge({"proxy": "puma"}, state([("proxy", "lion", 2)]), 1800), 1800, False)
+    assert limits.former_hosts(1801) == {"proxy": {"lynx", "puma"}}
     assert new(60, 0, migrated).former_hosts(3600) == {"proxy": {"puma"}}
     assert new(0, 0, migrated).former_hosts(3600) == {}
-    assert calm.former_hosts(5400) == {}
+    assert limits.former_hosts(5400) == {}
     assert migrated == []
 
 
 def test_a_vm_that_was_migrated_too_often_stays():
     """For whatever reason; until the hour is over."""
-    calm = new(0, 0)
-    (step,) = calm.judge({"proxy": "puma"}, LARGE, 0)
+    limits = new(0, 0)
+    (step,) = limits.judge({"proxy": "puma"}, LARGE, 0)
     for second in range(4):
-        assert calm.exhausted(second) == {}
-        calm.made(step, second, balances=second % 2 == 0)
-    assert calm.exhausted(3600 - 1) == {"proxy": 4}
-    assert calm.exhausted(3600) == {}
+        assert limits.exhausted(second) == {}
+        limits.made(step, second, balances=second % 2 == 0)
+    assert limits.exhausted(3600 - 1) == {"proxy": 4}
+    assert limits.exhausted(3600) == {}
 
 
 def test_the_imbalance_of_a_cluster_is_that_of_its_hosts_that_are_up():

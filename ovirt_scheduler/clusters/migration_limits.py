@@ -1,4 +1,4 @@
-"""Decides which migrations of a balancing to make, and when, so that few are soon undone.
+"""Limits the migrations of a balancing: which are made, and when, so that few are soon undone.
 
 ::
 
@@ -47,8 +47,8 @@ class Migrated:
     balances: bool  # a balancing wanted it
 
 
-class Calm:
-    """What is to be known of one cluster from one balancing to the next.
+class MigrationLimits:
+    """The limits of one cluster's migrations, and what they know from earlier balancings.
 
     Args:
         settings: its ``hold`` is 0 if VMs may go back at once.

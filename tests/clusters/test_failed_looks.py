@@ -114,7 +114,11 @@ def test_hooks_have_their_time_after_a_reading_that_took_longer(scheduled, engin
 
     engine.get = answer_late
     settings = ClusterSettings(
-        "Default", scheduler="recorder", properties={}, load_balance_interval=0.0, timer_interval=0.0
+        "Default",
+        scheduler="recorder",
+        properties={},
+        load_balance_interval=0.0,
+        timer_interval=0.0,
     )
     cluster = ClusterDrive(settings, scheduled)
     clock.now = cluster.run_due()

@@ -53,17 +53,15 @@ setup(
     ]
     + [
         (
-            folder,
+            f"share/doc/ovirt-scheduler/{within}",
             sorted(
                 str(file.relative_to(HERE))
-                for ending in ("md", "png", "svg", "xsd")
+                for ending in ("md", "png", "svg", "xsd", "xml", "json", "yml")
                 for file in (HERE / within).glob(f"*.{ending}")
             ),
         )
-        for folder, within in (
-            ("share/doc/ovirt-scheduler", "."),
-            ("share/doc/ovirt-scheduler/docs", "docs"),
-        )
+        # The manual, and what it names.
+        for within in (".", "docs", "demo", "packaging/grafana", "packaging/prometheus")
     ],
     install_requires=[
         "ovirt-engine-sdk-python>=4.4,<5",

@@ -69,21 +69,20 @@ def _run(options: argparse.Namespace) -> Shown:
         catalogue, remarks = _plugins(running.registry)
         of_clusters = [cluster_report.problem(each, catalogue) for each in settings.clusters]
         of_settings = (
-            *filter(None, [port["problem"]]),
             *problems(settings, running.services.inventory),
             *(str(each) for each in of_clusters if each is not None),
         )
     mend = (*of_settings, *catalogue.faults, *remarks)
-    wrong = len(mend) + sum(bool(each.problem) for each in reports)
+    wrong = len(mend) + bool(port["problem"]) + sum(bool(each.problem) for each in reports)
     old_versions = list(control.old_versions(state))
     fields = {
         "ok": not wrong, "certificates": [each.fields() for each in reports],
         **_fields(catalogue), "listening": port, "settings": of_settings,
         "remarks": list(map(_located, remarks)), "old_versions": old_versions,
     }  # fmt: skip
-    listens = port["problem"] or ("the daemon listens" if port["daemon"] else "free")
-    lines = [*(each.line() for each in reports)]
-    lines.append(f"port {port['port']} of {port['address']}: {listens}\n")
+    found = f"port {port['port']} of {port['address']}: "
+    found += "the daemon listens" if port["daemon"] else "free"
+    lines = [*(each.line() for each in reports), f"{port['problem'] or found}\n"]
     lines += (f"note: {each}\n" for each in (*old_versions, *_seen_as(state)))
     lines += _lines(settings, catalogue, mend, wrong)
     return Shown("".join(lines), fields, not wrong)
@@ -110,7 +109,8 @@ def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         unread = [PluginError(f"the names in the plugins' files are not looked at: {error}")]
     others = (each for each in catalogue.warnings if str(each) not in map(str, remarks))
-    return replace(catalogue, warnings=[*others, *unread]), remarks
+    faults = {str(each): each for each in catalogue.faults}  # plugins share that of a helper
+    return replace(catalogue, warnings=[*others, *unread], faults=[*faults.values()]), remarks
 
 
 def _remarks(catalogue: Catalogue) -> Sequence[PluginError]:

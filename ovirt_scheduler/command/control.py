@@ -98,9 +98,11 @@ def old_versions(state: Path, units: Collection[str] = ()) -> Iterator[str]:
         report = explanation.cleaned(ask(state, "status"))
     except (NoAnswer, CallRefused):
         return
-    for unit in report["units"]:
-        if unit["state"] == "old version" and (not units or unit["name"] in units):
-            yield f"{unit['name']}: {unit['because']}"
+    yield from dict.fromkeys(  # a file may have several units
+        f"{unit['name']}: {unit['because']}"
+        for unit in report["units"]
+        if unit["state"] == "old version" and (not units or unit["name"] in units)
+    )
 
 
 def _status(_: argparse.Namespace) -> Shown:

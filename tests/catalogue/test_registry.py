@@ -272,13 +272,15 @@ def test_an_edited_conf_file_is_followed_and_a_broken_one_is_not(place):
 
 
 def test_a_plugin_is_disabled_and_enabled_by_its_conf_file(place, caplog):
-    """The log does not say that the file is gone."""
+    """The log does not say that the file is gone, and whoever names it is told why."""
     caplog.set_level(logging.INFO)
     path = place.write("a", plugin(1))
     assert place.versions() == {"a": "1"}
     (place.confs / "a.conf").write_text("enabled = false\n")
     assert (place.versions(), place.faults()) == ({}, [])
     assert f"unloaded {path}: it has nothing to call any more" in caplog.messages
+    with pytest.raises(UnknownUnit, match=r"named 'a'; a\.conf says enabled = false"):
+        place.registry.current().wanted(Kind.FILTER, "a")
     (place.confs / "a.conf").write_text("enabled = true\n")
     assert place.versions() == {"a": "1"}
 

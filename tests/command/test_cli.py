@@ -95,6 +95,17 @@ def test_check_tells_what_cannot_be_loaded(tmp_path):
         assert f"\n{tmp_path}/{name}.py{told}" in out
 
 
+def test_check_tells_once_what_keeps_a_helper_and_its_plugins_from_loading(tmp_path):
+    """It is one line to mend, however many import it."""
+    (tmp_path / "helps.py").write_text("def = 1\n")
+    for name in ("One", "Two"):
+        (tmp_path / f"{name}.py").write_text(f"import helps\n{GOOD}")
+    status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
+    assert (status, err) == (1, "")
+    assert out.count(f"{tmp_path}/helps.py:1: syntax error: ") == 1
+    assert out.endswith("1 to mend\n")
+
+
 def test_check_tells_of_files_that_may_be_meant_as_plugins(tmp_path):
     """A misspelt function; not a helper that is imported, and none that is named as one."""
     (tmp_path / "Good.py").write_text(f"import helps\n{GOOD}")

@@ -13,18 +13,19 @@ from tests.support.paths import PROJECT
 
 GOOD = "def do_filter(hosts, vm, properties):\n    return hosts\n"
 OTHER = "def do_score(hosts, vm, properties):\n    return []\n"
+BOTH = f"{GOOD}{OTHER}"
 HOSTS = str(PROJECT / "demo" / "hosts.xml")
 TOLD = re.compile(
     r"Quiet: the version of (\d\d:\d\d) answers; the file has not loaded since (\d\d:\d\d): "
-    r"line 3: syntax error: .*"
+    r"line 5: syntax error: .*"
 )
 
 
 @pytest.fixture(scope="module")
 def asked(start_daemon):
     """A daemon whose plugin Quiet was edited to what does not load, and the commands' options."""
-    daemon = start_daemon({"Quiet": GOOD, "Other": OTHER})
-    (daemon.plugins / "Quiet.py").write_text(GOOD + "def = 1\n")
+    daemon = start_daemon({"Quiet": BOTH, "Other": OTHER})
+    (daemon.plugins / "Quiet.py").write_text(f"{BOTH}def = 1\n")
     daemon.design.discover()
     config = daemon.state.parent / "local.conf"
     port = daemon.url.rpartition(":")[2]
@@ -39,7 +40,7 @@ def asked(start_daemon):
     "arguments", [("discover",), ("filter", "Quiet", "Other", "--hosts", HOSTS)]
 )
 def test_a_call_notes_that_an_older_version_answers(asked, arguments):
-    """On standard error, so that the answer is as ever; with both times and the line."""
+    """On standard error, so that the answer is as ever; with both times and the line; once a file."""
     status, out, err = asked(*arguments)
     notes = [line for line in err.splitlines() if line.startswith("note: ")]
     assert status in (0, 1)
@@ -55,23 +56,24 @@ def test_a_call_of_other_units_notes_nothing(asked):
 
 
 def test_check_notes_that_an_older_version_answers(asked, one_executor):
-    """Beside what is wrong with the file."""
+    """Once, beside what is wrong with the file."""
     _, out, _ = asked("check")
-    assert [line for line in out.splitlines() if TOLD.fullmatch(line[len("note: ") :])]
+    assert len([line for line in out.splitlines() if TOLD.fullmatch(line[len("note: ") :])]) == 1
 
 
 def test_status_tells_of_the_older_version_once(asked):
-    """As a problem of its unit, and not as a file without a unit besides."""
+    """As a problem of each of its units, and not as a file without a unit besides."""
     status, out, _ = asked("status", "-o", "json")
     told = json.loads(out)
     assert status == 1
-    (problem,) = told["problems"]
-    assert problem["kind"] == "old version"
-    (unit,) = [unit for unit in told["units"] if unit["name"] == "Quiet"]
-    assert TOLD.fullmatch(f"Quiet: {unit['because']}")
-    since, version = (datetime.datetime.fromisoformat(unit[key].rstrip("Z"))
-                      for key in ("since", "version_of"))  # fmt: skip
-    assert version <= since
+    assert [problem["kind"] for problem in told["problems"]] == ["old version"] * 2
+    units = [unit for unit in told["units"] if unit["name"] == "Quiet"]
+    assert len(units) == 2
+    for unit in units:
+        assert TOLD.fullmatch(f"Quiet: {unit['because']}")
+        since, version = (datetime.datetime.fromisoformat(unit[key].rstrip("Z"))
+                          for key in ("since", "version_of"))  # fmt: skip
+        assert version <= since
 
 
 def test_the_time_of_the_version_outlives_a_restart(place):

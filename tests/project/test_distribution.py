@@ -16,6 +16,11 @@ import pytest
 from tests.support.command import executed
 from tests.support.paths import PROJECT
 
+NAMED = {
+    "README.md", "demo/hosts.xml", "demo/vm.xml", "demo/cluster.xml",
+    "packaging/prometheus/ovirt-scheduler.rules.yml", "packaging/grafana/ovirt-scheduler.json",
+}  # fmt: skip
+
 pytest.importorskip("setuptools", reason="there is no setuptools here")
 
 
@@ -64,7 +69,7 @@ def test_a_source_distribution_is_the_whole_project(tmp_path):
 def test_the_manual_is_installed_and_messages_name_it_there(tmp_path):
     """Every page with what it shows, below the prefix; one that is not there is named alone."""
     source, prefix = tmp_path / "source", tmp_path / "prefix"
-    for folder in ("ovirt_scheduler", "docs", "completion"):
+    for folder in ("ovirt_scheduler", "docs", "completion", "demo", "packaging"):
         leftovers = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PROJECT / folder, source / folder, ignore=leftovers)
     for file in (PROJECT / "setup.py", *PROJECT.glob("*.md")):
@@ -74,7 +79,8 @@ def test_the_manual_is_installed_and_messages_name_it_there(tmp_path):
     for file in PROJECT.glob("docs/*.*"):
         there = (prefix / "share/doc/ovirt-scheduler/docs" / file.name).exists()
         assert there is (file.suffix != ".py"), file
-    assert (prefix / "share/doc/ovirt-scheduler/README.md").exists()
+    for file in NAMED:
+        assert (prefix / "share/doc/ovirt-scheduler" / file).exists(), file
     assert (prefix / "share/man/man5/ovirt-scheduler.conf.5").exists()
     asked = "import sys; sys.prefix = sys.argv[1]; from ovirt_scheduler.manual import page; "
     asked += "print(page('engine.md'), page('none.md'), sep='\\n')"

@@ -89,6 +89,7 @@ def _build(top: Path) -> None:
             "etc",
             "systemd",
             "completion",
+            "demo",
             "docs",
             "packaging",
             *filter(Path.is_file, PROJECT.glob("*.*")),
@@ -195,7 +196,9 @@ def test_every_file_has_its_place_and_owner(files, package):
     assert files["/var/log/ovirt-scheduler"][:3] == ("ovirt-scheduler", "ovirt-scheduler", 0o750)
     assert next(name for name, file in files.items() if file.flags == "l").endswith("/LICENSE")
     documents = {name.split("/", 5)[-1] for name, file in files.items() if file.flags == "d"}
-    assert {"README.md", "CHANGELOG.md", "docs/operations.md"} <= documents
+    assert {"README.md", "CHANGELOG.md", "docs/operations.md", "demo/hosts.xml"} <= documents
+    assert "packaging/prometheus/ovirt-scheduler.rules.yml" in documents
+    assert not [name for name in documents if name.endswith((".py", ".spec"))]
     pages = {path.name for path in (PROJECT / "docs" / "man").glob("*.[158]")}
     assert pages <= {name.rpartition("/")[2].replace(".gz", "") for name in files}
     modules = {name.partition("/site-packages/")[2] for name in files if "/site-packages/" in name}

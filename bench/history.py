@@ -15,13 +15,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.database import Database
-from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record import Cost, Host, Record, Unit, Verdict
 from ovirt_scheduler.history.schema import Row
 
 _HOSTS, _UNITS, _VMS = 50, 5, 10_000
@@ -40,11 +40,11 @@ def main() -> None:
         file = Path(folder) / "history.sqlite"
         began = time.monotonic()
         rows = [schema.pack(_record(chance)) for _ in range(_MADE)]
-        written = Database(file)
+        database = Database(file)
         for first in range(0, count, _TOGETHER):
             last = min(first + _TOGETHER, count)
-            written.write([(row, None) for row in _copies(rows, first, last, chance)])
-        written.close()
+            database.write([(row, None) for row in _copies(rows, first, last, chance)])
+        database.close()
         size = sum(part.stat().st_size for part in Path(folder).iterdir())
         print(f"{count:,} decisions of {_HOSTS} hosts and {_UNITS} units, {_VMS:,} VMs")
         print(f"written in {time.monotonic() - began:.0f} s")
@@ -86,23 +86,24 @@ def _copies(rows: list[Row], first: int, last: int, chance: random.Random) -> It
         }
 
 
-def _record(chance: random.Random) -> dict[str, Any]:
-    """A call of three filters or of three cost functions, as ``history.record`` makes them."""
+def _record(chance: random.Random) -> Record:
+    """A call of three filters or of three cost functions, as ``history.conversion`` makes them."""
     filters = chance.random() < 0.5
     kind, name = ("filter", "Filter") if filters else ("cost function", "Function")
-    units = [
-        {
+    units: list[Unit] = []
+    for number in range(_UNITS):
+        unit: Unit = {
             "name": f"{name}{number}", "kind": kind, "mode": "live",
             "checksum": f"sha256:{number:064x}", "milliseconds": round(chance.uniform(0.2, 9), 2),
             "outcome": "raised" if number == 1 and chance.random() < 0.01 else "ok",
-            **({} if filters else {"factor": number + 1}),
-        }
-        for number in range(_UNITS)
-    ]  # fmt: skip
+        }  # fmt: skip
+        if not filters:
+            unit["factor"] = number + 1
+        units.append(unit)
     hosts = [_host(number, units, chance) for number in range(_HOSTS)]
     ranking.put_totals({"units": units, "hosts": hosts})
     return {
-        "id": f"{chance.getrandbits(64):016x}", "time": 0.0,
+        "id": f"{chance.getrandbits(64):016x}", "time": written(0),
         "method": "runFilters" if filters else "runCostFunctions",
         "milliseconds": round(chance.uniform(2, 30), 2), "caller": "127.0.0.1:40312",
         "form": "engine", "vm": {"id": "vm", "name": "vm"},
@@ -111,20 +112,20 @@ def _record(chance: random.Random) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _host(number: int, units: list[dict[str, Any]], chance: random.Random) -> dict[str, Any]:
-    host: dict[str, Any] = {"id": f"00000000-0000-4000-8000-{number:012}", "name": f"host-{number}"}
+def _host(number: int, units: list[Unit], chance: random.Random) -> Host:
+    host: Host = {"id": f"00000000-0000-4000-8000-{number:012}", "name": f"host-{number}"}
     live = True
     for unit in units:
         if unit["outcome"] != "ok":
             continue
         if "factor" in unit:
             cost = chance.randrange(100)
-            entry = {"unit": unit["name"], "cost": cost, "factor": unit["factor"]}
+            entry: Cost = {"unit": unit["name"], "cost": cost, "factor": unit["factor"]}
             entry["weighted"] = cost * unit["factor"]
             host.setdefault("costs", []).append(entry)
             continue
         word = "never asked" if not live else "removed" if chance.random() < 0.1 else "passed"
-        verdict = {"unit": unit["name"], "verdict": word}
+        verdict: Verdict = {"unit": unit["name"], "verdict": word}
         if word == "removed":
             live = False
             verdict["reason"] = f"runs {chance.randrange(10, 40)} VMs, maximum_vm_count is 10"

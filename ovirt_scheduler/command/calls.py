@@ -20,7 +20,8 @@ from ovirt_scheduler.command import arguments, client, control, inputs, tables
 from ovirt_scheduler.command.client import Call
 from ovirt_scheduler.command.inputs import Inputs, names
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.history import explanation, schema
+from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.requests import AnswerForm
@@ -274,15 +275,12 @@ class _Answer:
         self._record = reply.record
 
     @functools.cached_property
-    def record(self) -> Optional[Mapping[str, Any]]:
+    def record(self) -> Optional[Record]:
         """What was decided (contract 8.1)."""
-        record = self._record()
-        if record is None or isinstance(record["time"], str):
-            return record
-        return {**record, "time": schema.written(record["time"])}
+        return self._record()
 
     @property
-    def decision(self) -> Optional[Mapping[str, Any]]:
+    def decision(self) -> Optional[Record]:
         """The same for a person to read."""
         return None if self.record is None else explanation.cleaned(self.record)
 

@@ -32,8 +32,8 @@ from ovirt_scheduler.errors import (
     NoAnswer,
     UnreadableDocument,
 )
-from ovirt_scheduler.history import schema, store
-from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history import store
+from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.requests import AnswerForm, Caller
@@ -144,7 +144,7 @@ class Daemon:
         if query.outcomes:
             (asked["outcome"],) = asked.pop("outcomes")
         for name in {"since", "until"} & asked.keys():
-            asked[name] = schema.written(asked[name])
+            asked[name] = written(asked[name])
         found: Any = self(AnswerForm.DESIGN, "decisions", asked).answer
         if not isinstance(found, list) or not all(isinstance(each["id"], str) for each in found):
             raise TypeError("no list of decisions")

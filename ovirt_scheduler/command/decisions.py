@@ -156,13 +156,13 @@ def _events(kept: Reader, options: argparse.Namespace, wanted: Query) -> Shown:
     return Shown(text, found)
 
 
-def _event(event: Record) -> tuple[str, str, str]:
+def _event(event: Mapping[str, Any]) -> tuple[str, str, str]:
     more = (
         f"{name} {'; '.join(value) if isinstance(value, list) else value}"
         for name, value in event.items()
         if name not in ("time", "event")
     )
-    return explanation.when(event), event["event"], ", ".join(more)
+    return explanation.when(event["time"]), event["event"], ", ".join(more)
 
 
 def follow(recorded: Recorded, wanted: Query, output: str) -> Shown:
@@ -208,7 +208,7 @@ def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> list[
 def _row(summary: Record) -> tuple[str, str, str, str, str]:
     shown = explanation.cleaned(summary)
     vm = explanation.vm_name(shown) if "vm" in shown else ""
-    return explanation.when(shown), shown["id"], shown["method"], vm, shown["summary"]
+    return explanation.when(shown["time"]), shown["id"], shown["method"], vm, shown["summary"]
 
 
 def _line(summary: Record) -> str:
@@ -254,7 +254,7 @@ def _why(options: argparse.Namespace) -> Shown:
         return Shown("".join(_story(decisions, options)), decisions)
 
 
-def _asked_for(kept: Recorded, options: argparse.Namespace) -> Sequence[Mapping[str, Any]]:
+def _asked_for(kept: Recorded, options: argparse.Namespace) -> Sequence[Record]:
     """The decision of ``--decision``, or the calls of the VM's last placement.
 
     Raises:
@@ -277,7 +277,7 @@ def _asked_for(kept: Recorded, options: argparse.Namespace) -> Sequence[Mapping[
     )
 
 
-def _story(decisions: Sequence[Mapping[str, Any]], options: argparse.Namespace) -> Iterator[str]:
+def _story(decisions: Sequence[Record], options: argparse.Namespace) -> Iterator[str]:
     """What is told of the decisions, of all hosts or of that of ``--host``."""
     cleaned = explanation.cleaned(decisions)
     hosts = explanation.host_names(cleaned)
@@ -301,7 +301,7 @@ def _story(decisions: Sequence[Mapping[str, Any]], options: argparse.Namespace) 
         )
 
 
-def _last_placement(kept: Recorded, vm: str) -> Sequence[Mapping[str, Any]]:
+def _last_placement(kept: Recorded, vm: str) -> Sequence[Record]:
     """The calls of a VM's last placement, or none.
 
     Args:
@@ -325,8 +325,9 @@ def _vm_hint(kept: Recorded, vm: str) -> str:
     )
 
 
-def _not_asked_about(last: Mapping[str, Any], host: str, hosts: Iterable[str]) -> Iterator[Line]:
-    yield Line(f"{explanation.when(last)}  {explanation.heading(last)}", Tone.HEADING)
+def _not_asked_about(last: Record, host: str, hosts: Iterable[str]) -> Iterator[Line]:
+    at = explanation.when(last["time"])
+    yield Line(f"{at}  {explanation.heading(last)}", Tone.HEADING)
     yield Line(
         f"  {explanation.cleaned(host)}: not among the hosts that were asked about: whoever asked "
         f"had left it out before{spelling.hint(host, hosts)}",

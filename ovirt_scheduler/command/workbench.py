@@ -193,7 +193,7 @@ def _made_again(
 def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
     for each in differ[:_MOST_SHOWN]:
         subject = f" for VM {each.vm}" if each.vm else ""
-        when, by = explanation.when({"time": each.time}), ", ".join(each.units) or "the request"
+        when, by = explanation.when(each.time), ", ".join(each.units) or "the request"
         yield f"  {when}  {each.id}  {each.method}{subject}: by {by}"
         *hosts, before, now = ("", *each.why) if len(each.why) < 2 else each.why
         yield from (f"    {line}" for line in (before, now, *hosts[:_LINES]) if line)

@@ -16,7 +16,7 @@ from typing import Callable, Optional
 
 from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
-from ovirt_scheduler.history import record
+from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.recording import Inputs
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.log.fields import InShadow
@@ -82,7 +82,7 @@ class Shadows:
         jobs: Sequence[Job],
         add_engine: AddEngine,
     ) -> None:
-        size = max(_LEAST_BYTES, record.size(decision))
+        size = max(_LEAST_BYTES, conversion.size(decision))
 
         def run() -> None:
             made = decision

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_scheduler.history import recording, schema
-from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.recording import Inputs, Made, Pieces, Split
+from ovirt_scheduler.history.recording import Event, Inputs, Made, Pieces, Split
 from ovirt_scheduler.history.schema import Named, Row
 from ovirt_scheduler.model.requests import Document
 
@@ -93,8 +92,12 @@ class Database:
         """
         self._db.execute("PRAGMA shrink_memory").fetchall()
 
-    def write(self, decisions: Sequence[Made], events: Sequence[Record] = ()) -> None:
-        """Write all of these or none; after an error it is to be closed."""
+    def write(self, decisions: Sequence[Made], events: Sequence[tuple[float, Event]] = ()) -> None:
+        """Write all of these or none; after an error it is to be closed.
+
+        Args:
+            events: each with its time, in seconds since 1970.
+        """
         recorded = [inputs for _, inputs in decisions if inputs is not None]
         documents = (each.document for inputs in recorded for each in inputs.documents)
         keys = {document: _key(document) for document in dict.fromkeys(documents)}
@@ -102,8 +105,8 @@ class Database:
         pieces = recording.cut(unknown, self._split)
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            for event in events:
-                self._write_event(event)
+            for at, event in events:
+                self._write_event(at, event)
             for row, inputs in decisions:
                 number = self._write_decision(row)
                 if inputs is not None:
@@ -172,10 +175,9 @@ class Database:
             self._bases[piece[:_ALIKE]] = number, piece
         return number
 
-    def _write_event(self, record: Record) -> None:
-        body = {name: value for name, value in record.items() if name not in ("time", "event")}
-        moment = round(record["time"] * 1000)
-        self._insert("events", time=moment, event=record["event"], body=schema.as_json(body))
+    def _write_event(self, at: float, event: Event) -> None:
+        body = schema.as_json({name: each for name, each in event.items() if name != "event"})
+        self._insert("events", time=round(at * 1000), event=event["event"], body=body)
 
     def _name(self, named: Named) -> int:
         if named not in self._known:

@@ -10,14 +10,26 @@ import enum
 import time
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, TypeVar, Union, cast
 
 from ovirt_scheduler.history import query, ranking
-from ovirt_scheduler.history.ranking import Record
-from ovirt_scheduler.history.record import NOT_ASKED, PASSED, REMOVED, each_text
+from ovirt_scheduler.history.record import (
+    NOT_ASKED,
+    PASSED,
+    REMOVED,
+    Cost,
+    Host,
+    Record,
+    Summary,
+    Unit,
+    Verdict,
+    each_text,
+)
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import Kind
+
+_T = TypeVar("_T")
 
 MOST_HOSTS = 100  # that are told of at once, the best first
 
@@ -48,9 +60,9 @@ class Line(NamedTuple):
     tone: Tone = Tone.PLAIN
 
 
-def cleaned(value: Any) -> Any:
+def cleaned(value: _T) -> _T:
     """The decision, with each text on one line and without characters that steer a terminal."""
-    return each_text(value, printable)
+    return cast("_T", each_text(value, printable))
 
 
 def lines(decision: Record, host: Optional[str] = None) -> Iterator[Line]:
@@ -60,16 +72,17 @@ def lines(decision: Record, host: Optional[str] = None) -> Iterator[Line]:
         decision: ``cleaned``.
         host: the id of the only host to tell of; None: of ``MOST_HOSTS``.
     """
-    yield Line(f"{when(decision)}  {heading(decision)}", Tone.HEADING)
+    at = when(decision["time"])
+    yield Line(f"{at}  {heading(decision)}", Tone.HEADING)
     yield Line(f"  {_circumstances(decision)}")
     decisive = _decisive(decision) if host is None else ()
     for line in (*_Hosts(decision).lines(host), *_of_units(decision), *decisive):
         yield Line(f"  {line.text}", line.tone)
 
 
-def when(decision: Record) -> str:
-    """Its time, of this machine's time zone: ``2026-01-31 12:00:00``."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(query.moment(decision["time"])))
+def when(text: str) -> str:
+    """A record's time, in this machine's time zone: ``2026-01-31 12:00:00``."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(query.moment(text)))
 
 
 def heading(decision: Record) -> str:
@@ -106,14 +119,8 @@ def outcome(decision: Record) -> str:
     return f"{count}: {result}"
 
 
-def summary(decision: Record) -> dict[str, Any]:
-    """What a list shows of a decision, besides what the decision says itself.
-
-    Returns:
-        ``summary``: its outcome, ``cleaned``; ``is_bad``: a unit failed that would have
-        counted, something went wrong, or no host was left; ``failures``: the units that failed,
-        each with its message.
-    """
+def summary(decision: Record) -> Summary:
+    """What a list shows of a decision, besides what the decision says itself; ``cleaned``."""
     text, failed = outcome(decision), failed_units(decision)
     if failed and "failed" not in text:
         text += f"; {', '.join(failed)} failed"
@@ -140,7 +147,7 @@ def left(decision: Record) -> str:
     return ", ".join(words)
 
 
-def removed(decision: Record) -> dict[str, Record]:
+def removed(decision: Record) -> dict[str, Verdict]:
     """The hosts that filters removed, each with the verdict that did."""
     filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
     return {
@@ -151,7 +158,7 @@ def removed(decision: Record) -> dict[str, Record]:
     }
 
 
-def in_order(decision: Record) -> list[Record]:
+def in_order(decision: Record) -> list[Host]:
     """The hosts: the best first, those that filters removed last."""
     hosts, out = decision["hosts"], removed(decision)
     return sorted(hosts, key=lambda host: (host["id"] in out, host.get("rank", len(hosts) + 1)))
@@ -161,7 +168,7 @@ def why(decision: Record) -> dict[str, str]:
     """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
     out, shadows = removed(decision), ranking.shadows(decision, Kind.COST_FUNCTION)
 
-    def of(host: Record) -> str:
+    def of(host: Host) -> str:
         if host["id"] in out:
             return _said(out[host["id"]])
         if host.get("costs"):
@@ -174,10 +181,12 @@ def why(decision: Record) -> dict[str, str]:
 def is_plain(decision: Record) -> bool:
     """Whether one unit decided alone and gave no reasons, so that its answer says it all."""
     hosts = decision.get("hosts", ())
-    entries = (
-        each for host in hosts for part in ("verdicts", "costs") for each in host.get(part, ())
+    reasons = (
+        each.get("reason")
+        for host in hosts
+        for each in (*host.get("verdicts", ()), *host.get("costs", ()))
     )
-    return len(decision.get("units", ())) < 2 and not any(each.get("reason") for each in entries)
+    return len(decision.get("units", ())) < 2 and not any(reasons)
 
 
 def host_names(decisions: Iterable[Record]) -> dict[str, str]:
@@ -238,12 +247,12 @@ def failed_units(decision: Record) -> list[str]:
     return [unit["name"] for unit in units if unit.get("mode") != "shadow"]
 
 
-def has_failed(unit: Record) -> bool:
+def has_failed(unit: Unit) -> bool:
     """Whether a unit was called and gave no answer that counts."""
     return unit.get("outcome", "ok") not in ("ok", NOT_ASKED)
 
 
-def _effect(decision: Record, unit: Record) -> str:
+def _effect(decision: Record, unit: Unit) -> str:
     """The effect of a unit's failure on the hosts."""
     if unit.get("mode") == "shadow":
         return "which counts for nothing (shadow)"
@@ -285,7 +294,7 @@ class _Hosts:
         for line, names in shared.items():
             yield Line(f"{', '.join(names)}: {line.text}", line.tone)
 
-    def _verdicts(self, host: Record, in_full: bool) -> Iterator[Line]:
+    def _verdicts(self, host: Host, in_full: bool) -> Iterator[Line]:
         """The filters' verdicts on a host, and the reasons of balances and schedulers.
 
         Args:
@@ -309,7 +318,7 @@ class _Hosts:
             yield Line(f"removed by {_said(removal)}", Tone.BAD)
         yield from reasons
 
-    def _rank(self, host: Record) -> Iterator[Line]:
+    def _rank(self, host: Host) -> Iterator[Line]:
         """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
         name, place = host["id"], host.get("rank")
         if place is None:
@@ -325,7 +334,7 @@ class _Hosts:
                 ranks.append(f"without {unit} it would be {ordinal(places[name])}")
         yield Line("; ".join(ranks), Tone.GOOD if place == 1 else Tone.PLAIN)
 
-    def _costs(self, host: Record) -> Iterator[Line]:
+    def _costs(self, host: Host) -> Iterator[Line]:
         """The costs of a host that have a reason, and those of units in shadow."""
         for cost in host.get("costs", ()):
             because = _because(cost)
@@ -335,21 +344,21 @@ class _Hosts:
                 yield Line(f"{cost['unit']} costs {cost['cost']}{because}")
 
 
-def _said(verdict: Record) -> str:
+def _said(verdict: Verdict) -> str:
     """``MaxVms: runs 12 VMs``: a unit, with its reason where it gave one."""
     return f"{verdict['unit']}{_because(verdict)}"
 
 
-def _because(entry: Record) -> str:
+def _because(entry: Union[Verdict, Cost]) -> str:
     return f": {entry['reason']}" if entry.get("reason") else ""
 
 
-def _sum(host: Record, shadows: Container[str]) -> str:
+def _sum(host: Host, shadows: Container[str]) -> str:
     """What a host's total is made of."""
     return " + ".join(_share(cost) for cost in host["costs"] if cost["unit"] not in shadows)
 
 
-def _share(cost: Record) -> str:
+def _share(cost: Cost) -> str:
     """``EvenVms 2 × 4``: a unit, its factor, the host's cost."""
     counted = cost.get("held", cost["cost"])
     held = f" (held; the unit said {cost['cost']})" if counted != cost["cost"] else ""
@@ -371,7 +380,7 @@ def _decisive(decision: Record) -> Iterator[Line]:
         yield Line(f"{unit} was decisive: without it {names[other]} would be best")
 
 
-def _migrations(decision: Record, answer: Record) -> str:
+def _migrations(decision: Record, answer: Mapping[str, Any]) -> str:
     """A balance's answer, or those of a scheduler: VM id to hosts."""
     single = isinstance(answer.get("vm"), str)
     moves = {answer["vm"]: answer.get("hosts", ())} if single else dict(answer)

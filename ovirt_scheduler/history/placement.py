@@ -8,12 +8,11 @@ engine does not say which host it takes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from ovirt_scheduler.history import explanation, query
 from ovirt_scheduler.history.explanation import Line, Tone
-from ovirt_scheduler.history.ranking import Record
-from ovirt_scheduler.history.record import NEVER_ASKED
+from ovirt_scheduler.history.record import NEVER_ASKED, Cost, Host, Record, Unit, Verdict
 from ovirt_scheduler.model.units import Kind
 
 FILTERS, COSTS, BALANCE = (kind.method for kind in Kind)
@@ -132,24 +131,25 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     return ["HOST", *headings, *map(str.upper, scored)], rows
 
 
-def columns(decision: Record) -> list[Record]:
+def columns(decision: Record) -> list[Unit]:
     """The units with a verdict or cost for each host: filters and cost functions."""
     kinds = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
     return [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
 
 
-def _heading(unit: Record) -> str:
+def _heading(unit: Unit) -> str:
     factor = f" ×{unit['factor']}" if "factor" in unit else ""
     return f"{unit['name']}{factor}{' (shadow)' if unit.get('mode') == 'shadow' else ''}"
 
 
-def entry_of(unit: Record, host: Record) -> Optional[Record]:
+def entry_of(unit: Unit, host: Host) -> Union[Verdict, Cost, None]:
     """A unit's verdict or cost for a host; None if it gave none."""
-    part = "verdicts" if unit["kind"] == Kind.FILTER.words else "costs"
-    return next((each for each in host.get(part, ()) if each["unit"] == unit["name"]), None)
+    is_filter = unit["kind"] == Kind.FILTER.words
+    entries = host.get("verdicts", ()) if is_filter else host.get("costs", ())
+    return next((each for each in entries if each["unit"] == unit["name"]), None)
 
 
-def _cell(unit: Record, host: Record) -> str:
+def _cell(unit: Unit, host: Host) -> str:
     """What a unit said of a host."""
     entry = entry_of(unit, host) or {}
     word = entry.get("verdict", entry.get("cost", NEVER_ASKED))

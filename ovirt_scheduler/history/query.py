@@ -76,6 +76,12 @@ def moment(text: str) -> float:
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
+def written(moment: float) -> str:
+    """Seconds since 1970 as RFC 3339, in UTC; it raises ValueError beyond the year 9999."""
+    at = datetime.datetime.fromtimestamp(round(moment * 1000) / 1000, datetime.timezone.utc)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def _is_time(value: object) -> bool:
     with contextlib.suppress(ValueError, OverflowError):
         return isinstance(value, str) and moment(value) is not None

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from operator import itemgetter
-from typing import Any, Optional
+from typing import Optional
 
+from ovirt_scheduler.history.record import Cost, Record, Unit
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
 
-# A decision as contract 8.1 has it, or of one a unit, a host, a verdict or a cost: to be read.
-Record = Mapping[str, Any]
 Totals = Mapping[str, int]  # host id to the sum of its costs, in the order given
 
 
-def units_of(decision: Record, kind: Kind, mode: str = "live") -> list[Record]:
+def units_of(decision: Record, kind: Kind, mode: str = "live") -> list[Unit]:
     """The units of a kind that counted, or those in shadow, in the order asked for."""
     return [
         unit
@@ -129,5 +128,5 @@ def _shares(decision: Record, functions: int, counted: Container[str]) -> dict[s
     }
 
 
-def _weighted(cost: Record, limit: int) -> int:
+def _weighted(cost: Cost, limit: int) -> int:
     return int(cost.get("factor", 1)) * max(-limit, min(limit, int(cost["cost"])))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import recording, schema
-from ovirt_scheduler.history.query import MOST_ROWS, Query
+from ovirt_scheduler.history.query import MOST_ROWS, Query, written
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.schema import Named
 from ovirt_scheduler.log.format import as_utf8
@@ -41,7 +41,7 @@ class Recorded(NamedTuple):
     """
 
     record: Record
-    request: Record
+    request: Mapping[str, Any]
     documents: list[DocumentOf]
 
 
@@ -80,7 +80,7 @@ class Reader:
         with self._open() as db:
             if query.brief:
                 rows = db.execute(_SELECT.format(schema.SUMMARY) + where + _NEWEST_FIRST, values)
-                return [schema.unpack_summary(row) for row in rows]
+                return [schema.unpack_brief(row) for row in rows]
             return _records(db, where, values)
 
     def recorded(self, query: Query, limit: Optional[int] = None) -> list[int]:
@@ -141,7 +141,7 @@ class Reader:
 
     def events(
         self, since: Optional[float] = None, until: Optional[float] = None, limit: int = 100
-    ) -> list[Record]:
+    ) -> list[dict[str, Any]]:
         """What happened to the daemon, the newest first.
 
         Args:
@@ -159,7 +159,7 @@ class Reader:
                 (lower, upper, min(limit, MOST_ROWS)),
             )
             return [
-                {"time": schema.written(at / 1000), "event": event, **json.loads(body)}
+                {"time": written(at / 1000), "event": event, **json.loads(body)}
                 for at, event, body in rows
             ]
 

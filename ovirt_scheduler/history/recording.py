@@ -50,6 +50,7 @@ class Inputs(NamedTuple):
         return sum(len(each.document.data) for each in self.documents)
 
 
+Event = Mapping[str, object]  # of the daemon: ``event`` says which
 Made = tuple[Row, Optional[Inputs]]  # a decision, with what it was made on where that is recorded
 
 

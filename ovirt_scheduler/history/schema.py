@@ -15,15 +15,24 @@ docs/decisions.md has the schema for other programs.
 
 from __future__ import annotations
 
-import datetime
 import json
 import sqlite3
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Union, cast
 
-from ovirt_scheduler.history import explanation, ranking
-from ovirt_scheduler.history.record import FAILED, NEVER_ASKED, PASSED, REMOVED, Record, entity
+from ovirt_scheduler.history import explanation, query, ranking
+from ovirt_scheduler.history.record import (
+    FAILED,
+    NEVER_ASKED,
+    PASSED,
+    REMOVED,
+    Entity,
+    Host,
+    Record,
+    Unit,
+    entity,
+)
 from ovirt_scheduler.model.units import Kind
 
 VERSION = 4
@@ -79,25 +88,21 @@ class OtherVersion(sqlite3.DatabaseError):
 
 Named = tuple[str, str]  # an id, and a name; the name is empty if it is not known
 Row = dict[str, Any]  # a record, in the parts that the tables have
+# What the body has of a unit: some of ``_OF_CALL``, and what it said of hosts (``_packed_calls``).
+Call = dict[str, Any]
 
 # A unit's members that the body has; its set has the others.
 _OF_CALL = ("milliseconds", "message", "notes")
 _LETTERS = {word: word[0] for word in (PASSED, REMOVED, FAILED, NEVER_ASKED)}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
 _JSON = json.JSONEncoder(separators=(",", ":"))
-_COLUMNS = ("id", "time", "milliseconds", "method", "vm", "cluster", "hosts", "units")
 _OF_FEW = ("held", "reason")  # of a verdict or a cost
+_COLUMNS = ("id", "time", "milliseconds", "method", "vm", "cluster", "hosts", "units")
 _FOLLOWS = "follows"  # instead of an answer that totals or verdicts tell
 
 
-def written(moment: float) -> str:
-    """Seconds since 1970 as RFC 3339, in UTC; it raises ValueError beyond the year 9999."""
-    at = datetime.datetime.fromtimestamp(round(moment * 1000) / 1000, datetime.timezone.utc)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def pack(record: Record) -> Row:
-    """A record as it is written; its ``time`` is in seconds since 1970.
+    """A record as it is written.
 
     Returns:
         The columns of ``decisions``, or what gives them: ``hosts`` and ``units`` of its sets, and
@@ -105,7 +110,7 @@ def pack(record: Record) -> Row:
     """
     vm = _named(record["vm"]) if "vm" in record else None
     hosts, units, answer = record["hosts"], record["units"], record.get("answer")
-    body = {name: each for name, each in record.items() if name not in _COLUMNS}
+    body: Row = {name: each for name, each in record.items() if name not in _COLUMNS}
     body["units"] = _packed_calls(units, hosts)
     if isinstance(answer, list):
         if answer == _following(record):
@@ -119,14 +124,14 @@ def pack(record: Record) -> Row:
     summary = explanation.summary(record)
     return {
         "id": record["id"],
-        "time": round(record["time"] * 1000),
+        "time": round(query.moment(record["time"]) * 1000),
         "method": record["method"],
         "vm": vm,
         "vms": tuple(vms),
         "cluster": record.get("cluster"),
         "hosts": tuple(map(_named, hosts)),
         "units": as_json(
-            [{key: unit[key] for key in unit if key not in _OF_CALL} for unit in units]
+            [{key: each for key, each in unit.items() if key not in _OF_CALL} for unit in units]
         ),
         "milliseconds": record["milliseconds"],
         "summary": summary["summary"],
@@ -138,22 +143,21 @@ def pack(record: Record) -> Row:
 
 
 def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
-    """The record, with its time in words.
+    """The record.
 
     Args:
         row: of ``decisions``, with ``units`` of its set, ``vm_id`` and ``vm_name``.
         hosts: of its set.
     """
-    body: Record = json.loads(zlib.decompress(row["body"]))
-    calls = body.pop("units")
-    record = {**_begun(row), **body}
+    body: Row = json.loads(zlib.decompress(row["body"]))
+    calls: Sequence[Call] = body.pop("units")
+    record = cast("Record", {**_begun(row), **body})
     if row["cluster"] is not None:
         record["cluster"] = row["cluster"]
-    units = json.loads(row["units"])
-    record["units"] = [
-        {**unit, **{name: call[name] for name in _OF_CALL if name in call}}
-        for unit, call in zip(units, calls)
-    ]
+    units: list[Unit] = json.loads(row["units"])
+    for unit, call in zip(units, calls):
+        unit.update(cast("Unit", {name: call[name] for name in _OF_CALL if name in call}))
+    record["units"] = units
     record["hosts"] = entries = [entity(*host) for host in hosts]
     for unit, call in zip(units, calls):
         if "said" in call:
@@ -167,19 +171,25 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
     return record
 
 
-def unpack_summary(row: sqlite3.Row) -> Record:
+def unpack_brief(row: sqlite3.Row) -> Record:
     """What a list shows of a decision (contract 8.4)."""
-    brief = {"summary": row["summary"], "is_bad": bool(row["is_bad"])}
-    return {**_begun(row), **brief, "failures": json.loads(row["failures"] or "[]")}
+    brief = _begun(row)
+    brief["summary"], brief["is_bad"] = row["summary"], bool(row["is_bad"])
+    brief["failures"] = json.loads(row["failures"] or "[]")
+    return brief
 
 
 def _begun(row: sqlite3.Row) -> Record:
-    """The part of a record that lists show too, from its own columns."""
-    record: Record = {name: row[name] for name in ("id", "time", "milliseconds", "method")}
-    record["time"] = written(row["time"] / 1000)
+    """What records and lists have alike, from its own columns."""
+    brief: Record = {
+        "id": row["id"],
+        "time": query.written(row["time"] / 1000),
+        "milliseconds": row["milliseconds"],
+        "method": row["method"],
+    }
     if row["vm_id"] is not None:
-        record["vm"] = entity(row["vm_id"], row["vm_name"])
-    return record
+        brief["vm"] = entity(row["vm_id"], row["vm_name"])
+    return brief
 
 
 def as_json(value: object) -> str:
@@ -197,18 +207,20 @@ def _compressed(text: bytes) -> bytes:
     return packer.compress(text) + packer.flush()
 
 
-def _named(entity: Record) -> Named:
+def _named(entity: Union[Entity, Host]) -> Named:
     return entity.get("id", ""), entity.get("name", "")
 
 
-def _packed_calls(units: Sequence[Record], hosts: Sequence[Record]) -> list[Record]:
+def _packed_calls(units: Sequence[Unit], hosts: Sequence[Mapping[str, Any]]) -> list[Call]:
     """For each unit what its set does not have: how its call ended, and its verdicts or costs.
 
     ``said`` has for each host a verdict's letter, or a cost, or a blank or null. ``reason`` and
     ``held``, which few hosts have, are by the host's place. So less is repeated than by host.
     """
-    calls = [{name: unit[name] for name in _OF_CALL if name in unit} for unit in units]
-    by_name: dict[tuple[str, str], Record] = {}
+    calls: list[Call] = [
+        {name: each for name, each in unit.items() if name in _OF_CALL} for unit in units
+    ]
+    by_name: dict[tuple[str, str], Call] = {}
     for unit, call in zip(units, calls):
         by_name.setdefault((_part(unit), unit["name"]), call)  # a filter's before a scheduler's
     for place, host in enumerate(hosts):
@@ -227,10 +239,11 @@ def _packed_calls(units: Sequence[Record], hosts: Sequence[Record]) -> list[Reco
     return calls
 
 
-def _unpack_said(hosts: Sequence[Record], unit: Record, call: Record) -> None:
+def _unpack_said(hosts: Sequence[Host], unit: Unit, call: Call) -> None:
     part, held, reasons = _part(unit), call.get("held", {}), call.get("reason", {})
     for place, (host, said) in enumerate(zip(hosts, call["said"])):
-        key, entry = str(place), {"unit": unit["name"]}
+        key = str(place)
+        entry: dict[str, Any] = {"unit": unit["name"]}
         if said in (None, " ") and key not in reasons:
             continue
         if said in _WORDS:
@@ -242,10 +255,10 @@ def _unpack_said(hosts: Sequence[Record], unit: Record, call: Record) -> None:
             entry["held"] = held[key]
         if key in reasons:
             entry["reason"] = reasons[key]
-        host.setdefault(part, []).append(entry)
+        cast("Row", host).setdefault(part, []).append(entry)
 
 
-def _part(unit: Record) -> str:
+def _part(unit: Unit) -> str:
     """The part of a host's record that has a unit's verdict or cost."""
     return "costs" if unit["kind"] == Kind.COST_FUNCTION.words else "verdicts"
 

@@ -19,16 +19,16 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Union
 
-from ovirt_scheduler.history import record, schema
+from ovirt_scheduler.history import conversion, query, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.recording import Inputs, Made, Split, leave_out
+from ovirt_scheduler.history.recording import Event, Inputs, Made, Split, leave_out
 from ovirt_scheduler.history.schema import OtherVersion
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import HistoryState
@@ -51,11 +51,11 @@ Make = Callable[[], Record]
 
 
 class _Entry(NamedTuple):
-    """What waits in the queue."""
+    """What waits in the queue: a decision, or an event of the daemon."""
 
-    make: Make
-    size: int  # bytes
-    inputs: Optional[Inputs]  # what the decision was made on, where that is recorded
+    what: Union[Make, tuple[float, Event]]
+    size: int = 0  # bytes
+    inputs: Optional[Inputs] = None  # what the decision was made on, where that is recorded
 
 
 class History:
@@ -106,14 +106,14 @@ class History:
 
     def keep(self, decision: Decision, inputs: Optional[Inputs]) -> None:
         """Have a decision written; ``inputs`` as in ``put``."""
-        light = record.without_documents(decision)
-        self.put(partial(record.make_record, light), record.size(light), inputs)
+        light = conversion.without_documents(decision)
+        self.put(partial(conversion.make_record, light), conversion.size(light), inputs)
 
     def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
-        """Have a record written.
+        """Have a decision written.
 
         Args:
-            make: returns the record of a decision or an event; called by the writer's thread.
+            make: returns its record; called by the writer's thread.
             size: about how many bytes of memory it takes until then.
             inputs: of the decision, if they are known.
         """
@@ -127,7 +127,13 @@ class History:
                 _log.warning(
                     "documents of decisions are not recorded: %(reason)s", {"reason": reason}
                 )
-        entry = _Entry(make, size + (0 if inputs is None else inputs.size), inputs)
+        self._append(_Entry(make, size + (0 if inputs is None else inputs.size), inputs))
+
+    def event(self, event: Event) -> None:
+        """Have an event of the daemon written, which happens now."""
+        self._append(_Entry((time.time(), event)))
+
+    def _append(self, entry: _Entry) -> None:
         with self._lock:
             while self._queue and (
                 len(self._queue) >= _MOST_WAITING or self._queued + entry.size > _MOST_BYTES
@@ -137,11 +143,6 @@ class History:
             self._queue.append(entry)
             self._queued += entry.size
         self._filled.set()
-
-    def event(self, event: Mapping[str, object]) -> None:
-        """Have an event of the daemon written; its time is added."""
-        timed: Record = {"time": time.time(), **event}
-        self.put(lambda: timed)
 
     @property
     def waiting(self) -> int:
@@ -190,25 +191,25 @@ class History:
         finally:
             self._under_way = 0
 
-    def _made(self, waiting: Iterable[_Entry]) -> tuple[list[Record], list[Made]]:
+    def _made(self, waiting: Iterable[_Entry]) -> tuple[list[tuple[float, Event]], list[Made]]:
         """The events, and the counted decisions; those that cannot be made are logged."""
-        events: list[Record] = []
+        events: list[tuple[float, Event]] = []
         decisions: list[Made] = []
         for entry in waiting:
+            if isinstance(entry.what, tuple):
+                events.append(entry.what)
+                continue
             time.sleep(_BREATH)
             try:
-                made = entry.make()
-                if "event" in made:
-                    events.append(made)
-                    continue
-                self.tally.add(made, made["time"])
+                made = entry.what()
+                self.tally.add(made, query.moment(made["time"]))
                 if self._keeps:
                     decisions.append((schema.pack(made), entry.inputs))
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("the history: a record could not be made, this is a bug")
         return events, decisions
 
-    def _write(self, events: Sequence[Record], decisions: Sequence[Made]) -> None:
+    def _write(self, events: Sequence[tuple[float, Event]], decisions: Sequence[Made]) -> None:
         """Write them, into another file if this one is of no use.
 
         Raises:

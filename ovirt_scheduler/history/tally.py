@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation, ranking
-from ovirt_scheduler.history.ranking import Record
-from ovirt_scheduler.history.record import NOT_ASKED, REMOVED
+from ovirt_scheduler.history.record import NOT_ASKED, REMOVED, Record, Unit
 
 # Seconds: upper ends of the histograms' buckets (contract 9).
 BUCKETS = (
@@ -165,7 +164,7 @@ def _copied(tally: UnitTally) -> UnitTally:
     )
 
 
-def _add_call(tally: UnitTally, unit: Record, decision: str, time: float) -> None:
+def _add_call(tally: UnitTally, unit: Unit, decision: str, time: float) -> None:
     outcome, seconds = unit["outcome"], unit.get("milliseconds", 0.0) / 1000
     failed = outcome != "ok"
     tally.outcomes[outcome, unit.get("mode", "live")] += 1

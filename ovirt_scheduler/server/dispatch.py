@@ -20,6 +20,7 @@ from ovirt_scheduler.errors import (
     RequestError,
     UnknownMethod,
 )
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
@@ -73,7 +74,7 @@ class Reply(NamedTuple):
     answer: Any  # what XML-RPC can carry
     log_fields: Mapping[str, object] = MappingProxyType({})
     results: tuple[CallResult, ...] = ()
-    record: Callable[[], Optional[Mapping[str, Any]]] = lambda: None
+    record: Callable[[], Optional[Record]] = lambda: None
 
 
 def in_form(

@@ -15,7 +15,7 @@ from typing import Any
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadParameters, DriverFailed, HistoryUnreadable, UnknownUnit
-from ovirt_scheduler.history import query, record
+from ovirt_scheduler.history import conversion, query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.model import aggregate, properties
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
@@ -137,7 +137,7 @@ class DecisionMethods:
             if self.engine_reasons and selects and decision.execution.hosts and not decision.answer:
                 errors = (*errors, summary.text(decision))
         answer = in_form(caller, result, decision.unit_errors, errors)
-        record_of = partial(record.make_record, decision)
+        record_of = partial(conversion.make_record, decision)
         return Reply(answer, summary.fields(decision), decision.execution.results, record_of)
 
     def _discover(self, caller: Caller, _none: Parameters) -> object:

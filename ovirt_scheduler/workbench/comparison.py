@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation
-from ovirt_scheduler.history.record import NEVER_ASKED, NOT_ASKED, Record
+from ovirt_scheduler.history.record import NEVER_ASKED, NOT_ASKED, Record, Unit
 from ovirt_scheduler.workbench.replay import Made
 
-_NOTHING: Record = {"method": "", "units": (), "hosts": ()}  # what a refused request has
+_NOTHING: Record = {"method": "", "units": [], "hosts": []}  # what a refused request has
 
 
 class Side:
@@ -25,6 +25,7 @@ class Side:
         made: its record, or why the request was refused.
 
     Attributes:
+        record: of a refused request an empty one.
         answer: as a record has it; ``{"refused": why}`` where there is none.
         winner: the best host, where hosts are ranked or one is selected.
         out: the hosts that filters removed.
@@ -42,7 +43,7 @@ class Side:
         live = [unit for unit in record["units"] if unit.get("mode", "live") == "live"]
         ranks = record["method"] in ("runCostFunctions", "selectHost", "candidates")
         names = explanation.host_names([record])
-        self.made = made
+        self.made, self.record = made, record
         self.answer: Any = answer
         self.winner = names.get(answer[0], str(answer[0])) if ranks and answer else None
         self.out = explanation.removed(record)
@@ -207,7 +208,13 @@ class Comparison:
                 [names.get(host, host) for host in after.out if host not in before.out],
                 after.answer == [] != before.answer,
                 winners,
-                list(_why(*map(explanation.cleaned, (then, before.made, after.made)))),
+                list(
+                    _why(
+                        explanation.cleaned(then),
+                        explanation.cleaned(before.record),
+                        explanation.cleaned(after.made),
+                    )
+                ),
             )
         )
 
@@ -227,7 +234,7 @@ class Comparison:
 
 
 def _said(
-    hosts: Sequence[Record], units: Sequence[Record]
+    hosts: Sequence[Mapping[str, Any]], units: Sequence[Unit]
 ) -> dict[str, dict[tuple[str, str], object]]:
     """How each unit ended, and of each host that it was asked about: a verdict, and its share.
 

@@ -26,9 +26,9 @@ from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
-from ovirt_scheduler.history import record
+from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.reader import Reader, Recorded
-from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record import HIDDEN, Record
 from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.plugins import EngineAccess
@@ -168,9 +168,9 @@ class Policy:
             caller = Caller(new_id(), form, "replay")
             # Where a value was not recorded, the default holds.
             values = former.get("properties", {}).items()
-            properties = {name: value for name, value in values if value != record.HIDDEN}
+            properties = {name: value for name, value in values if value != HIDDEN}
             request = Request(caller, subjects, properties, wanted, last)
-            return record.make_record(service.decide(request))
+            return conversion.make_record(service.decide(request))
         except RequestError as error:
             return str(error)
 

@@ -16,6 +16,7 @@ from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.decisions import query
 from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.database import Database
+from ovirt_scheduler.history.query import written
 from ovirt_scheduler.history.store import FILE
 from tests.support.command import program, run, script, spawned
 from tests.support.processes import as_stranger
@@ -32,7 +33,7 @@ UNIT = {"checksum": "sha256:0", "mode": "live", "milliseconds": 1.5}
 def record(number, method, units, hosts, vm=None, **more):
     """A decision of so many minutes after eight o'clock."""
     made = {
-        "id": f"{number:016x}", "time": MORNING + 60 * number, "milliseconds": 3.2,
+        "id": f"{number:016x}", "time": written(MORNING + 60 * number), "milliseconds": 3.2,
         "caller": "127.0.0.1:40312", "method": method, "form": "engine",
         "vm": vm or {"id": VM, "name": "web"}, "units": units, "hosts": hosts, **more,
     }  # fmt: skip
@@ -297,11 +298,11 @@ def test_why_on_thousands_of_hosts_tells_of_the_best(tmp_path):
 def test_what_happened_to_plugins_is_listed(tmp_path):
     """The newest first, with both checksums; options on decisions do not go with it."""
     (tmp_path / "state").mkdir()
-    written = Database(tmp_path / "state" / FILE)
-    loaded = {"event": "loaded", "file": "/p/Max.py", "checksum": "sha256:1", "time": MORNING}
+    database = Database(tmp_path / "state" / FILE)
+    loaded = {"event": "loaded", "file": "/p/Max.py", "checksum": "sha256:1"}
     edited = {**loaded, "event": "edited", "checksum": "sha256:2", "former": "sha256:1"}
-    written.write([], [loaded, {**edited, "time": MORNING + 1}])
-    written.close()
+    database.write([], [(MORNING, loaded), (MORNING + 1, edited)])
+    database.close()
     status, out, err = run(tmp_path, "decisions", "--events", "-o", "json")
     assert (status, err) == (0, "")
     assert [each["event"] for each in json.loads(out)] == ["edited", "loaded"]

@@ -14,9 +14,9 @@ import pytest
 
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.decisions.shadows import Shadows
-from ovirt_scheduler.history import explanation, record
+from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record import HIDDEN, Record
 from ovirt_scheduler.history.store import FILE, History, Reader
 from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import EngineAccess
@@ -349,4 +349,4 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
     shadows.close()
     history.close()
     assert [(unit["name"], unit["outcome"]) for unit in kept["units"]] == [(unit.name, "ok")]
-    assert kept["properties"] == {"said": record.HIDDEN}
+    assert kept["properties"] == {"said": HIDDEN}

@@ -12,7 +12,7 @@ from typing import Optional
 import pytest
 
 from ovirt_scheduler.history import recording
-from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.reader import Reader, Recorded
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.recording import Given, Inputs
@@ -102,7 +102,7 @@ def test_what_was_asked_just_before_the_end_is_recorded(start_daemon: StartDaemo
 
 def made(number: int) -> Record:
     return {
-        "id": f"{number:016x}", "time": time.time(), "milliseconds": 1.0, "caller": "here",
+        "id": f"{number:016x}", "time": written(time.time()), "milliseconds": 1.0, "caller": "here",
         "method": "runFilters", "form": "design", "units": [], "hosts": [], "answer": [],
     }  # fmt: skip
 

@@ -15,7 +15,7 @@ import pytest
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import store
-from ovirt_scheduler.history.query import Query
+from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import History
@@ -180,21 +180,26 @@ def test_a_damaged_history_is_set_aside(start_daemon: StartDaemon, tmp_path: Pat
 
 def record(number: int, at: float) -> Record:
     return {
-        "id": f"{number:016x}", "time": at, "milliseconds": 1.0, "caller": "x" * 300,
+        "id": f"{number:016x}", "time": written(at), "milliseconds": 1.0, "caller": "x" * 300,
         "method": "runFilters", "form": "design", "vm": {"id": f"vm {number}"},
         "units": [], "hosts": [{"id": f"host {number}"}], "answer": [],
     }  # fmt: skip
 
 
-def test_what_is_older_than_the_days_that_it_is_kept_goes(tmp_path: Path):
+def test_what_is_older_than_the_days_that_it_is_kept_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """However little there is; events go, too."""
     history = History(tmp_path / "history.sqlite")
     history.bound(2, 1 << 30)
-    history.start()
     for days in (3, 1):
-        made = record(days, time.time() - days * 86400)
-        history.event({"time": made["time"], "event": "edited", "unit": made["id"]})
+        at = time.time() - days * 86400
+        made = record(days, at)
+        monkeypatch.setattr(time, "time", lambda at=at: at)
+        history.event({"event": "edited", "unit": made["id"]})
+        monkeypatch.undo()
         history.put(lambda made=made: made)
+    history.start()
     history.close(LONG)
     reader = Reader(tmp_path / "history.sqlite", LONG)
     assert [each["id"] for each in reader.decisions(Query())] == [record(1, 0)["id"]]

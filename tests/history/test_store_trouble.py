@@ -16,7 +16,7 @@ import pytest
 
 from ovirt_scheduler.command.control import ask as ask_control
 from ovirt_scheduler.errors import HistoryUnreadable
-from ovirt_scheduler.history import schema, store
+from ovirt_scheduler.history import query, schema, store
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
@@ -32,7 +32,7 @@ KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts\n"
 
 def made(number: int, moment: float, hosts: int = 1) -> Callable[[], Record]:
     record = {
-        "id": f"{number:016x}", "time": moment, "milliseconds": 1.0, "caller": "here",
+        "id": f"{number:016x}", "time": query.written(moment), "milliseconds": 1.0, "caller": "here",
         "method": "runFilters", "form": "design", "vm": {"id": f"vm {number}"}, "units": [],
         "hosts": [{"id": f"host {number} {each}"} for each in range(hosts)], "answer": [],
     }  # fmt: skip

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ovirt_scheduler.history import ranking
+from ovirt_scheduler.history.query import written
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record import Host, Record, Unit
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.daemon_state import (
     ClusterLook,
@@ -41,17 +42,17 @@ def unit_state(name: str, kind: str = "filter", **further: Any) -> UnitState:
     return UnitState(name, kind, f"/plugins/{name}.py", "sha256:0123456789abcdef", **further)
 
 
-def call(name: str, kind: str = "filter", outcome: str = "ok", **further: Any) -> Record:
+def call(name: str, kind: str = "filter", outcome: str = "ok", **further: Any) -> Unit:
     return {
         "name": name, "kind": kind, "checksum": "sha256:0123456789abcdef", "mode": "live",
         "outcome": outcome, "milliseconds": 1.5, **further,
     }  # fmt: skip
 
 
-def record(units: Sequence[Record], hosts: Sequence[Record] = (), **further: Any) -> Record:
+def record(units: Sequence[Unit], hosts: Sequence[Host] = (), **further: Any) -> Record:
     """A decision, as the history is given it."""
     made = {
-        "id": DECISION, "time": time.time(), "milliseconds": 2.5, "caller": "127.0.0.1:1",
+        "id": DECISION, "time": written(time.time()), "milliseconds": 2.5, "caller": "127.0.0.1:1",
         "method": "runFilters", "form": "engine", "vm": VM, "units": list(units),
         "hosts": list(hosts), "answer": [], **further,
     }  # fmt: skip

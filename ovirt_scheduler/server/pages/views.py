@@ -9,10 +9,10 @@ import importlib
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ovirt_scheduler.history import explanation, placement, ranking
-from ovirt_scheduler.history.ranking import Record
+from ovirt_scheduler.history.record import Host, Record, Unit
 
 View = dict[str, Any]
 
@@ -52,19 +52,19 @@ def decision(of: Record) -> View:
             line.text.strip() for line in itertools.islice(explanation.lines(of), 2, None)
         ],
     }
-    return cast("View", explanation.cleaned(view))
+    return explanation.cleaned(view)
 
 
 def _summary(of: Record) -> View:
     return {
         **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
-        "moment": explanation.when(of),
+        "moment": explanation.when(of["time"]),
         "vm": explanation.vm_name(of) if "vm" in of else "",
         "state": "bad" if of["is_bad"] else "good",
     }
 
 
-def _row(host: Record, columns: Sequence[Record]) -> View:
+def _row(host: Host, columns: Sequence[Unit]) -> View:
     """The row of a host in a table whose columns are units."""
     return {
         "host": host.get("name") or host["id"],
@@ -85,11 +85,11 @@ def failures(summaries: Iterable[Record], name: str) -> list[View]:
         {
             "decision": of["id"],
             "time": of["time"],
-            "moment": explanation.when(of),
+            "moment": explanation.when(of["time"]),
             "message": message,
         }
         for of in summaries
         for unit, message in of["failures"]
         if unit == name
     ]
-    return cast("list[View]", explanation.cleaned(found))
+    return explanation.cleaned(found)

@@ -9,6 +9,7 @@ import time
 import lxml.html
 import pytest
 
+from ovirt_scheduler.history.query import written
 from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState
 from ovirt_scheduler.model.plans import Plan, Step
 from tests.support.site import DECISION, MadeSite, call, record, unit_state
@@ -285,7 +286,10 @@ def test_a_chart_has_a_bar_for_the_calls_of_a_minute_and_one_for_the_failures(tm
 def test_a_list_leads_to_older_decisions(tmp_path):
     """With what was searched for, however many were asked for; the last list leads to none."""
     now = time.time()
-    made = [record([call("Night")], id=f"{number:016x}", time=now + number) for number in range(3)]
+    made = [
+        record([call("Night")], id=f"{number:016x}", time=written(now + number))
+        for number in range(3)
+    ]
     site = MadeSite(tmp_path, made)
     target, seen = "/decisions?unit=Night&limit=1", []
     for _ in made:

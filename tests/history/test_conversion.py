@@ -6,9 +6,10 @@ import tracemalloc
 
 import pytest
 
+from ovirt_scheduler.history.conversion import make_record
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.history.record import Record, make_record
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.schema import pack
 from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode

@@ -1,0 +1,304 @@
+"""From a decision to its record: plain texts, numbers, lists and dicts (contract 8.1).
+
+Pure: nothing here asks the clock or the disk. What is not known is not in the record.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from ovirt_scheduler.history import query, ranking
+from ovirt_scheduler.history.record import (
+    FAILED,
+    HIDDEN,
+    NEVER_ASKED,
+    NOT_ASKED,
+    PASSED,
+    REMOVED,
+    Cost,
+    Host,
+    Record,
+    Unit,
+    Verdict,
+    each_text,
+    entity,
+)
+from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.decisions import Decision, Request
+from ovirt_scheduler.model.requests import Document, Hosts, Subjects, WantedUnit
+from ovirt_scheduler.model.results import CallResult, Migration
+from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
+
+_BYTES_OF_HOST = 100  # its id, and what a unit said of it
+
+_SECRET = re.compile("password|secret|token|key", re.IGNORECASE)
+
+
+class _Asked(NamedTuple):
+    """A unit that a request named: its record, and how its call ended, if there was one."""
+
+    unit: Unit
+    call: Optional[UnitCall]
+    result: Optional[CallResult]
+
+
+def without_documents(decision: Decision) -> Decision:
+    """The decision without documents, and without arguments and answers of a topic's method.
+
+    These may be large, and are in no record.
+    """
+    request, execution, answer = decision.request, decision.execution, decision.answer
+    last, result = request.last, execution.result
+    if last is not None:
+        answer = answer if last.defined else None
+        last = last._replace(arguments={}, destinations={})
+    subjects = Subjects(_ids(request.subjects.hosts))
+    result = None if result is None else result._replace(value=None)
+    return decision._replace(
+        request=request._replace(subjects=subjects, last=last),
+        execution=execution._replace(result=result, packs={}),
+        answer=answer,
+    )
+
+
+def size(decision: Decision) -> int:
+    """About how many bytes of memory a decision takes."""
+    execution = decision.execution
+    documents = (each for each in decision.request.subjects if isinstance(each, Document))
+    called = [*execution.results]
+    called += [each.result for each in decision.shadows if each.result is not None]
+    texts = [*itertools.chain(*decision.request.properties.items())]
+    for result in called:
+        texts += (result.stdout, result.stderr, result.traceback, *result.reasons.values())
+    of_hosts = _BYTES_OF_HOST * len(execution.hosts) * (1 + len(called))
+    packs = sum(pack.size for pack in execution.packs.values())
+    return of_hosts + packs + sum(len(each.data) for each in documents) + sum(map(len, texts))
+
+
+def make_record(decision: Decision) -> Record:
+    """The record of a call: of policy units, or of a driver and the policy units before it.
+
+    Args:
+        decision: maybe ``without_documents``.
+    """
+    caller, properties = decision.request.caller, decision.request.properties
+    record: Record = {
+        "id": caller.decision,
+        "time": query.written(decision.time),
+        "milliseconds": round(decision.seconds * 1000, 2),
+        "caller": caller.peer,
+        "method": _method(decision.request),
+        "form": "daemon" if caller.cluster else caller.form.value,
+    }
+    if caller.cluster:
+        record["cluster"] = caller.cluster
+    _put_vm(record, decision.execution.vm, decision.execution.names)
+    if properties:
+        record["properties"] = {
+            name: HIDDEN if _SECRET.search(name) else value for name, value in properties.items()
+        }
+    _put_units_and_hosts(record, decision)
+    _put_answer(record, decision)
+    if decision.errors:
+        record["errors"] = list(decision.errors)
+    if decision.secret:
+        record = each_text(record, lambda text: text.replace(decision.secret, HIDDEN))
+    return record
+
+
+def _method(request: Request) -> str:
+    """As XML-RPC has it: ``selectHost``."""
+    if request.last is None:
+        return next(iter(request.wanted)).method
+    if request.last.defined is None:
+        return "schedule"
+    first, *others = request.last.method.split("_")
+    return first + "".join(map(str.title, others))
+
+
+def _put_units_and_hosts(record: Record, decision: Decision) -> None:
+    """Add the calls, the hosts, and the verdicts and costs of the policy units."""
+    request, execution, names = decision.request, decision.execution, decision.execution.names
+    asked = [*_asked(decision)]
+    record["units"] = [each.unit for each in asked]
+    if request.last is not None:
+        driver = request.last.driver
+        own: Unit = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
+        record["units"].append({**own, **_ended(execution.result), "mode": "live"})
+    hosts = execution.hosts or _ids(request.subjects.hosts)
+    record["hosts"] = entries = [entity(host, names.get(host, "")) for host in hosts]
+    left: Sequence[Host] = entries
+    for each in asked:
+        if each.unit["kind"] == Kind.COST_FUNCTION.words:
+            _put_costs(each, entries)
+        elif each.unit["kind"] == Kind.FILTER.words:  # those in shadow come last
+            # A missing filter accepts no host, and then nothing is called (contract 4.2).
+            about = left if each.unit["mode"] == "live" else entries
+            left = _put_verdicts(each, entries, about, missed=not execution.hosts)
+    ranking.put_totals(record)
+
+
+def _asked(decision: Decision) -> Iterator[_Asked]:
+    """The policy units that the request names, in its order, and those in shadow."""
+    for kind, results in decision.execution.by_kind():
+        called = {call.unit.name: call for call in decision.calls if call.unit.kind is kind}
+        ended = {result.unit: result for result in results}
+        for each in decision.request.wanted.get(kind, ()):
+            name = each.name
+            problems = () if name in called else decision.unit_errors.get(name, ())
+            yield _asked_one(kind, each, called.get(name), ended.get(name), "; ".join(problems))
+    for call, result, problem in decision.shadows:
+        wanted = WantedUnit(call.unit.name, call.factor)
+        yield _asked_one(call.unit.kind, wanted, call, result, problem)
+
+
+def _asked_one(
+    kind: Kind, wanted: WantedUnit, call: Optional[UnitCall], result: Optional[CallResult],
+    problem: str,
+) -> _Asked:  # fmt: skip
+    """A unit, with its record.
+
+    Args:
+        problem: why it was not called.
+    """
+    unit: Unit = {"name": wanted.name, "kind": kind.words}
+    if kind is Kind.COST_FUNCTION:
+        unit["factor"] = wanted.factor
+    if call is not None:
+        unit["checksum"] = call.unit.checksum
+    unit.update(_ended(result, problem))
+    unit["mode"] = "live" if call is None else call.unit.mode
+    migration = None if result is None else result.value
+    if unit["mode"] == "shadow" and isinstance(migration, Migration):
+        hosts = ", ".join(migration.hosts) or "any host"
+        unit.setdefault("notes", []).append(f"would migrate {migration.vm} to {hosts}")
+    return _Asked(unit, call, result)
+
+
+def _put_answer(record: Record, decision: Decision) -> None:
+    """Add the answer, the reasons of what was called last, and which units were decisive."""
+    request, answer, result = decision.request, decision.answer, decision.execution.result
+    chosen: Container[str] = ()
+    if request.returns is Returns.COSTS:
+        answer = ranking.ranked(record)
+        record["decisive"] = [*ranking.decisive(record)]
+    elif isinstance(answer, Migration):
+        _put_vm(record, answer.vm, decision.execution.names)
+        chosen, answer = answer.hosts, {"vm": answer.vm, "hosts": list(answer.hosts)}
+    elif request.returns is Returns.MIGRATIONS:
+        chosen = [host for hosts in answer.values() for host in hosts]
+        answer = {vm: list(hosts) for vm, hosts in answer.items()}
+    elif isinstance(answer, tuple):
+        chosen, answer = answer, list(answer)
+        best = ranking.best(record)
+        if best is not None and answer[:1] == [best]:
+            record["decisive"] = [*ranking.decisive(record)]
+    if answer is not None and request.returns is not Returns.VALUE:
+        record["answer"] = answer
+    if result is not None:
+        migrates = request.returns in (Returns.MIGRATION, Returns.MIGRATIONS)
+        _put_reasons(record["hosts"], result, chosen, {} if migrates else {"verdict": REMOVED})
+
+
+def _ids(hosts: Hosts) -> tuple[str, ...]:
+    return hosts if isinstance(hosts, tuple) else ()
+
+
+def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None:
+    """A VM that is yet to be made has a name at most."""
+    found = entity(vm or "", names.get(vm or "", ""))
+    if found:
+        record["vm"] = found
+
+
+def _ended(result: Optional[CallResult], problem: str = "") -> Unit:
+    """How a unit's call ended.
+
+    Args:
+        problem: why it was not called.
+    """
+    ended: Unit = {"outcome": NOT_ASKED if result is None else result.outcome.value}
+    message = problem if result is None else result.message
+    if message:
+        ended["message"] = message
+    if result is not None:
+        ended["milliseconds"] = round(result.seconds * 1000, 2)
+        if result.notes:
+            ended["notes"] = list(result.notes)
+    return ended
+
+
+def _put_verdicts(
+    asked: _Asked, hosts: Sequence[Host], left: Sequence[Host], missed: bool = False
+) -> list[Host]:
+    """Add one filter's verdict on each host, and return the hosts that are left.
+
+    Args:
+        missed: a missing filter accepts no host.
+    """
+    result = asked.result
+    about = {host["id"] for host in left} if result is not None else set()
+    kept = frozenset(result.value) if result is not None and result.ok else frozenset()
+    failed = result is not None and not result.ok
+    rejects = asked.call is not None and asked.call.unit.on_failure is OnFailure.REJECT
+    reasons = {} if result is None else result.reasons
+    # Hosts of which a filter says the same share the entry: of 20 filters and 10,000 hosts, entries
+    # of their own would take 44 MB.
+    entries: dict[str, Verdict] = {
+        verdict: {"unit": asked.unit["name"], "verdict": verdict}
+        for verdict in (PASSED, REMOVED, FAILED, NEVER_ASKED)
+    }
+    for host in hosts:
+        key, reason = host["id"], ""
+        if key not in about:
+            verdict = REMOVED if missed and asked.call is None else NEVER_ASKED
+        elif failed:
+            verdict = REMOVED if rejects else FAILED
+        else:
+            verdict, reason = PASSED if key in kept else REMOVED, reasons.get(key, "")
+        entry = entries[verdict]
+        host.setdefault("verdicts", []).append({**entry, "reason": reason} if reason else entry)
+    return [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
+
+
+def _put_costs(asked: _Asked, hosts: Sequence[Host]) -> None:
+    """Put the costs of one cost function into the records of the hosts."""
+    unit, call, result = asked
+    if call is None or result is None or not result.ok:
+        return
+    held = aggregate.bounded_costs(call, result)
+    for host in hosts:
+        key = host["id"]
+        if key not in result.value:
+            continue
+        entry: Cost = {
+            "unit": unit["name"], "cost": result.value[key], "factor": call.factor,
+            "weighted": call.factor * held[key],
+        }  # fmt: skip
+        if held[key] != result.value[key]:
+            entry["held"] = held[key]
+        if key in result.reasons:
+            entry["reason"] = result.reasons[key]
+        host.setdefault("costs", []).append(entry)
+
+
+def _put_reasons(
+    hosts: Sequence[Host], result: CallResult, chosen: Container[str], of_others: Verdict
+) -> None:
+    """Add the reasons that a balance or a driver gave for hosts, each with its verdict.
+
+    Args:
+        chosen: ids of the hosts that passed.
+        of_others: the verdict on hosts that are not chosen; a migration has none.
+    """
+    for host in hosts:
+        reason = result.reasons.get(host["id"])
+        asked = {verdict["unit"] for verdict in host.get("verdicts", ())}
+        if reason is not None and result.unit not in asked:
+            verdict: Verdict = {"verdict": PASSED} if host["id"] in chosen else of_others
+            entry: Verdict = {"unit": result.unit, **verdict, "reason": reason}
+            host.setdefault("verdicts", []).append(entry)

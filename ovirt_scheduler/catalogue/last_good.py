@@ -13,7 +13,7 @@ from typing import Optional
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model import records
+from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.atomic_file import write_state
@@ -74,7 +74,7 @@ class LastGood:
         Raises:
             OSError: it cannot be written.
         """
-        file, data = self._file(Path(version.path)), records.dump(version)
+        file, data = self._file(Path(version.path)), typed_json.dump(version)
         with contextlib.suppress(OSError):
             if file.read_bytes() == data and not trust.tampering(file):
                 return  # at each start all are saved, and few are new
@@ -129,7 +129,7 @@ class LastGood:
         problem = trust.tampering(file)
         if problem:
             raise PluginError(problem, str(file))
-        return records.load(file.read_bytes(), _Version)
+        return typed_json.load(file.read_bytes(), _Version)
 
     def _file(self, path: Path) -> Path:
         """Where a plugin's last good version is kept.

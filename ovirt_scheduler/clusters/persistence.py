@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ovirt_scheduler.clusters.migration_limits import Migrated
-from ovirt_scheduler.model import records
+from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.atomic_file import write_state
@@ -61,7 +61,7 @@ class DriveMemory:
         self._file = file.absolute()
         self._lock = threading.Lock()
         self._clusters = self._read()
-        self._saved = {name: records.dump(each) for name, each in self._clusters.items()}
+        self._saved = {name: typed_json.dump(each) for name, each in self._clusters.items()}
         self._turns: dict[str, threading.Lock] = {}
         self._warned = False
 
@@ -82,7 +82,7 @@ class DriveMemory:
         """
         memory = self.cluster(name)
         with self._lock:  # the other clusters are changed by their own threads just now
-            former, self._saved[name] = self._saved.get(name), records.dump(memory)
+            former, self._saved[name] = self._saved.get(name), typed_json.dump(memory)
             if self._saved[name] != former or self._warned:
                 self._write()
 
@@ -90,13 +90,15 @@ class DriveMemory:
         """Have a cluster taken over at the next look, also after a restart; any thread may."""
         with self._lock:
             self._clusters.setdefault(name, ClusterMemory()).taking = True
-            saved = records.load(self._saved.get(name, b"{}"), ClusterMemory)
-            self._saved[name] = records.dump(replace(saved, taking=True))
+            saved = typed_json.load(self._saved.get(name, b"{}"), ClusterMemory)
+            self._saved[name] = typed_json.dump(replace(saved, taking=True))
             self._write()
 
     def _write(self) -> None:
         try:
-            clusters = (b"%s:%s" % (records.dump(name), text) for name, text in self._saved.items())
+            clusters = (
+                b"%s:%s" % (typed_json.dump(name), text) for name, text in self._saved.items()
+            )
             write_state(self._file, b"{%s}" % b",".join(clusters))
             self._warned = False
         except OSError as error:
@@ -113,7 +115,7 @@ class DriveMemory:
         try:
             problem = trust.tampering(self._file)
             if not problem:
-                clusters = records.load(self._file.read_bytes(), dict[str, ClusterMemory])
+                clusters = typed_json.load(self._file.read_bytes(), dict[str, ClusterMemory])
                 now = time.monotonic()  # after a restart of the machine this begins anew
                 for memory in clusters.values():
                     for migrating in memory.migrating.values():

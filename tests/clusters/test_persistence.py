@@ -12,7 +12,7 @@ import pytest
 
 from ovirt_scheduler.clusters.migration_limits import Migrated
 from ovirt_scheduler.clusters.persistence import ClusterMemory, DriveMemory, Migrating
-from ovirt_scheduler.model import records
+from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.plans import Step
 
 STEP = Step("v", "h", "i", "web", "lynx", "puma", "CPU 84 % to 61 %")
@@ -162,7 +162,7 @@ def test_of_a_cluster_that_was_never_seen_nothing_is_known(tmp_path):
                 b'"migrating": {"v": {"step": 1, "begun": 1.5}}',
                 b'"migrating": {"v": {"step": {"vm": "v"}, "begun": 1.5}}',
                 *(
-                    b'"migrating": {"v": {"step": %s, %s}}' % (records.dump(STEP), times)
+                    b'"migrating": {"v": {"step": %s, %s}}' % (typed_json.dump(STEP), times)
                     for times in (b'"begun": NaN', b'"begun": "now"', b'"begun": 1.5, "moving": 2')
                 ),
             )

@@ -19,7 +19,7 @@ from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.errors import StepFailed
-from ovirt_scheduler.model import records
+from ovirt_scheduler.model import typed_json
 
 FILE = "/var/lib/ovirt-scheduler-setup.json"
 
@@ -54,7 +54,7 @@ def load(machine: Machine) -> Record:
     """
     data = machine.read(FILE)
     try:
-        return Record() if data is None else records.load(data, Record)
+        return Record() if data is None else typed_json.load(data, Record)
     except ValueError as error:
         raise StepFailed(
             f"{machine.path(FILE)}: is no record of setup's ({error}); remove it, and "

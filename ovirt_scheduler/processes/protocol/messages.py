@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
-from ovirt_scheduler.model import records
+from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.results import Outcome
@@ -256,7 +256,7 @@ def _states(
 
 
 def unpack_analysis(payload: bytes) -> Analysis:
-    """Read the message of an analysing process, which ``records.dump`` wrote.
+    """Read the message of an analysing process, which ``typed_json.dump`` wrote.
 
     Raises:
         FrameError: it has not the shape of an analysis.
@@ -264,7 +264,7 @@ def unpack_analysis(payload: bytes) -> Analysis:
     try:
         fields = _loaded(payload, _ANALYSIS_VALUES)
         json.dumps(fields, ensure_ascii=False).encode("utf-8")  # refuses half a surrogate pair
-        analysis: Analysis = records.checked(fields, Analysis)
+        analysis: Analysis = typed_json.checked(fields, Analysis)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"not an analysis: {error!s:.200}") from None
     # The process ran the file, and may say anything.

@@ -17,7 +17,7 @@ import shlex
 import socket
 from pathlib import Path
 
-from ovirt_scheduler.model import records
+from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.analysis import Analysis, FileFault
 from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, ReaderSetup, Setup, SplitTask
@@ -45,7 +45,7 @@ def run(daemon: socket.socket) -> None:
         titles.set_title(f"loading {task.source.name}")
         _be_plugins()
         limits.set_soft_and_hard(ANALYSIS_LIMITS)
-        answer = records.dump(_analysis(task))
+        answer = typed_json.dump(_analysis(task))
         flush()
         frames.send(daemon, frames.pack(frames.ANSWER, nonce, answer))
     elif isinstance(task, Setup):

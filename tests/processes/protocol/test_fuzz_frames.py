@@ -8,7 +8,7 @@ from typing import Any, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.model import records
+from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.processes.protocol import frames, messages
@@ -175,7 +175,7 @@ def test_an_analysis_is_read_or_refused(payload: bytes) -> None:
     except FrameError as error:
         assert_told(str(error))
         return
-    assert messages.unpack_analysis(records.dump(found)) == found
+    assert messages.unpack_analysis(typed_json.dump(found)) == found
 
 
 @tries(200)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ovirt_scheduler.model import records
+from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.analysis import (
     Analysis,
     FileFault,
@@ -304,12 +304,12 @@ ANALYSIS = Analysis(
 )  # fmt: skip
 def test_an_analysis_arrives_as_it_was_sent(analysis):
     """Source and code are bytes of any kind."""
-    assert messages.unpack_analysis(records.dump(analysis)) == analysis
+    assert messages.unpack_analysis(typed_json.dump(analysis)) == analysis
 
 
 def test_texts_of_an_analysis_are_cut_where_they_arrive():
     """A docstring may be computed; discover answers it."""
-    fields = json.loads(records.dump(ANALYSIS))
+    fields = json.loads(typed_json.dump(ANALYSIS))
     (method,) = fields["drivers"][0]["methods"]
     for each, name in ((fields["units"][0], "description"), (fields["drivers"][0], "description"),
                        (method, "help")):  # fmt: skip
@@ -342,7 +342,7 @@ def test_texts_of_an_analysis_are_cut_where_they_arrive():
 )
 def test_an_analysis_of_another_shape_is_refused(part, change):
     """The analysing process has run the plugin: it is not trusted either."""
-    fields = json.loads(records.dump(ANALYSIS))
+    fields = json.loads(typed_json.dump(ANALYSIS))
     fields[part][0].update(change)
     with pytest.raises(FrameError, match="not an analysis"):
         messages.unpack_analysis(json.dumps(fields).encode())

@@ -8,7 +8,7 @@ from typing import Optional
 
 import pytest
 
-from ovirt_scheduler.model import records
+from ovirt_scheduler.model import typed_json
 
 
 class Colour(enum.Enum):
@@ -46,17 +46,17 @@ PLAIN = Car("a", 4, Colour.RED)
 )
 def test_what_is_written_is_read_again(car):
     """In ASCII, on one line, and every value of its type."""
-    data = records.dump(car)
+    data = typed_json.dump(car)
     assert b"\n" not in data
     assert data.isascii()
-    assert records.load(data, Car) == car
-    assert records.load(records.dump({"c": car}), dict[str, Car]) == {"c": car}
+    assert typed_json.load(data, Car) == car
+    assert typed_json.load(typed_json.dump({"c": car}), dict[str, Car]) == {"c": car}
 
 
 def test_what_is_missing_has_its_default():
     """A later version may have more fields; an int is a number."""
-    assert records.load(b'{"name": "a", "seats": 4, "colour": "red"}', Car) == PLAIN
-    assert records.load(b'{"size": 2}', Wheel) == Wheel(2.0)
+    assert typed_json.load(b'{"name": "a", "seats": 4, "colour": "red"}', Car) == PLAIN
+    assert typed_json.load(b'{"size": 2}', Wheel) == Wheel(2.0)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_is_missing_has_its_default():
 def test_another_type_is_refused_with_its_place(inside, message):
     """Field by field, however deep."""
     with pytest.raises(ValueError) as caught:
-        records.load(f"{{{inside}}}".encode(), Car)
+        typed_json.load(f"{{{inside}}}".encode(), Car)
     assert str(caught.value).startswith(message)
 
 
@@ -94,11 +94,11 @@ def test_another_type_is_refused_with_its_place(inside, message):
 def test_what_is_no_json_object_is_refused(data):
     """With one exception for all, and a short message."""
     with pytest.raises(ValueError) as caught:
-        records.load(data, Car)
+        typed_json.load(data, Car)
     assert len(str(caught.value)) < 200
 
 
 def test_what_has_no_form_in_json_is_not_written():
     """It would not be read again."""
     with pytest.raises(TypeError, match="set has no form"):
-        records.dump({"x": {1}})
+        typed_json.dump({"x": {1}})

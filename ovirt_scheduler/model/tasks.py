@@ -65,7 +65,7 @@ ANALYSIS_LIMITS = Limits(timeout=10.0, memory=512 << 20, cpu=10, open_files=256)
 
 
 class Returns(enum.Enum):
-    """What a function of a plugin returns; ``answers`` and ``shapes`` have a row for each."""
+    """What a function of a plugin returns; ``answers`` reads and ``packed_answers`` packs each."""
 
     HOSTS = "hosts"  # a filter: the hosts to keep
     COSTS = "costs"  # a cost function: host to cost

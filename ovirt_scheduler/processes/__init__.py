@@ -6,19 +6,19 @@
     places        how many calls may run at once
     inputs        the inputs of the calls of a request: documents, read and packed
     calls         calls of plugins, each in a process of its plugin, and their results
-    reading       documents, read by readers
+    readers       documents, read by processes that are kept for that
     single_use    processes that do one thing and end: documents are cut, a file is analysed
     pool          the processes that are kept, of plugins and readers, and spare ones
     exchange      one task and its answer, over sockets and pipes that never block
     zygotes       the zygote that lives, and the next one when it dies
-    handles       the daemon's ends of a zygote and of the processes that it forks
+    workers       a zygote and the processes that it forks, as the daemon sees them
     interpreter   how the zygote's interpreter is started
 
 One request goes this way::
 
     Executor.run
         Places.taken                   it has a place
-        inputs.read_inputs             its documents are packs, by way of reading.read
+        inputs.read_inputs             its documents are packs, by way of readers.read
         calls.make_calls               for each call:
             Pool.take                      a process of its plugin
             Exchange, exchange.wait        the task goes there; output and answer come back

@@ -20,8 +20,8 @@ from typing import Optional
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.model.results import Outcome
-from ovirt_scheduler.processes.handles import Worker, reason
 from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.workers import Worker, reason
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 _CHUNK = 1 << 16

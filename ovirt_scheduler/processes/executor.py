@@ -48,7 +48,7 @@ from ovirt_scheduler.model.tasks import (
     Unread,
 )
 from ovirt_scheduler.model.units import Kind, UnitCall
-from ovirt_scheduler.processes import reading, single_use
+from ovirt_scheduler.processes import readers, single_use
 from ovirt_scheduler.processes.calls import PluginCall, make_calls
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT
 from ovirt_scheduler.processes.inputs import packs_of, read_inputs
@@ -266,7 +266,7 @@ class Executor:
         self, unread: Unread, deadline: float, unpack: Callable[[object], States]
     ) -> tuple[Pack, States]:
         with self._taken(1, deadline):
-            packs, (read,), seen = reading.read(self._pool, [unread], deadline, tells_states=True)
+            packs, (read,), seen = readers.read(self._pool, [unread], deadline, tells_states=True)
         if read.problem:
             raise UnreadableDocument(read.problem)
         try:
@@ -276,7 +276,7 @@ class Executor:
 
     def joined(self, packs: Sequence[Pack]) -> Pack:
         """One pack of several; it raises ExecutorUnavailable, where descriptors or memory lack."""
-        return packs[0] if len(packs) == 1 else reading.joined(packs)
+        return packs[0] if len(packs) == 1 else readers.joined(packs)
 
     def _called(self, call: PluginCall, deadline: float) -> CallResult:
         (result,) = make_calls(self._pool, [call], deadline)

@@ -15,7 +15,7 @@ from ovirt_scheduler.model.tasks import (
     Role,
     Unread,
 )
-from ovirt_scheduler.processes import reading
+from ovirt_scheduler.processes import readers
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.protocol import frames
 
@@ -76,7 +76,7 @@ def _packs(
     found: dict[Role, tuple[Pack, ...]] = {}
     for first in range(0, len(due), frames.MOST_DESCRIPTORS):
         some = due[first : first + frames.MOST_DESCRIPTORS]
-        packs, documents, _ = reading.read(pool, [unread for unread, _ in some], deadline)
+        packs, documents, _ = readers.read(pool, [unread for unread, _ in some], deadline)
         left = iter(packs)
         for (unread, reply), about in zip(some, documents):
             if reply is None:
@@ -93,7 +93,7 @@ def _packs(
     for role, several in by_role.items():
         kept = tuple(each.pack for each in several if each.pack is not None)
         if kept:
-            found[role] = kept if len(kept) <= _MOST_PACKS else (reading.joined(kept),)
+            found[role] = kept if len(kept) <= _MOST_PACKS else (readers.joined(kept),)
     return found
 
 

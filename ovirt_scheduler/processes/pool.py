@@ -27,7 +27,7 @@ from typing import Callable, Optional, Union
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import ProcessKey
 from ovirt_scheduler.model.tasks import ENDS, READERS, ReaderSetup, Setup
-from ovirt_scheduler.processes.handles import OUT_OF_TURN, Worker
+from ovirt_scheduler.processes.workers import OUT_OF_TURN, Worker
 
 _log = logging.getLogger(__name__)
 

@@ -94,13 +94,7 @@ def analyse(pool: Pool, candidate: Candidate) -> Analysis:
     return Analysis(fault=FileFault(candidate.source.path, None, message))
 
 
-def _do(
-    pool: Pool,
-    task: Task,
-    deadline: float,
-    limit: int,
-    most_descriptors: int = 0,
-) -> Exchange:
+def _do(pool: Pool, task: Task, deadline: float, limit: int, most_descriptors: int = 0) -> Exchange:
     """Have a spare process do a task, and wait until that has ended.
 
     Raises:
@@ -113,17 +107,10 @@ def _do(
         if isinstance(task, Candidate):
             worker.file = task.source.path
         done = Exchange(
-            worker,
-            frame,
-            nonce,
-            deadline,
-            limit,
-            OUTPUT_LIMIT,
-            most_descriptors=most_descriptors,
+            worker, frame, nonce, deadline, limit, OUTPUT_LIMIT, most_descriptors=most_descriptors
         )
         done.begin()
-        while done.open:
-            exchange.wait([done])
+        exchange.wait([done])
         if done.state is not State.NOT_BEGUN or not tries_left:
             return done
         for descriptor in done.descriptors:

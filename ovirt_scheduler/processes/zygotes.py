@@ -9,8 +9,8 @@ from typing import Callable, Optional
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser
-from ovirt_scheduler.processes.handles import LACKS, Worker, Zygote, unavailable
 from ovirt_scheduler.processes.kernel import prctl
+from ovirt_scheduler.processes.workers import LACKS, Worker, Zygote, unavailable
 
 _log = logging.getLogger(__name__)
 

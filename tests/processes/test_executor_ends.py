@@ -18,7 +18,7 @@ import pytest
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes import exchange, handles, pool
+from ovirt_scheduler.processes import exchange, pool, workers
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.command import script
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
@@ -60,7 +60,7 @@ def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
 ):
     """SIGSTOP: it gives no sign of life when a request hears nothing."""
     monkeypatch.setattr(exchange, "_QUIET", 0.2)
-    monkeypatch.setattr(handles, "_OBEY_SECONDS", 0.5)
+    monkeypatch.setattr(workers, "_OBEY_SECONDS", 0.5)
     units = []
     for number in range(pool.SPARE + 1):  # processes that were forked before are used first
         (tmp_path / f"p{number}.py").write_text(
@@ -78,8 +78,8 @@ def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(
     own, unit_named, tmp_path, monkeypatch
 ):
     """Nobody could tell how, and the zygote is replaced."""
-    monkeypatch.setattr(handles, "_END_SECONDS", 0.2)
-    monkeypatch.setattr(handles, "_OBEY_SECONDS", 0.5)
+    monkeypatch.setattr(workers, "_END_SECONDS", 0.2)
+    monkeypatch.setattr(workers, "_OBEY_SECONDS", 0.5)
     (tmp_path / "Execs.py").write_text(
         "import os, signal\n"
         "def do_filter(hosts, vm, properties):\n"
@@ -93,7 +93,7 @@ def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(
 def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatch):
     """A call that takes its time is no sign of a zygote that hangs."""
     monkeypatch.setattr(exchange, "_QUIET", 0.1)
-    monkeypatch.setattr(handles, "_OBEY_SECONDS", 3.0)
+    monkeypatch.setattr(workers, "_OBEY_SECONDS", 3.0)
     zygote = zygote_of(executor)
     unit = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=1.5))
     assert only(executor.run(job_of([unit]))).outcome is Outcome.TIMED_OUT

@@ -22,8 +22,8 @@ from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes import exchange, pool
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.processes.handles import Worker
 from ovirt_scheduler.processes.protocol import messages
+from ovirt_scheduler.processes.workers import Worker
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, open_files, title, zygote_of
 from tests.support.waiting import LONG, wait_until

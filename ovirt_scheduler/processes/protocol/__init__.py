@@ -1,4 +1,4 @@
-"""What goes between the daemon and the processes below it: frames, messages, shapes of answers.
+"""What goes between the daemon and the processes below it: frames, messages, packed answers.
 
 Both sides import it. It imports ``model`` alone.
 """

@@ -16,9 +16,9 @@ from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.text import one_line, shortened
 from ovirt_scheduler.processes.protocol import compact_json
 from ovirt_scheduler.processes.protocol.frames import FrameError
-from ovirt_scheduler.processes.protocol.shapes import (
+from ovirt_scheduler.processes.protocol.packed_answers import (
     MISSHAPEN,
-    SHAPES,
+    PACKINGS,
     Unpacked,
     amount,
     text,
@@ -65,7 +65,7 @@ SILENT: Said = ({}, ())
 
 def answer_limit(function: Function, inputs: CallInputs) -> int:
     """The bytes that an answer can need."""
-    most = SHAPES[function.returns].most(inputs)[0]
+    most = PACKINGS[function.returns].most(inputs)[0]
     return _BESIDE_VALUE + most + _REASON_BYTES * len(inputs.hosts)
 
 
@@ -77,7 +77,7 @@ def pack_answer(
     said: Said = SILENT,
 ) -> bytes:
     """The message of a good answer."""
-    fields: list[object] = ["ok", SHAPES[returns].pack(value, hosts), "", "", read]
+    fields: list[object] = ["ok", PACKINGS[returns].pack(value, hosts), "", "", read]
     if any(said):
         reasons, notes = said
         place_of = {host: place for place, host in enumerate(hosts)}
@@ -99,11 +99,11 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
     Raises:
         FrameError: it has not the shape.
     """
-    shape = SHAPES[function.returns]
+    packing = PACKINGS[function.returns]
     try:
-        most = shape.most(inputs)[1] + 2 * len(inputs.hosts)
+        most = packing.most(inputs)[1] + 2 * len(inputs.hosts)
         outcome, value, message, trace, read, *said = _loaded(payload, most)
-        answer = shape.unpack(value, inputs) if outcome == "ok" else Unpacked(None)
+        answer = packing.unpack(value, inputs) if outcome == "ok" else Unpacked(None)
         reasons: Mapping[str, str] = {}
         if said:
             reasons, notes = _unpack_said(said, inputs.hosts)

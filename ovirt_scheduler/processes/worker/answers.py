@@ -18,7 +18,7 @@ from ovirt_scheduler.model.aggregate import whole_cost
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import Function, Returns
 from ovirt_scheduler.model.text import NOT_IN_XML, one_line
-from ovirt_scheduler.processes.protocol.shapes import MOST_CHARACTERS, MOST_VALUES
+from ovirt_scheduler.processes.protocol.packed_answers import MOST_CHARACTERS, MOST_VALUES
 
 # Larger than any cost that counts (contract 3.6), and still a number that JSON carries.
 _HUGE = 10**18
@@ -117,7 +117,7 @@ def plain(value: object) -> object:
     return _Plain().of(value, "", 0)
 
 
-READERS: Mapping[Returns, Callable[[object], object]] = {
+_READ: Mapping[Returns, Callable[[object], object]] = {
     Returns.HOSTS: accepted_hosts,
     Returns.COSTS: costs,
     Returns.MIGRATION: migration,
@@ -136,7 +136,7 @@ def read_returned(function: Function, value: object) -> object:
         BadAnswer: it is something else; one sentence that names the function.
     """
     try:
-        return READERS[function.returns](value)
+        return _READ[function.returns](value)
     except BadAnswer as error:
         raise BadAnswer(f"{function.name} {error}") from None
 

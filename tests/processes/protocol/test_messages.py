@@ -23,7 +23,7 @@ from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.protocol import messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered, ReadDocument
-from ovirt_scheduler.processes.protocol.shapes import Unpacked
+from ovirt_scheduler.processes.protocol.packed_answers import Unpacked
 from tests.support.command import script
 
 pytestmark = pytest.mark.long

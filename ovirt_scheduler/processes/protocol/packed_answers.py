@@ -1,7 +1,7 @@
-"""The shapes of plugins' answers on their way from a plugin's process to the daemon.
+"""How plugins' answers are packed into JSON, on their way to the daemon.
 
 Hosts and VMs of the call travel as their places in the call, so the size of an answer is bounded.
-Of other hosts and VMs it has only the number, and the first (contract 3.6). ``SHAPES`` has a
+Of other hosts and VMs it has only the number, and the first (contract 3.6). ``PACKINGS`` has a
 row for each kind of answer: ``pack`` is for the plugin's process, ``unpack`` for the daemon, which
 checks everything.
 
@@ -45,7 +45,7 @@ class Unpacked(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Shape(NamedTuple):
+class Packing(NamedTuple):
     """How one kind of answer travels.
 
     Attributes:
@@ -230,20 +230,20 @@ def _most_of_migrations(inputs: CallInputs) -> tuple[int, int]:
     return min(vms * (_ID_BYTES + _PLACE_BYTES * hosts), _MIGRATIONS_BYTES), vms * (hosts + 1)
 
 
-SHAPES: Mapping[Returns, Shape] = {
-    Returns.HOSTS: Shape(_pack_places, _hosts_from, _most_of_hosts),
-    Returns.COSTS: Shape(_pack_costs, _costs_from, _most_of_hosts),
-    Returns.MIGRATION: Shape(_pack_migration, _migration_from, _most_of_hosts),
-    Returns.SELECTION: Shape(_pack_places, _selection_from, _most_of_hosts),
-    Returns.TRUTH: Shape(lambda value, _: value, _truth, _most_of_hosts),
-    Returns.MIGRATIONS: Shape(_pack_migrations, _migrations_from, _most_of_migrations),
-    Returns.IDS: Shape(
+PACKINGS: Mapping[Returns, Packing] = {
+    Returns.HOSTS: Packing(_pack_places, _hosts_from, _most_of_hosts),
+    Returns.COSTS: Packing(_pack_costs, _costs_from, _most_of_hosts),
+    Returns.MIGRATION: Packing(_pack_migration, _migration_from, _most_of_hosts),
+    Returns.SELECTION: Packing(_pack_places, _selection_from, _most_of_hosts),
+    Returns.TRUTH: Packing(lambda value, _: value, _truth, _most_of_hosts),
+    Returns.MIGRATIONS: Packing(_pack_migrations, _migrations_from, _most_of_migrations),
+    Returns.IDS: Packing(
         lambda ids, _: list(ids),
         lambda packed, _: Unpacked(texts(packed)),
         lambda _: (_IDS_BYTES, MOST_VALUES),
     ),
     # A character of 16 bits takes six bytes at most (\\u0000), and bytes a third more as base64.
-    Returns.VALUE: Shape(
+    Returns.VALUE: Packing(
         _pack_value,
         lambda packed, _: Unpacked(_value(packed)),
         lambda _: (6 * MOST_CHARACTERS, MOST_VALUES),

@@ -52,8 +52,7 @@ def read(
         why = "abandoned"
         try:
             done.begin()
-            while done.open:
-                exchange.wait([done])
+            exchange.wait([done])
             why = done.differs or _ENDS.get(done.state, done.state.value)
             if done.state is State.NOT_READY or (done.state is State.NOT_BEGUN and tries_left > 1):
                 continue

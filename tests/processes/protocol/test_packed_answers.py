@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import CallInputs, Returns
-from ovirt_scheduler.processes.protocol.shapes import MISSHAPEN, SHAPES
+from ovirt_scheduler.processes.protocol.packed_answers import MISSHAPEN, PACKINGS
 
 HOSTS = ("h1", "h2", "h3")
 INPUTS = CallInputs(HOSTS, vms=("v1", "v2"), vm="v0")
@@ -19,9 +19,9 @@ NOON = datetime(2026, 1, 31, 12, 0, 1)  # noqa: DTZ001  XML-RPC has no time zone
 
 def travelled(returns: Returns, value: object, inputs: CallInputs = INPUTS) -> Any:
     """What the daemon makes of a value that a plugin's process sends."""
-    shape = SHAPES[returns]
-    packed = json.dumps(shape.pack(value, inputs.hosts), separators=(",", ":"))
-    return shape.unpack(json.loads(packed), inputs)
+    packing = PACKINGS[returns]
+    packed = json.dumps(packing.pack(value, inputs.hosts), separators=(",", ":"))
+    return packing.unpack(json.loads(packed), inputs)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ MISSHAPEN_PLACES = [
 def test_an_answer_of_another_shape_is_refused(returns, packed):
     """The plugin could have written it: the daemon's socket is open to it."""
     with pytest.raises(MISSHAPEN):
-        SHAPES[returns].unpack(packed, INPUTS)
+        PACKINGS[returns].unpack(packed, INPUTS)
 
 
 def test_an_answer_nested_past_all_reason_is_refused():
@@ -148,7 +148,7 @@ def test_an_answer_nested_past_all_reason_is_refused():
     for _ in range(100_000):
         packed = [packed]
     with pytest.raises(MISSHAPEN):
-        SHAPES[Returns.VALUE].unpack(packed, INPUTS)
+        PACKINGS[Returns.VALUE].unpack(packed, INPUTS)
 
 
 MANY = CallInputs(
@@ -170,9 +170,9 @@ LARGEST = {
 @pytest.mark.parametrize("returns", Returns)
 def test_the_largest_answer_that_makes_sense_is_within_the_bound(returns):
     """In bytes and in values."""
-    shape = SHAPES[returns]
-    packed = json.dumps(shape.pack(LARGEST[returns], MANY.hosts), separators=(",", ":"))
-    size, values = shape.most(MANY)
+    packing = PACKINGS[returns]
+    packed = json.dumps(packing.pack(LARGEST[returns], MANY.hosts), separators=(",", ":"))
+    size, values = packing.most(MANY)
     assert len(packed) <= size + 1000
     assert packed.count(",") <= 2 * values + 1000
-    assert shape.unpack(json.loads(packed), MANY).notes == ()
+    assert packing.unpack(json.loads(packed), MANY).notes == ()

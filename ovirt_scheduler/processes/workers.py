@@ -1,4 +1,4 @@
-"""The daemon's handles of the zygote and of the workers that it forks.
+"""A zygote and the workers that it forks, as the daemon sees them.
 
 ::
 
@@ -71,7 +71,7 @@ def reason(frame: frames.Frame, nonce: int) -> str:
 
 
 class Worker:
-    """The daemon's handle of one process that the zygote forked; used by one thread at a time.
+    """One process that the zygote forked, as the daemon sees it; used by one thread at a time.
 
     Attributes:
         key: what a process that is kept serves.
@@ -233,7 +233,7 @@ class Worker:
 
 
 class Zygote:
-    """The daemon's handle of a zygote, from its start, with the thread that watches it.
+    """A zygote as the daemon sees it, from its start, with the thread that watches it.
 
     Args:
         on_end: called with each worker that has ended, in the watching thread.

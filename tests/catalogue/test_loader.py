@@ -25,6 +25,18 @@ ALL = (
 )
 
 
+MIXED = """
+from ovirt_scheduler.plugin import Scheduler
+
+class Best(Scheduler):
+    name = "best"
+    def select_host(self, hosts, vm, properties): ...
+
+class Out:
+    def do_filter(self, hosts, vm, args_map): ...
+"""
+
+
 class Loading(Place):
     """Its loader, where the settings of the daemon are not the defaults."""
 
@@ -210,6 +222,48 @@ def test_a_disabled_plugin_has_no_units_and_is_not_run(place):
     (place.first / "plugin.py").write_text("def do_filter(:\n")
     (place.confs / "plugin.conf").write_text("enabled = false\n")
     assert place.load().units == ()
+
+
+def test_a_scheduler_cannot_be_in_shadow(place, caplog):
+    """It is left out, which is noted once; the units of its file are in shadow, and never reject."""
+    path, conf = place.write("plugin", MIXED), place.confs / "plugin.conf"
+    conf.write_text("shadow = true\non_failure = reject\n")
+    loaded = place.load()
+    assert loaded.drivers == ()
+    assert [(unit.shadow, unit.on_failure) for unit in loaded.units] == [(True, OnFailure.IGNORE)]
+    for _ in range(2):
+        place.registry.refresh()
+    (noted,) = caplog.messages
+    assert noted == (
+        f"noted: {path}: the scheduler best is left out: its conf file says shadow = true, which "
+        "is for policy units alone"
+    )
+
+
+@pytest.mark.parametrize(
+    ("conf", "default", "rejects"),
+    [
+        ("on_failure = reject", "ignore", True),
+        ("on_failure = ignore", "reject", False),
+        ("timeout = 3", "reject", True),
+        ("timeout = 3", "ignore", False),
+        ("on_failure = reject\nenabled = false", "reject", False),
+        ("on_failure = reject\nshadow = true", "reject", False),
+        ("on_failure = reject\ntmeout = 3", "ignore", True),
+        ("on_failure = 'reject' # of course\ntimeout = soon", "ignore", True),
+        ("on_failure = rejct", "ignore", True),
+        ("on_falure = reject", "ignore", True),
+        ("tmeout = 3", "reject", True),
+        ("tmeout = 3", "ignore", False),
+        ("on_failure = ignore\ntmeout = 3", "ignore", False),
+        ("#on_failure = reject\ntmeout = 3", "ignore", False),
+        ("on_failure = reject\nshadow = true\ntimeout = soon", "reject", False),
+    ],
+)
+def test_whether_a_filter_rejects_is_read_of_a_conf_file_with_mistakes_too(conf, default, rejects):
+    """A mistake elsewhere in it does not change what it says of that (contract 4.2)."""
+    default = OnFailure(default)
+    assert config.rejects(conf.encode(), Path("/guard.conf"), default) is rejects
 
 
 def test_the_helpers_that_it_imports_belong_to_its_checksum(place):

@@ -12,7 +12,6 @@ from typing import Callable
 
 import pytest
 
-from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
@@ -21,9 +20,7 @@ from ovirt_scheduler.history.store import FILE, History, Reader
 from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects
-from ovirt_scheduler.model.units import Kind, OnFailure
-from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.model.units import Kind
 from tests.support.command import run
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.jobs import HOSTS, job_of
@@ -292,38 +289,6 @@ def test_check_and_status_say_that_it_is_in_shadow(daemon, tmp_path):
     conf = str(daemon.state.parent / "scheduler.conf")
     _, out, _ = run(tmp_path, "check", "--config", conf, "--plugins", str(daemon.plugins))
     assert "filter in shadow" in out
-
-
-DRIVER = """
-from ovirt_scheduler.plugin import Scheduler
-
-class Best(Scheduler):
-    name = "best"
-
-    def select_host(self, hosts, vm, properties):
-        return hosts[:1]
-
-class Out:
-    def do_filter(self, hosts, vm, args_map):
-        return []
-"""
-
-
-def test_a_scheduler_cannot_be_in_shadow(executor: Executor, tmp_path: Path):
-    """It is left out, and that is told; the units of its file are in shadow, and never reject."""
-    (tmp_path / "Mixed.py").write_text(DRIVER)
-    (tmp_path / "Mixed.conf").write_text(SHADOW)
-    conf = tmp_path / "scheduler.conf"
-    conf.write_text(f"plugins_path = {tmp_path}\nplugins_conf_path = {tmp_path}\n")
-    loader = Loader(config.load(conf, {}), executor.analyse)
-    scan = loader.scan()
-    loaded = loader.load(scan.files[0], scan)
-    assert loaded.drivers == ()
-    assert "left out: its conf file says shadow = true" in str(loaded.warnings[0])
-    assert [(unit.shadow, unit.on_failure) for unit in loaded.units] == [(True, OnFailure.IGNORE)]
-    assert not loader.rejects(tmp_path / "Mixed.conf")
-    (tmp_path / "Mixed.conf").write_text(f"{SHADOW}timeout = soon\n")
-    assert not loader.rejects(tmp_path / "Mixed.conf")
 
 
 def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_path: Path):

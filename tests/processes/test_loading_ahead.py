@@ -13,7 +13,7 @@ from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -43,8 +43,8 @@ def load_ahead(own, unit_named, tmp_path, loaded):
     return load
 
 
-def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded):
-    """So no call pays for its imports."""
+def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded, monkeypatch):
+    """So no call pays for its imports; one that was called and is killed is missed at once."""
     unit = load_ahead(
         "Slow",
         f"import os, pathlib\npathlib.Path({str(loaded)!r}).write_text(str(os.getpid()))\n",
@@ -52,6 +52,11 @@ def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded):
     )
     ahead = wait_until(lambda: _ready(own))
     assert int(only(own.run(job_of([unit]))).stdout) == ahead
+    own.settle(LONG)
+    monkeypatch.setattr(pool, "_TICK", 3600.0)
+    monkeypatch.setattr(pool, "_LONGEST_PAUSE", 3600.0)
+    os.kill(ahead, signal.SIGKILL)
+    assert wait_until(lambda: _ready(own)) != ahead
 
 
 def test_a_process_that_serves_one_call_is_replaced_at_once(own, load_ahead, loaded, monkeypatch):

@@ -118,6 +118,12 @@ class DriverFailed(RequestError):
     fault_code = 105
 
 
+class HistoryUnreadable(RequestError):
+    """The history cannot be read, or not in time; the text says why, and what to do."""
+
+    fault_code = 106
+
+
 class FileMistake(SchedulerError):
     """A mistake in a file: ``file:line: what is wrong; what to do``."""
 
@@ -127,12 +133,6 @@ class FileMistake(SchedulerError):
         self.line = line
         place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
         super().__init__(f"{place}{message}")
-
-
-class HistoryUnreadable(RequestError):
-    """The history cannot be read, or not in time; the text says why, and what to do."""
-
-    fault_code = 106
 
 
 class ConfigError(FileMistake):

@@ -19,16 +19,11 @@ ALL_FILTERS_FAILED = "all filters failed"
 _SUM_BOUND = 10**9
 
 
-def among(asked: Sequence[str], answered: Sequence[str]) -> tuple[str, ...]:
-    """The hosts of a plugin's answer that were asked about, in that order."""
-    chosen = set(answered)
-    return tuple(host for host in asked if host in chosen)
-
-
 def narrow(left: tuple[str, ...], result: CallResult, on_failure: OnFailure) -> tuple[str, ...]:
     """The hosts that are left after one more filter (contract 4.1, 4.2)."""
     if result.ok:
-        return left if result.value == left else among(left, result.value)
+        kept: tuple[str, ...] = result.value  # some of those left, in their order
+        return kept
     return () if on_failure is OnFailure.REJECT else left
 
 

@@ -254,9 +254,7 @@ class Service(Step):
         if not machine.tool("systemctl"):
             return Plan("skipped: the unit, as there is no systemctl here")
         if machine.live and not machine.runs_systemd:
-            return Plan(
-                "skipped: the unit, as systemd does not run; start the daemon with ovirt-scheduler serve"
-            )
+            return Plan("skipped: the unit, as systemd does not run; start ovirt-scheduler serve")
         disables = self._has_old_unit() and self._is("enabled", OLD_UNIT)
         enables = not self._is("enabled")
         if disables:

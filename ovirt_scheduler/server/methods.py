@@ -133,7 +133,7 @@ class DecisionMethods:
         else:
             decision = _for_engine(decision)
             result = self._engine_result(decision)
-            selects = returns in (Returns.HOSTS, Returns.SELECTION)
+            selects = returns in (Returns.HOSTS, Returns.SELECTION) and decision.failure is None
             if self.engine_reasons and selects and decision.execution.hosts and not decision.answer:
                 errors = (*errors, summary.text(decision))
         answer = in_form(caller, result, decision.unit_errors, errors)

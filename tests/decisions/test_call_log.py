@@ -106,9 +106,11 @@ def test_the_engine_is_told_who_removed_the_hosts(daemon: Daemon):
         answer = proxy.runFilters(["First", "None_"], HOSTS, "vm", {})
         assert "errors" not in proxy.runFilters(["First"], HOSTS, "vm", {})
         chosen = proxy.selectHost("default", HOSTS, "vm", {"filters": "None_"})
+        failed = proxy.selectHost("default", HOSTS, "vm", {"policy": "all"})
     assert answer["result"] == []
     assert answer["errors"] == ["4 hosts: 0 left, 1 removed by First, 3 by None_"]
     assert chosen["errors"] == ["4 hosts: 0 left, 4 removed by None_; chosen none"]
+    assert list(failed) == ["result_code", "result", "plugin_errors"]  # which say why
 
 
 def test_equal_failures_are_folded(daemon: Daemon):

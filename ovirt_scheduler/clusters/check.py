@@ -35,7 +35,7 @@ def _problems(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[Config
         yield cluster.mistake(
             "policy", f"{policy!r:.160} is no policy of {scheduler.name}; {remedy}"
         )
-    refused = properties.refused(scheduler.properties, cluster.properties)
+    refused = properties.first_refusal(scheduler.properties, cluster.properties)
     if refused:
         yield cluster.mistake("properties", refused)
     else:
@@ -67,7 +67,7 @@ def _of_units(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[Config
                 there = [name for its_kind, name in units if its_kind is kind]
                 yield cluster.mistake(key, _missing(kind.words, each.name, there, catalogue))
             elif unit.properties is not None:
-                refused = properties.refused(unit.properties, cluster.properties)
+                refused = properties.first_refusal(unit.properties, cluster.properties)
                 if refused:
                     yield cluster.mistake("properties", f"{kind.words} {unit.name}: {refused}")
 

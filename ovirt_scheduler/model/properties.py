@@ -93,12 +93,12 @@ def unchecked(properties: PropertySet) -> Iterator[str]:
             )
 
 
-def refusal(prop: Property, value: str) -> Optional[str]:
-    """Why a property may not have the value; None if its pattern matches all of it.
+def refusal(prop: Property, value: Optional[str]) -> Optional[str]:
+    """Why a property may not have the value; None if its pattern matches all of it, or it has none.
 
     The text shows the value, unless it seems to be a password: the history keeps the text.
     """
-    if not prop.checked:
+    if value is None or not prop.checked:
         return None
     shown = "the value" if _SECRET.search(prop.name) else _shown(value)
     if len(value) > LONGEST_VALUE:
@@ -125,10 +125,10 @@ def fill(properties: PropertySet, values: Mapping[str, str]) -> Filled:
     return Filled({**defaults, **values})
 
 
-def refused(properties: PropertySet, values: Mapping[str, str]) -> Optional[str]:
+def first_refusal(properties: PropertySet, values: Mapping[str, str]) -> Optional[str]:
     """A sentence about the first value that its property refuses; None if all are good."""
     for prop in properties.properties:
-        problem = refusal(prop, values[prop.name]) if prop.name in values else None
+        problem = refusal(prop, values.get(prop.name))
         if problem:
             return f"property {prop.name}: {problem}"
     return None
@@ -161,9 +161,9 @@ def check(owner: str, properties: PropertySet, values: Mapping[str, str], second
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
         for prop in properties.properties:
             name = prop.name
-            problem = refused(PropertySet(owner, (prop,)), values)
+            problem = refusal(prop, values.get(name))
             if problem:
-                raise RefusedProperty(f"{owner}: {problem}")
+                raise RefusedProperty(f"{owner}: property {name}: {problem}")
     finally:
         try:  # it may ring just here
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -199,7 +199,7 @@ def _property(text: str, default: Optional[str]) -> Property:
     if problem:
         raise PluginError(f"property {key}: {_shown(pattern)}: {problem}")
     prop = Property(key, pattern, default)
-    problem = None if default is None else refusal(prop, default)
+    problem = refusal(prop, default)
     if problem:
         raise PluginError(f"property {key}: as its default {problem}")
     return prop

@@ -94,8 +94,7 @@ def hosts(value: object, place: str = "hosts") -> Hosts:
         raise expected(place, "an XML document as a string, or an array of ids", value)
     first: dict[str, int] = {}
     for position, each in enumerate(strings(place, value)):
-        if not each.strip() or len(each) > LONGEST_ID:
-            raise _no_id(f"{place}[{position}]", each)
+        _check_id(f"{place}[{position}]", each)
         if each in first:
             raise BadParameters(
                 f"{place}[{position}]: {each!r:.80} is {place}[{first[each]}] already; give it once"
@@ -110,14 +109,14 @@ def vm(value: object, place: str = "vm") -> Vm:
         return _document(value)
     if not isinstance(value, str):
         raise expected(place, "an XML document as a string, or an id", value)
-    if not value.strip() or len(value) > LONGEST_ID:
-        raise _no_id(place, value)
+    _check_id(place, value)
     return value
 
 
-def _no_id(place: str, text: str) -> BadParameters:
-    what = f"an id of {len(text)} characters" if text.strip() else "an empty id"
-    return BadParameters(f"{place}: {what}; an id has 1 to {LONGEST_ID}")
+def _check_id(place: str, text: str) -> None:
+    if not text.strip() or len(text) > LONGEST_ID:
+        what = f"an id of {len(text)} characters" if text.strip() else "an empty id"
+        raise BadParameters(f"{place}: {what}; an id has 1 to {LONGEST_ID}")
 
 
 def _document(value: Union[str, bytes]) -> Document:

@@ -74,7 +74,7 @@ def test_a_set_is_read_and_holds_values_or_is_refused(
     for value in values:
         given_values = {prop.name: value for prop in found.properties}
         with bounded():
-            refusal = properties.refused(found, given_values)
+            refusal = properties.first_refusal(found, given_values)
         fits = all(properties.refusal(prop, value) is None for prop in found.properties)
         assert (refusal is None) is fits
         if refusal is not None:

@@ -152,7 +152,7 @@ def test_a_value_has_a_longest_length():
     longest = "x" * properties.LONGEST_VALUE
     assert properties.refusal(prop, longest) is None
     assert properties.refusal(prop, longest + "x") is not None
-    message = properties.refused(PropertySet("x", (prop,)), {"a": longest + "x"})
+    message = properties.first_refusal(PropertySet("x", (prop,)), {"a": longest + "x"})
     assert message is not None
     assert "longer than 4096 characters" in message
     assert len(message) < 200
@@ -193,7 +193,7 @@ def test_a_property_without_a_default_is_not_filled_in():
 )  # fmt: skip
 def test_a_refused_value_is_told_in_one_sentence(given, message):
     """It names the property, the value, shortened, and what is allowed (contract 1.5)."""
-    assert properties.refused(HEAT, given) == message
+    assert properties.first_refusal(HEAT, given) == message
 
 
 @pytest.mark.parametrize(
@@ -319,9 +319,9 @@ def test_a_class_units_text_is_read_as_the_engine_reads_it():
     text = "a=;b=x;b=y+;c=\t;"
     read = properties.parse_for_java("x", text)
     assert properties.engine_syntax(read) == text
-    assert properties.refused(read, {"a": "", "b": "yy", "c": "\t"}) is None
-    assert properties.refused(read, {"a": "x"}) is not None
-    assert properties.refused(read, {"b": "x"}) is not None
+    assert properties.first_refusal(read, {"a": "", "b": "yy", "c": "\t"}) is None
+    assert properties.first_refusal(read, {"a": "x"}) is not None
+    assert properties.first_refusal(read, {"b": "x"}) is not None
 
 
 @pytest.mark.parametrize(

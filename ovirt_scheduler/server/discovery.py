@@ -1,7 +1,7 @@
-"""The document that ``discover`` answers in the design form (contract 2.1).
+"""The answer to ``discover``: a document in the design form, structs in the engine form.
 
-``docs/policy-units.xsd`` is its XML Schema. The layout is that of the contract's sample: a
-group whose units have no properties stands on one line.
+``docs/policy-units.xsd`` is the document's XML Schema (contract 2.1). The layout is that of the
+contract's sample: a group whose units have no properties stands on one line.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _GROUPS = (
     (Kind.BALANCE, "Balances", "Balance"),
 )
 
+_STRUCTS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}
+
 
 def document(units: Iterable[PolicyUnit]) -> str:
     """The units as XML, sorted by name in each group.
@@ -32,6 +34,19 @@ def document(units: Iterable[PolicyUnit]) -> str:
         lines += _group(group, element, [unit for unit in by_name if unit.kind is kind])
     lines.append("</PolicyUnits>")
     return "\n".join(lines)
+
+
+def structs(units: Iterable[PolicyUnit]) -> dict[str, object]:
+    """The units for the engine (contract 3.1).
+
+    Exactly three keys, each a struct of name to [description, properties]; anything else makes
+    the engine drop all units.
+    """
+    groups: dict[str, dict[str, list[str]]] = {name: {} for name in _STRUCTS.values()}
+    for unit in units:
+        syntax = "" if unit.properties is None else properties.engine_syntax(unit.properties)
+        groups[_STRUCTS[unit.kind]][unit.name] = [unit.description, syntax]
+    return dict(groups)
 
 
 def _group(group: str, element: str, units: list[PolicyUnit]) -> list[str]:

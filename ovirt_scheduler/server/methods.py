@@ -1,4 +1,4 @@
-"""The XML-RPC methods: parameters to a Request, and a Decision to the answer.
+"""The XML-RPC methods: what each decides, and how a decision becomes the answer.
 
 A unit or a scheduler that fails is left out, or answers that nothing is to be done; ``schedule``
 has no such answer, so its failures are faults in the design form.
@@ -6,39 +6,32 @@ has no such answer, so its failures are faults in the design form.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.errors import BadParameters, DriverFailed, HistoryUnreadable, UnknownUnit
+from ovirt_scheduler.errors import DriverFailed, HistoryUnreadable, UnknownUnit
 from ovirt_scheduler.history import conversion, query
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.model import aggregate, properties
-from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
-from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, INTERFACE_METHODS, DriverUnit
+from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.drivers import INTERFACE_METHODS
 from ovirt_scheduler.model.requests import (
     UUID,
     AnswerForm,
     Caller,
     EngineScores,
     Pages,
-    Subjects,
-    WantedUnit,
 )
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server import discovery, values
+from ovirt_scheduler.server.call_parameters import driver_request, unit_request
 from ovirt_scheduler.server.dispatch import Method, Parameters, Reply, in_both_forms, in_form
 from ovirt_scheduler.server.pages.access import may_read
-
-_FACTOR = re.compile(r"-?[0-9]{1,10}")
-
-# Structs of the engine's discover.
-_ENGINE_GROUPS = {Kind.FILTER: "filters", Kind.COST_FUNCTION: "scores", Kind.BALANCE: "balance"}
 
 _DISCOVERS = (
     (AnswerForm.DESIGN, "string", "All policy units, as an XML document."),
@@ -143,10 +136,10 @@ class DecisionMethods:
     def _discover(self, caller: Caller, _none: Parameters) -> object:
         units = self.service.discover()
         is_design = caller.form is AnswerForm.DESIGN
-        return discovery.document(units) if is_design else engine_discovery(units)
+        return discovery.document(units) if is_design else discovery.structs(units)
 
     def _run(self, kind: Kind, caller: Caller, parameters: Parameters) -> Reply:
-        return self.reply(self.service.decide(request(caller, kind, parameters)))
+        return self.reply(self.service.decide(unit_request(caller, kind, parameters)))
 
     def _call(self, method: str, nothing: object, caller: Caller, parameters: Parameters) -> object:
         name = values.string("scheduler", parameters[0])
@@ -155,7 +148,7 @@ class DecisionMethods:
             driver = self.service.scheduler(name, method)
         except UnknownUnit as error:
             return _unknown(caller, name, error, nothing)
-        return self.reply(self.service.decide(_driver_request(caller, driver, method, arguments)))
+        return self.reply(self.service.decide(driver_request(caller, driver, method, arguments)))
 
     def _schedule(self, caller: Caller, parameters: Parameters) -> object:
         topic, method = map(values.string, ("topic", "method"), parameters)
@@ -166,7 +159,7 @@ class DecisionMethods:
             driver = self.service.publisher(topic, method)
         except UnknownUnit as error:
             return _unknown(caller, topic, error, "")
-        decision = self.service.decide(_driver_request(caller, driver, method, arguments))
+        decision = self.service.decide(driver_request(caller, driver, method, arguments))
         if decision.failure is not None and caller.form is AnswerForm.DESIGN:
             raise DriverFailed(f"{driver.words} {driver.name}: {method}: {decision.failure}")
         return self.reply(decision)
@@ -252,121 +245,6 @@ def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> 
     if caller.form is AnswerForm.DESIGN:
         raise error
     return in_form(caller, nothing, {name: (str(error),)})
-
-
-def engine_discovery(units: Iterable[PolicyUnit]) -> dict[str, object]:
-    """What ``discover`` answers in the engine form (contract 3.1).
-
-    Exactly three keys, each a struct of name to [description, properties]; anything else makes
-    the engine drop all units.
-    """
-    groups: dict[str, dict[str, list[str]]] = {name: {} for name in _ENGINE_GROUPS.values()}
-    for unit in units:
-        syntax = "" if unit.properties is None else properties.engine_syntax(unit.properties)
-        groups[_ENGINE_GROUPS[unit.kind]][unit.name] = [unit.description, syntax]
-    return dict(groups)
-
-
-def request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Request:
-    """The call of an operation that runs policy units of a kind (contract 2.2 to 2.4).
-
-    Args:
-        parameters: units, hosts, a VM (except for a balance), and properties.
-
-    Raises:
-        BadParameters: which parameter, and what was expected.
-    """
-    named, hosts, *vms, custom = parameters
-    if kind is Kind.FILTER:
-        place = "filters"
-        wanted = [WantedUnit(name) for name in values.strings(place, named)]
-    elif kind is Kind.COST_FUNCTION:
-        place = "cost_functions"
-        wanted = _factors(place, named)
-    else:
-        place = "balance"
-        wanted = [WantedUnit(values.string(place, named))]
-    values.check_units(place, wanted)
-    vm = values.vm(vms[0]) if vms else None
-    subjects = Subjects(values.hosts(hosts), vm=vm)
-    return Request(caller, subjects, values.properties(custom), {kind: tuple(wanted)})
-
-
-def _factors(place: str, value: object) -> list[WantedUnit]:
-    if isinstance(value, dict):
-        value = [list(item) for item in value.items()]
-    if not isinstance(value, list):
-        raise values.expected(place, "an array of [name, factor]", value)
-    wanted = []
-    for position, pair in enumerate(value):
-        here = f"{place}[{position}]"
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise BadParameters(f"{here}: expected [name, factor]")
-        name = values.string(f"{here}[0]", pair[0])
-        factor = pair[1]
-        if type(factor) is not int:
-            raise values.expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
-        wanted.append(WantedUnit(name, factor))
-    return wanted
-
-
-def _driver_request(
-    caller: Caller, driver: DriverUnit, method: str, arguments: Mapping[str, object]
-) -> Request:
-    """A call of a driver's method, its arguments by name.
-
-    Methods of the interfaces get hosts and VMs like all calls (contract 1.4); a driver's own
-    methods get plain values.
-
-    Raises:
-        BadParameters: an argument is missing, unknown or of a wrong type.
-    """
-    published = driver.method(method)
-    if published is None:
-        raise BadParameters(f"method: {driver.name} publishes no {method!r:.80}")
-    whole = f"{method}{published.signature}"
-    missing = [name for name in published.required if name not in arguments]
-    if missing:
-        raise BadParameters(f"arguments: {', '.join(missing)} missing; it is {whole}")
-    known = {*published.required, *published.optional}
-    unknown = [f"{name!r:.80}" for name in arguments if name not in known]
-    if unknown:
-        raise BadParameters(f"arguments: {', '.join(unknown)[:200]} unknown; it is {whole}")
-    defined = driver.defines(method)
-    if defined is None:
-        return Request(caller, Subjects(), last=DriverCall(driver, method, arguments))
-    given = dict(values.properties(arguments.get("properties")))
-    wanted: dict[Kind, tuple[WantedUnit, ...]] = {}
-    if defined.interface == "HostSelector":
-        filters = tuple(map(WantedUnit, _names(given.pop(FILTERS, ""))))
-        cost_functions = tuple(map(_factor, _names(given.pop(COST_FUNCTIONS, ""))))
-        values.check_units("properties", (*filters, *cost_functions))
-        wanted = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
-    subjects = Subjects(
-        hosts=values.hosts(arguments.get("hosts", [])),
-        vms=values.hosts(arguments.get("vms", []), "vms"),
-        vm=values.vm(arguments["vm"]) if "vm" in arguments else None,
-        host=values.vm(arguments["host"], "host") if "host" in arguments else None,
-    )
-    others = [name for name in ("old_status", "new_status") if name in arguments]
-    statuses = {name: values.string(name, arguments[name]) for name in others}
-    return Request(caller, subjects, given, wanted, DriverCall(driver, method, statuses))
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(";") if name.strip()]
-
-
-def _factor(text: str) -> WantedUnit:
-    name, equals, factor = text.rpartition("=")
-    if not equals:
-        return WantedUnit(text)
-    if not _FACTOR.fullmatch(factor.strip()):
-        raise BadParameters(
-            f"properties[{COST_FUNCTIONS!r}]: {text!r:.80}: expected name=factor with ; between, "
-            "the factor an int"
-        )
-    return WantedUnit(name.strip(), int(factor))
 
 
 def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method]:

@@ -1,4 +1,4 @@
-"""The discover document: the contract's sample, its layout, and what no XML can hold."""
+"""The discover document: the contract's sample, its layout, what no XML can hold; and the structs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 
 from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
+from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.server import discovery
 from ovirt_scheduler.settings import config
@@ -167,3 +167,19 @@ def test_the_schema_refuses_what_is_no_such_document(wrong, words):
     """So that its word counts in the other tests."""
     assert not SCHEMA.validate(etree.fromstring(wrong))
     assert words in str(SCHEMA.error_log)
+
+
+def test_the_engines_discover_has_three_structs_of_pairs_of_strings():
+    """Never nil, never another key; ranges as regexes, no default values (contract 3.1)."""
+    heat = PropertySet("Heat", (Property("ip", "[0-9.]+", "1.2.3.4"), Property("low", "{0-9}")))
+    units = [
+        unit("F", Kind.FILTER, "about F", heat),
+        unit("F", Kind.COST_FUNCTION),
+        unit("B", Kind.BALANCE, "about B"),
+    ]
+    assert discovery.structs(units) == {
+        "filters": {"F": ["about F", "ip=[0-9.]+;low=[0-9]"]},
+        "scores": {"F": ["", ""]},
+        "balance": {"B": ["about B", ""]},
+    }
+    assert discovery.structs([]) == {"filters": {}, "scores": {}, "balance": {}}

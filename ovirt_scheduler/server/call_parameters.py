@@ -1,0 +1,117 @@
+"""Reads the parameters of a call into a ``Request``. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ovirt_scheduler.errors import BadParameters
+from ovirt_scheduler.model.decisions import DriverCall, Request
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, DriverUnit
+from ovirt_scheduler.model.requests import Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.server import values
+
+_FACTOR = re.compile(r"-?[0-9]{1,10}")
+
+
+def unit_request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Request:
+    """The call of an operation that runs policy units of a kind (contract 2.2 to 2.4).
+
+    Args:
+        parameters: units, hosts, a VM (except for a balance), and properties.
+
+    Raises:
+        BadParameters: which parameter, and what was expected.
+    """
+    named, hosts, *vms, custom = parameters
+    if kind is Kind.FILTER:
+        place = "filters"
+        wanted = [WantedUnit(name) for name in values.strings(place, named)]
+    elif kind is Kind.COST_FUNCTION:
+        place = "cost_functions"
+        wanted = _factors(place, named)
+    else:
+        place = "balance"
+        wanted = [WantedUnit(values.string(place, named))]
+    values.check_units(place, wanted)
+    vm = values.vm(vms[0]) if vms else None
+    subjects = Subjects(values.hosts(hosts), vm=vm)
+    return Request(caller, subjects, values.properties(custom), {kind: tuple(wanted)})
+
+
+def _factors(place: str, value: object) -> list[WantedUnit]:
+    if isinstance(value, dict):
+        value = [list(item) for item in value.items()]
+    if not isinstance(value, list):
+        raise values.expected(place, "an array of [name, factor]", value)
+    wanted = []
+    for position, pair in enumerate(value):
+        here = f"{place}[{position}]"
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise BadParameters(f"{here}: expected [name, factor]")
+        name = values.string(f"{here}[0]", pair[0])
+        factor = pair[1]
+        if type(factor) is not int:
+            raise values.expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
+        wanted.append(WantedUnit(name, factor))
+    return wanted
+
+
+def driver_request(
+    caller: Caller, driver: DriverUnit, method: str, arguments: Mapping[str, object]
+) -> Request:
+    """A call of a driver's method, its arguments by name.
+
+    Methods of the interfaces get hosts and VMs like all calls (contract 1.4); a driver's own
+    methods get plain values.
+
+    Raises:
+        BadParameters: an argument is missing, unknown or of a wrong type.
+    """
+    published = driver.method(method)
+    if published is None:
+        raise BadParameters(f"method: {driver.name} publishes no {method!r:.80}")
+    whole = f"{method}{published.signature}"
+    missing = [name for name in published.required if name not in arguments]
+    if missing:
+        raise BadParameters(f"arguments: {', '.join(missing)} missing; it is {whole}")
+    known = {*published.required, *published.optional}
+    unknown = [f"{name!r:.80}" for name in arguments if name not in known]
+    if unknown:
+        raise BadParameters(f"arguments: {', '.join(unknown)[:200]} unknown; it is {whole}")
+    defined = driver.defines(method)
+    if defined is None:
+        return Request(caller, Subjects(), last=DriverCall(driver, method, arguments))
+    given = dict(values.properties(arguments.get("properties")))
+    wanted: dict[Kind, tuple[WantedUnit, ...]] = {}
+    if defined.interface == "HostSelector":
+        filters = tuple(map(WantedUnit, _names(given.pop(FILTERS, ""))))
+        cost_functions = tuple(map(_factor, _names(given.pop(COST_FUNCTIONS, ""))))
+        values.check_units("properties", (*filters, *cost_functions))
+        wanted = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
+    subjects = Subjects(
+        hosts=values.hosts(arguments.get("hosts", [])),
+        vms=values.hosts(arguments.get("vms", []), "vms"),
+        vm=values.vm(arguments["vm"]) if "vm" in arguments else None,
+        host=values.vm(arguments["host"], "host") if "host" in arguments else None,
+    )
+    others = [name for name in ("old_status", "new_status") if name in arguments]
+    statuses = {name: values.string(name, arguments[name]) for name in others}
+    return Request(caller, subjects, given, wanted, DriverCall(driver, method, statuses))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(";") if name.strip()]
+
+
+def _factor(text: str) -> WantedUnit:
+    name, equals, factor = text.rpartition("=")
+    if not equals:
+        return WantedUnit(text)
+    if not _FACTOR.fullmatch(factor.strip()):
+        raise BadParameters(
+            f"properties[{COST_FUNCTIONS!r}]: {text!r:.80}: expected name=factor with ; between, "
+            "the factor an int"
+        )
+    return WantedUnit(name.strip(), int(factor))

@@ -9,7 +9,6 @@ import http.client
 import json
 import os
 import ssl
-import subprocess
 import time
 import xmlrpc.client
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +105,7 @@ def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:
     unread: Sequence[PluginError] = ()
     try:
         remarks = _remarks(catalogue)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
+    except (OSError, ValueError) as error:
         unread = [PluginError(f"the names in the plugins' files are not looked at: {error}")]
     others = (each for each in catalogue.warnings if str(each) not in map(str, remarks))
     faults = {str(each): each for each in catalogue.faults}  # plugins share that of a helper
@@ -117,13 +116,13 @@ def _remarks(catalogue: Catalogue) -> Sequence[PluginError]:
     """Remarks on Python 2 and on undefined names in the plugins' files.
 
     Raises:
-        OSError, SubprocessError, ValueError: the files cannot be read for it.
+        OSError, ValueError: the files cannot be read for it.
     """
     plugins = [unit.plugin for unit in catalogue.all_units.values()]
     plugins += [driver.plugin for driver in catalogue.drivers.values() if not driver.shipped]
     files = {module.path for plugin in plugins for module in plugin.modules}
     faulty = (fault.file or "" for fault in catalogue.faults)
-    files.update(file for file in faulty if file.endswith(".py"))
+    files.update(file for file in faulty if file.endswith(".py") and Path(file).is_file())
     faulty_lines = {(fault.file, fault.line) for fault in catalogue.faults}
     asked = json.dumps(sorted(files))
     found = json.loads(interpreter.run_main("processes.loading.lint", asked, _READ_SECONDS))

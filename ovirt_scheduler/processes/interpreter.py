@@ -53,18 +53,20 @@ def run_main(module: str, stdin: str, seconds: float) -> str:
         stdin: its standard input.
 
     Raises:
-        OSError: it cannot be started, or ends with a failure; the text says why.
-        subprocess.TimeoutExpired: it takes longer.
+        OSError: it cannot be started, ends with a failure or takes longer; the text says why.
     """
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", _MAIN.format(module), *_paths()],
-        input=stdin.encode("utf-8"),
-        capture_output=True,
-        env=environment(os.environ, None),
-        cwd="/",
-        timeout=seconds,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", _MAIN.format(module), *_paths()],
+            input=stdin.encode("utf-8"),
+            capture_output=True,
+            env=environment(os.environ, None),
+            cwd="/",
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise OSError(f"it was not done after {seconds:g} s") from None
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise OSError(last or f"it ended with status {done.returncode}")

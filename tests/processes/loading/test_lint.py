@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
+from ovirt_scheduler.command import check as command_check
 from ovirt_scheduler.processes.loading import lint
 from tests.support.command import run
 
@@ -81,6 +83,24 @@ def test_a_file_that_loads_is_not_well_with_names_that_nobody_defines(plugins):
     found = json.loads(told)
     assert (status, found["ok"], found["faults"]) == (1, False, [])
     assert [remark["line"] for remark in found["remarks"]] == [2, 2]
+
+
+def test_what_is_no_file_keeps_no_other_from_being_looked_at(plugins):
+    """Whoever opens a pipe waits for its other end."""
+    os.mkfifo(plugins / "pipe.py")
+    (plugins / "a.py").write_text("def do_filter(hosts, vm, properties):\n    return nobody\n")
+    _, told = check(plugins)
+    assert f"{plugins / 'pipe.py'}: is not a plain file" in told
+    assert "a.py:2: nothing defines nobody" in told
+
+
+def test_a_look_that_takes_too_long_is_told_in_a_sentence(plugins, monkeypatch):
+    """Without the command that was run for it."""
+    monkeypatch.setattr(command_check, "_READ_SECONDS", 0.001)
+    (plugins / "a.py").write_text("def do_filter(hosts, vm, properties):\n    return hosts\n")
+    _, told = check(plugins)
+    words = "the names in the plugins' files are not looked at: it was not done after 0.001 s\n"
+    assert f"warning: {words}" in told
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,13 @@ def _plan(options: argparse.Namespace) -> Shown:
     found = explanation.cleaned(answer)
     if listed:
         rows = [
-            (each["plan"], each["cluster"], _made(each), each["state"], each["count"])
+            (
+                each["plan"],
+                each["cluster"],
+                status.shown(each["time"]),
+                each["state"],
+                each["count"],
+            )
             for each in found
         ]
         text = tables.table(_PLANS, rows) or "there are no plans\n"
@@ -229,7 +235,7 @@ def login() -> Optional[int]:
 
 def _plan_text(plan: Mapping[str, Any]) -> str:
     why = f": {plan['because']}" if "because" in plan else ""
-    about = f"plan {plan['plan']} of cluster {plan['cluster']}, {_made(plan)}"
+    about = f"plan {plan['plan']} of cluster {plan['cluster']}, {status.shown(plan['time'])}"
     lines = [f"{about}: {plan['state']}{why}"]
     if "by" in plan:
         decision = "refused" if plan["state"] == REFUSED else "approved"
@@ -238,7 +244,3 @@ def _plan_text(plan: Mapping[str, Any]) -> str:
         lines.append(f"imbalance {plan['imbalance']} %")
     lines += [f"  {migration}" for migration in plan["migrations"]]
     return "\n".join(lines) + "\n"
-
-
-def _made(plan: Mapping[str, Any]) -> str:
-    return status.shown(plan["time"])

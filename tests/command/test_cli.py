@@ -232,11 +232,10 @@ def test_options_may_stand_anywhere(tmp_path, words):
     [
         (("chekc",), "there is no command 'chekc'; "),
         (("discover", "--locl"), "unrecognized arguments: --locl; did you mean --local?"),
-        (("try", "a.py", "--hosts", HOSTS, "--kind", "fliter"), "did you mean filter?"),
     ],
 )
 def test_a_word_that_is_near_is_suggested(tmp_path, words, told):
-    """Of commands, options and kinds."""
+    """Of commands and options."""
     status, out, err = run(tmp_path, *words)
     assert (status, out) == (2, "")
     assert told in err

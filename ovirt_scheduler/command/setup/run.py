@@ -142,7 +142,7 @@ def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry
             plan = step.plan_removal() if removing else step.plan()
             left += plan.left
             # A reader that ends early, such as head, does not stop the work.
-            with contextlib.nullcontext() if dry_run else contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(BrokenPipeError):
                 arguments.write(f"{'would ' * (dry_run and bool(plan.act))}{plan.words}\n")
             if dry_run:
                 machine.gone.add(plan.removes)
@@ -153,8 +153,6 @@ def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry
                     plan.act()
                 finally:
                     save(machine, record)  # with what only that could tell
-        except BrokenPipeError:
-            raise
         except OSError as error:
             raise StepFailed(
                 f"{error.filename}: {error.strerror}; mend it, then run setup again"

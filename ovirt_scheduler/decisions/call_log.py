@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.log.fields import Block, InShadow, Name
+from ovirt_scheduler.log.fields import Block, Name
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.text import shortened
@@ -90,7 +90,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
     """Log how a call failed, what was corrected in its answer, and what it printed.
 
     Args:
-        kind: of what was called, in words; ``InShadow`` if it counts for nothing.
+        kind: of what was called, in words: ``filter in shadow``.
     """
     over = _failures.over(kind, result.unit) if result.ok else None
     if result.ok and not (over or result.notes or result.stdout or result.stderr):
@@ -131,7 +131,6 @@ def _call_fields(request_id: str, kind: str, result: CallResult) -> dict[str, ob
     return {
         "request": request_id,
         "kind": kind,
-        **({"mode": "shadow"} if isinstance(kind, InShadow) else {}),
         "unit": Name(result.unit),
         "outcome": result.outcome.value,
         "milliseconds": round(result.seconds * 1000, 1),

@@ -19,7 +19,6 @@ from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.recording import Inputs
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.log.fields import InShadow
 from ovirt_scheduler.model.decisions import Decision, ShadowCall
 from ovirt_scheduler.processes.executor import Executor, Job
 
@@ -120,7 +119,6 @@ class Shadows:
             except (RequestError, ExecutorUnavailable) as error:
                 problem = str(error)
             if result is not None:
-                kind = InShadow(call.unit.kind.words)
-                call_log.log_call(decision.request.caller.request_id, kind, result)
+                call_log.log_call(decision.request.caller.request_id, call.unit.words, result)
             ended.append(ShadowCall(call, result, problem))
         return decision._replace(shadows=tuple(ended), secret=secret)

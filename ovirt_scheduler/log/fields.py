@@ -16,7 +16,7 @@ from collections.abc import Collection
 # named time, level, message or logger, as every line has these.
 FIELDS = frozenset((
     "request", "method", "form", "peer", "outcome", "target", "units", "problems", "hosts_in",
-    "hosts_out", "milliseconds", "unit", "kind", "mode", "vm", "decided",
+    "hosts_out", "milliseconds", "unit", "kind", "vm", "decided",
     "cluster", "daemon", "source_host", "target_host", "stream", "output", "traceback",
     "reason", "file", "line", "folders", "checksum", "count", "faults", "address", "seconds",
     "since", "pid", "status", "signal", "state", "version", "plan",
@@ -40,15 +40,6 @@ class Name(str):
     def __str__(self) -> str:
         plain = super().__str__()
         return plain if _PLAIN.fullmatch(plain) else repr(plain)
-
-
-class InShadow(str):
-    """A kind of unit, ``filter in shadow`` in a sentence."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"{super().__str__()} in shadow"
 
 
 class Names:

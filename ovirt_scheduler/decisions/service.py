@@ -334,6 +334,6 @@ def _unit_errors(
 def _found(what: str, name: str, there: Mapping[str, DriverUnit]) -> DriverUnit:
     if name not in there:
         names = sorted(there)
-        known = f"there are {', '.join(names) or 'none'}{spelling.hint(name, names)}"
+        known = f"there are {', '.join(names)}{spelling.hint(name, names)}"
         raise UnknownUnit(f"there is no {what} named {name!r:.160}; {known}")
     return there[name]

@@ -133,9 +133,8 @@ def switch(folder: Path) -> Path:
     folder.rename(former)
     try:
         following.rename(folder)
-    except FileNotFoundError:  # a daemon that started just now has done it
-        if not folder.exists():
-            raise
+    except FileNotFoundError:
+        pass  # a daemon that started just now has done it
     except OSError:
         former.rename(folder)
         raise

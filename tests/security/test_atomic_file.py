@@ -9,8 +9,9 @@ import pytest
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.security import certificates
-from ovirt_scheduler.security.atomic_file import write_whole
+from ovirt_scheduler.security.atomic_file import sync_folder, write_whole
 from tests.support.place import plugin
+from tests.support.processes import open_files
 
 
 @pytest.fixture
@@ -76,12 +77,15 @@ def test_what_is_kept_already_is_not_written_again(place, done):
 
 
 def test_what_cannot_be_written_leaves_what_there_was(tmp_path):
-    """And nothing beside it; what was begun before a power cut is written anew."""
+    """And nothing beside it, nor open; what was begun before a power cut is written anew."""
     file = tmp_path / "file"
     write_whole(file, b"former")
     (tmp_path / ".file.new").write_bytes(b"begun")
+    before = open_files()
     with pytest.raises(TypeError):
         write_whole(file, "no bytes")
+    sync_folder(tmp_path)
+    assert open_files().keys() == before.keys()
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert file.read_bytes() == b"former"
     assert file.stat().st_mode & 0o777 == 0o600

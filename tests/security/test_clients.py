@@ -99,6 +99,10 @@ REFUSED = {
         made(["server"], ROOT, usage=ExtendedKeyUsageOID.SERVER_AUTH),
         "its certificate is not for clients (extended key usage)",
     ),
+    "forged": (
+        made(["monitor"], ROOT._replace(key=FOREIGN.key)),
+        "the signature of its certificate is wrong",
+    ),
     "foreign": (
         made(["monitor"], FOREIGN),
         "its certificate is signed by no authority in ssl_client_ca",

@@ -290,7 +290,7 @@ def _stays(look: Callable[[], object]) -> bool:
 def _opened(path: str) -> int:
     """A file of /proc for reading; an empty one where the kernel has no such file."""
     found = path if os.path.exists(path) else os.devnull  # noqa: PTH110  no objects on this path
-    return os.open(found, os.O_RDONLY | os.O_CLOEXEC)
+    return os.open(found, os.O_RDONLY)
 
 
 def _descriptors() -> list[tuple[int, ...]]:

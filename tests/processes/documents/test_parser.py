@@ -134,6 +134,7 @@ def states_of(data: bytes, kind: Kind = HOSTS, tables: Tables = TABLES) -> Any:
         "<link rel='nics' href='/x'><a/></link>",
         "<link rel='nics' href='/x' title='y'/>",
         "<link rel='nics' href='/x'/><nics href='/y'/>",
+        "<os><boot><devices><device>brand_new</device></devices></boot></os>",
         "<certificate><organization>" + "x" * 50_000 + "</organization></certificate>",
         "<x" + "x" * 60_000 + "/>",
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import resource
 import signal
@@ -331,30 +330,6 @@ def test_a_call_does_not_wait_until_a_process_is_given_up(own, never_ready, monk
     monkeypatch.setattr(pool, "_SETTLE_SECONDS", 3600.0)
     results = [only(own.run(job_of([never_ready]))) for _ in range(2)]
     assert [result.outcome for result in results] == [Outcome.OK] * 2
-
-
-def test_a_call_waits_for_a_process_that_is_not_ready_where_there_is_no_other(
-    own, unit_named, tmp_path, monkeypatch
-):
-    """Longer than where there may be one."""
-    monkeypatch.setattr(exchange, "_PATIENCE", 0.001)
-    (tmp_path / "Slow.py").write_text(
-        "import time\n"
-        "class Slow:\n"
-        "    def __del__(self):\n        time.sleep(0.3)\n"
-        "def do_filter(hosts, vm, properties):\n"
-        "    global it\n    it = Slow()\n    return hosts\n"
-    )
-    job = job_of([unit_named("Slow", folder=tmp_path)])
-    assert only(own.run(job)).value == HOSTS
-
-    def fork(_: float) -> Worker:
-        raise ExecutorUnavailable("there is no process")
-
-    monkeypatch.setattr(own._pool, "_fork", fork)
-    while own._pool._spare:
-        own._pool.spare(math.inf).close()
-    assert only(own.run(job)).value == HOSTS
 
 
 def test_a_process_that_is_never_ready_again_costs_no_later_call(never_ready):

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 _FOLLOW_EVERY = 2.0  # seconds between looks at VMs that are migrated
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds after a query or a look that failed
-_HOOKS_SECONDS = 5.0  # in which hooks are begun before what else is due
+_HOOKS_SECONDS = 5.0  # in which hooks are begun, or as long as the cluster took to be read
 _WATCH_EVERY = 2.0  # seconds between two questions for events
 _WATCH_SECONDS = 20.0  # for one answer
 _ANYTHING = Events(None, named=None)  # may have happened: a cluster is looked at now
@@ -203,7 +203,8 @@ class ClusterDrive:
                 memory.statuses.update((each.subject, each.new_status) for each in untold)
             elif untold:
                 view = self._reader.complete(view, self._wants_statistics(driver))
-                give_up = give_up or time.monotonic() + _HOOKS_SECONDS  # reading may take longer
+                read_at = time.monotonic()
+                give_up = give_up or read_at + max(_HOOKS_SECONDS, read_at - self._begun)
                 self._call_hook(self._actions.destinations(driver, method, view), untold, give_up)
                 if untold:
                     self._reader.look_at = 0.0  # the next look goes on

@@ -25,7 +25,7 @@ _STARTED, _DONE = b"62", b"63"
 _BEGIN = re.compile(rb"<event\s")
 _NUMBER = re.compile(rb"""[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
 _CODE = re.compile(rb"<code>([0-9]{1,9})</code>")
-_TIME = re.compile(rb"<time>([0-9T:.+-]{19,40}|[0-9T:.-]{19,36}Z)</time>")
+_TIME = re.compile(rb"<time>([0-9TZ:.+-]{20,40})</time>")
 _ID = rb"""\b[^<>]{0,400}?\bid=["'](%s)["']""" % UUID.pattern.encode().replace(b"(", b"(?:")
 _VM = re.compile(rb"<vm" + _ID)
 _NAMED = re.compile(rb"<(?:host|vm)" + _ID)
@@ -72,7 +72,7 @@ def migration_seconds(document: bytes, after: Mapping[str, int]) -> dict[str, fl
         if not code or not time or number <= after.get(key, number):
             continue
         try:
-            moment = datetime.fromisoformat(_with_zone(time[1].decode())).timestamp()
+            moment = datetime.strptime(time[1].decode(), "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
         except ValueError:
             continue
         if code[1] == _STARTED:
@@ -89,9 +89,3 @@ def _split(document: bytes) -> Iterator[tuple[int, bytes]]:
         number = _NUMBER.match(event)
         if number:
             yield int(number[1]), event
-
-
-def _with_zone(text: str) -> str:
-    """As Python 3.9 reads it: the fraction has three or six digits there, and Z is no zone."""
-    text = re.sub(r"\.([0-9]+)", lambda found: f".{found[1]:0<6.6}", text)
-    return text.replace("Z", "+00:00")

@@ -44,25 +44,25 @@ def test_a_migration_took_from_its_start_to_its_end(events):
 
 def test_the_next_migration_takes_its_own_time():
     """Until it is done it is not known."""
-    again = event(11, 62, "2026-01-31T08:00:00Z")
+    again = event(11, 62, "2026-01-31T08:00:00.000Z")
     assert seconds(START, DONE, again) == {}
-    assert seconds(START, DONE, again, event(13, 63, "2026-01-31T08:00:02Z")) == {WEB: 2}
+    assert seconds(START, DONE, again, event(13, 63, "2026-01-31T08:00:02.000Z")) == {WEB: 2}
 
 
 def test_a_migration_that_began_before_is_another():
     """So is one of a VM that is not asked about."""
-    assert seconds(event(4, 62, "2026-01-31T08:00:00Z"), DONE) == {}
+    assert seconds(event(4, 62, "2026-01-31T08:00:00.000Z"), DONE) == {}
     assert migration_seconds(f"{START}{DONE}".encode(), {MAIL: 5}) == {}
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        event(9, 65, "2026-01-31T07:00:14Z"),
-        event(9, 63, "2026-01-31T07:00:14Z", MAIL),
-        event(9, 63, "2026-99-31T07:00:14Z"),
+        event(9, 65, "2026-01-31T07:00:14.000Z"),
+        event(9, 63, "2026-01-31T07:00:14.000Z", MAIL),
+        event(9, 63, "2026-99-31T07:00:14.000Z"),
         event(9, 63, "soon"),
-        event(9, 63, "2026-01-31T07:00:14Z", "web"),
+        event(9, 63, "2026-01-31T07:00:14.000Z", "web"),
         "<event id='9'/>",
         "<event>",
     ],

@@ -62,7 +62,8 @@ def _read(path: str) -> bytes:
 def _without_errors(text: bytes, path: str) -> tuple[list[Remark], bytes]:
     """The lines of Python 2 that cannot be parsed, and the text with others in their places."""
     found: list[Remark] = []
-    lines = text.decode("utf-8", "replace").splitlines(keepends=True)
+    # With the tabs that Python 2 read as spaces.
+    lines = text.decode("utf-8", "replace").expandtabs().splitlines(keepends=True)
     for _ in range(_MOST_ERRORS):
         try:
             ast.parse("".join(lines), path)

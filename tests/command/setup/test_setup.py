@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 import stat
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.setup import step
-from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
 from ovirt_scheduler.command.setup.step import Plan
 from ovirt_scheduler.command.setup.steps import User
 from ovirt_scheduler.security import trust
@@ -64,6 +65,20 @@ def test_a_dry_run_tells_each_step_and_leaves_no_trace(root, setup):
     assert [
         line for line in done.splitlines() if not line.startswith(("already so", "left"))
     ] == steps
+
+
+@root_only
+def test_a_dry_run_of_a_user_who_may_not_look_says_who_may(setup):
+    """The state folder of a machine that is set up is open to its owner and root alone."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        root = setup_root.made(folder)
+        setup(root=root)
+        with acting_as(Owner(65534, 65534)):
+            status, told = setup("--dry-run", root=root)
+    assert status == 1
+    assert told.endswith(": Permission denied; run setup as root\n")
 
 
 def test_the_first_run_puts_every_file_in_its_place(root, setup):

@@ -70,6 +70,16 @@ def test_check_tells_all_of_a_file_at_once_with_lines(plugins):
     assert "nothing defines e;" not in told
 
 
+def test_all_is_told_of_a_file_that_mixes_tabs_and_spaces(plugins):
+    """As Python 2 allows, with a tab for eight spaces."""
+    text = "class Old:\n    def do_filter(self, hosts, vm, args):\n\tprint hosts\n        print vm\n"
+    (plugins / "old.py").write_text(text)
+    status, told = check(plugins)
+    assert status == 1
+    for line in (3, 4):
+        assert f"{plugins / 'old.py'}:{line}: this line is Python 2" in told
+
+
 def test_a_file_that_loads_is_not_well_with_names_that_nobody_defines(plugins):
     """They fail when they are called; in JSON too."""
     text = "def do_filter(hosts, vm, properties):\n    return [unicode(h.id) for h in nobody]\n"

@@ -72,7 +72,9 @@ def test_check_tells_all_of_a_file_at_once_with_lines(plugins):
 
 def test_all_is_told_of_a_file_that_mixes_tabs_and_spaces(plugins):
     """As Python 2 allows, with a tab for eight spaces."""
-    text = "class Old:\n    def do_filter(self, hosts, vm, args):\n\tprint hosts\n        print vm\n"
+    text = (
+        "class Old:\n    def do_filter(self, hosts, vm, args):\n\tprint hosts\n        print vm\n"
+    )
     (plugins / "old.py").write_text(text)
     status, told = check(plugins)
     assert status == 1

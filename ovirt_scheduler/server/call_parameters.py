@@ -9,7 +9,7 @@ from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, DriverUnit
 from ovirt_scheduler.model.requests import Caller, Subjects, WantedUnit
-from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS, Kind
 from ovirt_scheduler.server import values
 
 _FACTOR = re.compile(r"-?[0-9]{1,10}")
@@ -34,10 +34,33 @@ def unit_request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Re
     else:
         place = "balance"
         wanted = [WantedUnit(values.string(place, named))]
-    values.check_units(place, wanted)
+    _check_units(place, wanted)
     vm = values.vm(vms[0]) if vms else None
     subjects = Subjects(values.hosts(hosts), vm=vm)
     return Request(caller, subjects, values.properties(custom), {kind: tuple(wanted)})
+
+
+def _check_units(place: str, wanted: Sequence[WantedUnit]) -> None:
+    """Refuse a call that names too many policy units, or one that cannot be.
+
+    Raises:
+        BadParameters: more policy units than one call may name, a longer name than a unit has
+            (contract 4.2a), or a factor beyond 32 bits.
+    """
+    if len(wanted) > MOST_UNITS:
+        raise BadParameters(
+            f"{place}: {len(wanted)} policy units are named; a call names at most {MOST_UNITS}"
+        )
+    for unit in wanted:
+        if len(unit.name) > LONGEST_NAME:
+            raise BadParameters(
+                f"{place}: {unit.name[:40]!r}… has {len(unit.name)} characters; the name of a "
+                f"policy unit has at most {LONGEST_NAME}"
+            )
+        if not -(2**31) <= unit.factor < 2**31:
+            raise BadParameters(
+                f"{place}: the factor of {unit.name:.80}: {unit.factor} is beyond 32 bits"
+            )
 
 
 def _factors(place: str, value: object) -> list[WantedUnit]:
@@ -88,7 +111,7 @@ def driver_request(
     if defined.interface == "HostSelector":
         filters = tuple(map(WantedUnit, _names(given.pop(FILTERS, ""))))
         cost_functions = tuple(map(_factor, _names(given.pop(COST_FUNCTIONS, ""))))
-        values.check_units("properties", (*filters, *cost_functions))
+        _check_units("properties", (*filters, *cost_functions))
         wanted = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
     subjects = Subjects(
         hosts=values.hosts(arguments.get("hosts", [])),

@@ -7,7 +7,7 @@ array they are ids; a VM that starts with ``<`` is a document, else an id.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Union
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
@@ -16,10 +16,8 @@ from ovirt_scheduler.model.requests import (
     Document,
     Hosts,
     Vm,
-    WantedUnit,
     is_document,
 )
-from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS
 
 _TYPES: Mapping[type, str] = {  # in XML-RPC's words
     str: "a string", bool: "a boolean", int: "an int", float: "a double", list: "an array",
@@ -56,29 +54,6 @@ def strings(place: str, value: object) -> list[str]:
         if not isinstance(item, str):
             raise expected(f"{place}[{position}]", "a string", item)
     return value
-
-
-def check_units(place: str, wanted: Sequence[WantedUnit]) -> None:
-    """Refuse a call that names too many policy units, or one that cannot be.
-
-    Raises:
-        BadParameters: more policy units than one call may name, a longer name than a unit has
-            (contract 4.2a), or a factor beyond 32 bits.
-    """
-    if len(wanted) > MOST_UNITS:
-        raise BadParameters(
-            f"{place}: {len(wanted)} policy units are named; a call names at most {MOST_UNITS}"
-        )
-    for unit in wanted:
-        if len(unit.name) > LONGEST_NAME:
-            raise BadParameters(
-                f"{place}: {unit.name[:40]!r}… has {len(unit.name)} characters; the name of a "
-                f"policy unit has at most {LONGEST_NAME}"
-            )
-        if not -(2**31) <= unit.factor < 2**31:
-            raise BadParameters(
-                f"{place}: the factor of {unit.name:.80}: {unit.factor} is beyond 32 bits"
-            )
 
 
 def hosts(value: object, place: str = "hosts") -> Hosts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import sys
@@ -24,7 +25,9 @@ from ovirt_scheduler.model import spelling
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
-_MANY = 100  # decisions that are shown, where no --limit is given
+_MANY, _FEW = 100, 10  # decisions that are shown, and before those that --follow tells
+_PAUSE = 0.5  # seconds between two looks for new ones
+_FIRST_LOOK = 50  # decisions; more where all of them are new
 
 # The options that choose decisions: what the value is, and help.
 _CHOOSING = {
@@ -63,6 +66,7 @@ def add(to: arguments.Add) -> None:
     )
     arguments.add_options(command, {
         "--limit NUMBER": "the newest ones, so many at most (default: 100)",
+        "--follow": "show the last ten, then each new one, until Ctrl-C",
         "--events": "show what happened to the daemon and its plugins, instead of decisions; goes "
         "with --since, --until and --limit",
         **arguments.URL,
@@ -71,7 +75,7 @@ def add(to: arguments.Add) -> None:
 
 def add_query(command: argparse.ArgumentParser, *names: str) -> None:
     """Add some of the options that choose decisions; the others are None, as if not given."""
-    command.set_defaults(**dict.fromkeys(_CHOOSING), outcome=None)
+    command.set_defaults(**dict.fromkeys(_CHOOSING), outcome=None, follow=False)
     for name in names:
         metavar, text = _CHOOSING[name]
         arguments.add_options(command, {f"--{name} {metavar}": text})
@@ -86,15 +90,20 @@ def _run(options: argparse.Namespace) -> Shown:
     examples:
       decisions --vm web
       decisions --unit MaxVms --outcome raised --since 2h
+      decisions --follow
       decisions --events --since 1d
       decisions --since 2026-01-31T12:00:00 -o jsonl
     """
     wanted = query(options, time.time())
     if options.events:
         return _events(Reader(arguments.history()), options, wanted)
+    if options.follow:
+        options.in_pipe = "jsonl"
     output = arguments.output_of(options)
     wanted = replace(wanted, brief=output in ("table", "names"))
     with client.history(options) as kept:
+        if options.follow:
+            return follow(kept, wanted, output)
         found = kept.decisions(wanted)
         if not wanted.brief:
             return Shown(fields=found)
@@ -108,7 +117,7 @@ def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Que
     """What the options ask for.
 
     Args:
-        options: vm, host, unit, cluster, method, outcome, since, until; limit.
+        options: vm, host, unit, cluster, method, outcome, since, until; limit; follow.
         now: seconds since 1970.
         most: that the limit may be.
 
@@ -118,7 +127,7 @@ def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Que
     since, until = (_time(name, getattr(options, name), now) for name in ("since", "until"))
     if since is not None and until is not None and since >= until:
         raise BadUsage("--since is not before --until")
-    limit = _MANY if options.limit is None else options.limit
+    limit = options.limit if options.limit is not None else _FEW if options.follow else _MANY
     if not 1 <= limit <= most:
         raise BadUsage(f"--limit {limit}: write a number from 1 to {most}")
     for name in ("vm", "host", "unit", "cluster", "method"):
@@ -137,7 +146,7 @@ def _events(kept: Reader, options: argparse.Namespace, wanted: Query) -> Shown:
         BadUsage: an option that does not go with it.
         HistoryUnreadable: the history cannot be read.
     """
-    others = ("vm", "host", "unit", "cluster", "method", "outcome", "url")
+    others = ("vm", "host", "unit", "cluster", "method", "outcome", "follow", "url")
     wrong = next((name for name in others if getattr(options, name)), None)
     if wrong is not None or options.output == "names":
         raise BadUsage(f"--events does not go with {f'--{wrong}' if wrong else '-o names'}")
@@ -156,10 +165,55 @@ def _event(event: Mapping[str, Any]) -> tuple[str, str, str]:
     return explanation.when(event["time"]), event["event"], ", ".join(more)
 
 
+def follow(recorded: Recorded, wanted: Query, output: str) -> Shown:
+    """Show the last ones that fit, then each that comes, until Ctrl-C.
+
+    Raises:
+        BadUsage: an endless list cannot be shown in that form.
+    """
+    if output == "json":
+        raise BadUsage("--follow needs -o table, jsonl or names")
+    if wanted.until is not None:
+        raise BadUsage("--follow shows new decisions only: leave out --until")
+    newest: Sequence[Record] = recorded.decisions(wanted)
+    try:
+        _print(newest, output)
+        while True:
+            time.sleep(_PAUSE)
+            newest = _print(_since(recorded, wanted, newest), output) or newest
+    except KeyboardInterrupt:
+        return Shown(fields=())
+
+
+def _print(found: Sequence[Record], output: str) -> Sequence[Record]:
+    """Show them, the oldest first, and return them."""
+    following = list(reversed(found))
+    text = "".join(map(_line, following)) if output == "table" else ""
+    arguments.show(Shown(text, following, names=[each["id"] for each in following]), output)
+    return found
+
+
+def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> list[Record]:
+    """Those that were recorded after the newest that is known."""
+    known = {each["id"] for each in newest}
+    limit = _FIRST_LOOK
+    while True:
+        found = recorded.decisions(replace(wanted, limit=limit))
+        new = list(itertools.takewhile(lambda each: each["id"] not in known, found))
+        if len(new) < limit or limit == MOST_ROWS:
+            return new
+        limit = min(MOST_ROWS, limit * 4)
+
+
 def _row(summary: Record) -> tuple[str, str, str, str, str]:
     shown = explanation.cleaned(summary)
     vm = explanation.vm_name(shown) if "vm" in shown else ""
     return explanation.when(shown["time"]), shown["id"], shown["method"], vm, shown["summary"]
+
+
+def _line(summary: Record) -> str:
+    at, number, method, vm, outcome = _row(summary)
+    return f"{at}  {number}  {method:<20}  {vm:<16}  {outcome}\n"
 
 
 def _time(name: str, text: Optional[str], now: float) -> Optional[float]:

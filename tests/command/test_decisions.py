@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
+import subprocess
 import tempfile
 import time
 
@@ -16,8 +18,9 @@ from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import written
 from ovirt_scheduler.history.store import FILE
-from tests.support.command import run, script, spawned
+from tests.support.command import program, run, script, spawned
 from tests.support.processes import as_stranger
+from tests.support.waiting import LONG
 
 VM = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01"
 MORNING = 1769846400.25  # 2026-01-31T08:00:00.250Z
@@ -183,6 +186,8 @@ def test_none_that_fits_is_said(kept):
         (("decisions", "--limit", "all"), 2, "argument --limit: invalid int value: 'all'"),
         (("decisions", "--vm", ""), 2, "--vm: is empty; leave it out to have every one"),
         (("decisions", "--outcome", "odd"), 2, "argument --outcome: invalid choice: 'odd'"),
+        (("decisions", "--follow", "-o", "json"), 2, "--follow needs -o table, jsonl or names"),
+        (("decisions", "--follow", "--until", "1h"), 2, "--follow shows new decisions only: leave out"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(kept, arguments, status, told):
@@ -190,6 +195,24 @@ def test_what_makes_no_sense_is_refused(kept, arguments, status, told):
     ended, out, err = run(kept, *arguments)
     assert (ended, out) == (status, "")
     assert told in err
+
+
+def test_what_is_recorded_is_followed(tmp_path):
+    """From the last ones on, each once, in their order, until Ctrl-C."""
+    write(tmp_path, FILTERED, SCORED)
+    words = ("decisions", "--follow", "-o", "names", "--limit", "1")
+    with program(tmp_path / "state", *words, stdout=subprocess.PIPE) as following:
+        try:
+            first = following.stdout.readline()
+            # More than are looked at first; some are of the same moment.
+            write(tmp_path, *({**SCORED, "id": f"{number:016x}"} for number in range(100, 300)))
+            more = [following.stdout.readline() for _ in range(200)]
+            following.send_signal(signal.SIGINT)
+            rest, _ = following.communicate(timeout=LONG)
+        finally:
+            following.kill()
+    assert (following.returncode, rest, first) == (0, "", f"{2:016x}\n")
+    assert more == [f"{number:016x}\n" for number in range(100, 300)]
 
 
 def test_the_list_names_units_that_failed_and_counted(tmp_path):

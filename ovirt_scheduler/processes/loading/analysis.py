@@ -195,6 +195,9 @@ def _engine_use(plugin: ModuleType, code: Iterable[Module]) -> tuple[bool, bool]
 
 
 def _syntax_fault(source: Source, error: BaseException) -> FileFault:
+    if b"\0" in source.text:  # Python says no more than that
+        message = "has null bytes, as a file in UTF-16 has; save it in UTF-8"
+        return FileFault(source.path, None, message)
     if not isinstance(error, SyntaxError):
         what = str(error) or type(error).__name__
         return FileFault(source.path, None, f"cannot be parsed: {what}; mend the file")

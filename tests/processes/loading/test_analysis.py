@@ -230,7 +230,7 @@ def test_a_module_of_python_2_is_not_advised_to_be_installed(analyse, module):
         ("\x0c\nx = )\n" + GOOD, 2, "syntax error: unmatched ')'", "in 'x = )'; mend this line"),
         ("if 1:\n\tx = 1\n        y = 2\n", 3, "syntax error: ", "in 'y = 2'; mend this line"),
         ("# coding: klingon\n" + GOOD, None, "syntax error: unknown encoding", "; mend the file"),
-        (b"do_filter = 1\0\0", None, "", "null bytes; mend the file"),
+        ("do_filter = 1".encode("utf-16"), None, "has null bytes", "save it in UTF-8"),
         (b"do_filter = '\xff'", 1, "syntax error: (unicode error)", "; mend this line"),
     ],
 )

@@ -338,7 +338,7 @@ def _lock(state: Path) -> Optional[int]:
     except OSError as error:
         _log.warning(
             "%(file)s cannot be locked: %(reason)s; start no other daemon on it",
-            {"file": str(state), "reason": str(error)},
+            {"file": str(state), "reason": error.strerror},
         )
         return None
     try:

@@ -44,7 +44,8 @@ class Stream(io.RawIOBase):
     Closing the stream leaves the socket open: it belongs to whoever made it.
 
     Attributes:
-        deadline: seconds on the monotonic clock; what takes longer raises TimeoutError.
+        deadline: seconds on the monotonic clock; to wait longer raises TimeoutError. What has come
+            by then is still taken: a busy daemon may be late to read it.
     """
 
     def __init__(self, connection: socket.socket, deadline: float):

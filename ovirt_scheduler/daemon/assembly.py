@@ -263,7 +263,7 @@ class Assembly:
     def _look_at_certificates(self) -> None:
         self._certificates_due = time.monotonic() + _DAY
         if self._tls is not None:
-            self._tls.warn(self.settings, self._state)
+            self._tls.warn(self.settings, self._state, self._certificate)
 
     def status(self) -> Status:
         """The state of the daemon, in words and numbers."""

@@ -39,9 +39,16 @@ def context(settings: Settings, state: Path) -> tuple[TlsContext, Description]:
     return tls_context(certificate, key, admitted), described
 
 
-def warn(settings: Settings, state: Path) -> None:
-    """Warn of each certificate in use that clients refuse, or soon will."""
+def warn(settings: Settings, state: Path, used: Description) -> None:
+    """Warn of each certificate that clients refuse, or soon will, and of one that is not used yet.
+
+    Args:
+        used: the server's certificate, as it was when the settings were read.
+    """
     for each in report(settings, state):
-        if each.problem:
-            reason = f"{each.path}: {each.problem}"
+        problem = each.problem
+        if each.setting == "ssl_certificate" and each.described not in (None, used):
+            problem = "was replaced, and callers still get the former one: reload the daemon"
+        if problem:
+            reason = f"{each.path}: {problem}"
             _log.warning("certificate: %(reason)s", {"reason": reason, "file": str(each.path)})

@@ -292,6 +292,21 @@ def test_certificates_are_looked_at_once_a_day(tmp_path, monkeypatch, caplog):
     made.stop(0)
 
 
+def test_a_certificate_that_was_replaced_without_a_reload_is_told(tmp_path, caplog):
+    """Callers get the former one, which would expire although the file has many days left."""
+    write_pair(tmp_path / "certificate", 12)
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("listening_port = 0\n")
+    made = Assembly(config.load(conf, {}), tmp_path, Notifier({}))
+    write_pair(tmp_path / "certificate", 300)
+    made._look_at_certificates()
+    assert "certificate.pem: was replaced, and callers still get the former one" in caplog.text
+    caplog.clear()
+    made.renew(config.load(conf, {}))
+    assert "was replaced" not in caplog.text
+    made.stop(0)
+
+
 def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkeypatch):
     """All is made before anything is replaced, and before clusters are let be."""
     password = tmp_path / "password"

@@ -189,7 +189,8 @@ def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
         if days < _CERTIFICATE_DAYS:
             what = f"ends in {count_of(days, 'day')}" if days >= 0 else "has ended"
             yield _problem("certificate", f"the certificate {what}", "",
-                           "ovirt-scheduler cert check says how to renew it")  # fmt: skip
+                           "ovirt-scheduler cert check says how to renew it; then systemctl reload "
+                           "ovirt-scheduler")  # fmt: skip
     if state.engine is not None and state.engine.problem:
         since = moment(state.engine.since)
         yield _problem("engine", "the engine cannot be asked", state.engine.problem,

@@ -5,7 +5,7 @@ From documents it has only the names of a VM and of the chosen host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Optional
 
 from ovirt_scheduler.log.fields import Name, Names
@@ -16,6 +16,7 @@ from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import OnFailure, UnitCall
 
 _SHOWN_UNITS = 8
+_OF_HOSTS = (Returns.HOSTS, Returns.COSTS, Returns.SELECTION, Returns.IDS)  # each host at most once
 
 
 def fields(decision: Decision) -> dict[str, object]:
@@ -24,19 +25,21 @@ def fields(decision: Decision) -> dict[str, object]:
     units = [unit.name for wanted in request.wanted.values() for unit in wanted]
     if request.last is not None:
         units.insert(0, request.last.driver.name)
-    vm, hosts = execution.vm, answer
+    vm = execution.vm
+    hosts: Collection[str] = ()
     if isinstance(answer, Migration):
         vm, hosts = answer.vm, answer.hosts
-    elif not isinstance(answer, tuple) and request.last is not None:
-        migrates = request.returns is Returns.MIGRATIONS
-        hosts = {host for several in answer.values() for host in several} if migrates else ()
+    elif request.returns is Returns.MIGRATIONS:
+        hosts = {host for several in answer.values() for host in several}
+    elif request.returns in _OF_HOSTS:
+        hosts = answer
     about = f"VM {_named(vm, execution.names)}, " if vm or "" in execution.names else ""
     problems = Names(list(decision.unit_errors)) if decision.unit_errors else None
     told = f"; problems with {problems}" if problems else ""
     return {
         "units": Names(units),
         "hosts_in": len(execution.hosts),
-        "hosts_out": len(hosts or ()),
+        "hosts_out": len(hosts),
         "problems": problems,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
         "vm": Name(vm) if vm else None,
@@ -47,9 +50,12 @@ def fields(decision: Decision) -> dict[str, object]:
 def text(decision: Decision) -> str:
     """The outcome for the hosts: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``.
 
-    Of a driver's call also which host was chosen, or how many VMs are to be migrated.
+    Of a scheduler's call also which host was chosen, or how many VMs are to be migrated. A topic's
+    own method gets no hosts.
     """
     returns, execution, answer = decision.request.returns, decision.execution, decision.answer
+    if returns is Returns.VALUE:
+        return "answered" if decision.failure is None else "no answer"
     outcome = left = _left(len(execution.hosts), execution.filters, decision.calls)
     if returns is Returns.COSTS:
         outcome = f"{len(answer)} with a cost"

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 import pytest
 
 from tests.support.daemon import refusal
 from tests.support.paths import SCHEDULERS
+from tests.support.waiting import wait_until
 
 NOON = datetime(2026, 1, 31, 12)  # noqa: DTZ001  XML-RPC has no time zones
 
 
 @pytest.fixture(scope="module")
-def values(start_daemon):
-    """A daemon whose only plugin is not about VMs."""
+def daemon(start_daemon):
+    """Its only plugin is not about VMs."""
     text = (SCHEDULERS / "values.py").read_text("utf-8")
-    daemon = start_daemon({"values": text}, "ssl = false")
+    return start_daemon({"values": text}, "ssl = false")
+
+
+@pytest.fixture(scope="module")
+def values(daemon):
+    """It in both answer forms."""
     with daemon.proxy("/design") as design, daemon.proxy("/engine") as engine:
         yield design, engine
 
@@ -48,6 +55,15 @@ def test_schedule_gives_back_what_the_method_returned(values, value):
     """With its type."""
     found = values[0].schedule("values", "echo", {"value": value})
     assert (found, type(found)) == (value, type(value))
+
+
+def test_the_log_tells_of_no_hosts(values, daemon):
+    """A topic need not be about any."""
+    values[1].schedule("values", "echo", {"value": 1})
+    values[1].schedule("values", "bad", {"which": "none"})
+    told = "schedule, engine form, .*; units 'values of every type'; "
+    wait_until(lambda: re.search(f"{told}answered; ", daemon.log), lambda: daemon.log)
+    wait_until(lambda: re.search(f"{told}no answer; problems with", daemon.log), lambda: daemon.log)
 
 
 def test_values_of_every_type_come_back(values):

@@ -207,7 +207,6 @@ def test_without_descriptors_calls_are_refused_and_nobody_is_killed(start_daemon
             assert [one.result(LONG) for one in waiting] == [1] * many
     assert daemon.zygote == zygote
     assert re.search("no process for plugin calls: .*: Too many open files", daemon.log)
-    until(lambda: "connections are accepted again" in daemon.log, daemon)
     assert_well(daemon)
 
 
@@ -266,7 +265,6 @@ def test_without_processes_calls_are_refused_and_told(strangers_daemon):
         until(lambda: "no connection can be accepted: can't start new thread" in daemon.log, daemon)
         limit_processes(daemon, resource.getrlimit(resource.RLIMIT_NPROC)[1])
     assert kept(daemon) == 1
-    until(lambda: "connections are accepted again" in daemon.log, daemon)
     assert_well(daemon)
 
 

@@ -56,6 +56,7 @@ _GREETED = 5.0  # and for a first request, where a handshake has begun
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
 _RECLAIM = 64  # connections that have ended: then free memory is given back
 _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no room for a connection
+_TOLD_EVERY = 60.0  # seconds from one line of the log on that to the next
 _LINGER = 2.0  # seconds in which a client may read our last answer
 _BUFFER = 65536  # bytes of a connection that are read at once
 
@@ -114,6 +115,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.connections = Connections(settings.max_connections)
         self.renew(settings, methods)
         self._ended = itertools.count(1)
+        self._next_told = 0.0  # that none can be accepted; on the monotonic clock
         self.stopping = False
         self.kept = False
         self._closing = threading.Event()  # none is accepted any more
@@ -137,7 +139,6 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
 
     def serve_forever(self, poll_interval: float = 0.5) -> None:  # noqa: ARG002  nothing is polled
         """Accept connections until another thread calls ``stop``."""
-        troubled = False
         with self._accepting:
             while not self._closing.is_set():
                 try:
@@ -146,12 +147,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
                 except BlockingIOError:  # it is gone already, or the server stops
                     continue
                 except (OSError, RuntimeError, MemoryError) as error:
-                    self._cannot_accept(error, troubled)
-                    troubled = True
-                else:
-                    if troubled:
-                        logger.warning("connections are accepted again")
-                    troubled = False
+                    self._cannot_accept(error)
 
     def stop(
         self, grace: float, end_calls: Callable[[], None] = lambda: None, drain: float = 0.0
@@ -207,11 +203,12 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         """Stop at once; the stock name for it."""
         self.stop(0.0)
 
-    def _cannot_accept(self, error: Exception, troubled: bool) -> None:
-        """Wait a little if a descriptor, a thread or memory is lacking; log the first time."""
+    def _cannot_accept(self, error: Exception) -> None:
+        """Wait a little if a descriptor, a thread or memory is lacking; log it now and then."""
         if self._closing.is_set():
             return
-        if not troubled:
+        if time.monotonic() >= self._next_told:
+            self._next_told = time.monotonic() + _TOLD_EVERY
             why = getattr(error, "strerror", None) or str(error) or "out of memory"
             logger.error("no connection can be accepted: %(reason)s", {"reason": why})
         self.connections.abort_longest_idle()  # gives a descriptor and a thread back

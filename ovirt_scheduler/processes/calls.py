@@ -38,7 +38,6 @@ from ovirt_scheduler.processes.protocol.messages import Answered
 
 _LATE = "did not start: the request's time was over"
 _GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
-_LAST_SECONDS = 0.5  # for a process whose connection has ended to have ended itself
 
 
 class PluginCall(NamedTuple):
@@ -195,7 +194,7 @@ def _finished(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pe
     if done.state is State.NOT_READY:
         pool.put_back(done.worker)
         return of._replace(tries_left=of.tries_left - 1)
-    status = done.worker.end(_LAST_SECONDS if done.state is State.ENDED else 0.0)
+    status = done.end_worker()
     if done.state is State.NOT_BEGUN:
         if of.tries_left > 1:
             pool.discard(done.worker, done.differs or "ended")

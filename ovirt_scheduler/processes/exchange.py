@@ -26,6 +26,7 @@ from ovirt_scheduler.processes.workers import Worker, reason
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 _CHUNK = 1 << 16
 _PATIENCE = 0.005  # seconds for a process to settle, before another is used
+_LAST_SECONDS = 0.5  # for a worker whose connection has ended to have ended itself
 _SHOWN_AS_EQUAL = 0.05  # seconds, of two times that a message has
 _QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
 
@@ -233,6 +234,13 @@ class Exchange:
         """When to look at the time again."""
         settling = self.state is State.SETTLING
         return min(self.deadline, self.patience) if settling else self.deadline
+
+    def end_worker(self) -> Optional[int]:
+        """Have the worker end, and tell how it did: its status, None if the zygote does not tell.
+
+        One whose connection has ended may be about to end by itself, and its own status says why.
+        """
+        return self.worker.end(_LAST_SECONDS if self.state is State.ENDED else 0.0)
 
     def how_it_ended(self, status: Optional[int], limits: Limits) -> tuple[Outcome, str]:
         """Why a call has no answer, in a sentence for an administrator.

@@ -75,7 +75,7 @@ def read(
 
 def _failure(done: Exchange) -> Union[UnreadableDocument, ExecutorUnavailable]:
     """Why there is no answer."""
-    status = done.worker.end()
+    status = done.end_worker()
     if done.lacks_descriptors:
         lacking = os.strerror(errno.EMFILE)
         return ExecutorUnavailable(f"documents cannot be passed on: {lacking}")

@@ -81,7 +81,7 @@ def analyse(pool: Pool, candidate: Candidate) -> Analysis:
             analysis = messages.unpack_analysis(done.answer)
         except FrameError as error:
             problem = str(error)
-    status = done.worker.end()
+    status = done.end_worker()
     done.worker.close()
     if analysis is not None:
         return analysis

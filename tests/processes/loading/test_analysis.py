@@ -14,6 +14,7 @@ from ovirt_scheduler import manual
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.processes import exchange
 from tests.support.waiting import LONG
 
 GOOD = "def do_filter(hosts, vm, properties): return hosts\n"
@@ -240,6 +241,20 @@ def test_other_syntax_errors_are_told_with_their_line(analyse, text, line, begin
     assert (Path(fault.file).name, fault.line) == ("plugin.py", line)
     assert fault.message.startswith(begins)
     assert fault.message.endswith(ends)
+
+
+@pytest.mark.parametrize(
+    ("then", "message"),
+    [
+        ("time.sleep(0.05); os._exit(3)", "ended its process without an answer (exit status 3)"),
+        ("time.sleep(3600)", "closed descriptor 3, which connects its process with the daemon"),
+    ],
+)
+def test_a_file_that_cuts_the_connection_is_told_as_that(analyse, monkeypatch, then, message):
+    """Not as killed: whoever reads that looks for a lack of memory."""
+    monkeypatch.setattr(exchange, "_LAST_SECONDS", LONG if "exit" in then else 0.1)
+    fault = analyse(f"import os, time\nos.close(3); {then}\n{GOOD}").fault
+    assert fault.message == f"loading it failed: {message}"
 
 
 def test_a_missing_module_is_told_with_where_it_may_be_put(analyse, tmp_path):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional, Union
 
@@ -89,6 +90,17 @@ def unit_named(executor: Executor) -> Callable[..., PolicyUnit]:
         (found,) = [unit for unit in analysis.units if unit.kind is kind]
         code = PluginCode(name, str(folder), analysis.modules)
         return PolicyUnit(found.name, kind, found.description, code, "sha256:", limits)
+
+    return load
+
+
+@pytest.fixture
+def unit_of(unit_named: Callable[..., PolicyUnit], tmp_path: Path) -> Callable[..., PolicyUnit]:
+    """Gives a filter of a plugin's text, with other limits where they are named."""
+
+    def load(text: str, name: str = "plugin", **limits: object) -> PolicyUnit:
+        (tmp_path / f"{name}.py").write_text(text)
+        return unit_named(name, limits=replace(LIMITS, **limits), folder=tmp_path)
 
     return load
 

@@ -240,32 +240,6 @@ def test_a_scheduler_cannot_be_in_shadow(place, caplog):
     )
 
 
-@pytest.mark.parametrize(
-    ("conf", "default", "rejects"),
-    [
-        ("on_failure = reject", "ignore", True),
-        ("on_failure = ignore", "reject", False),
-        ("timeout = 3", "reject", True),
-        ("timeout = 3", "ignore", False),
-        ("on_failure = reject\nenabled = false", "reject", False),
-        ("on_failure = reject\nshadow = true", "reject", False),
-        ("on_failure = reject\ntmeout = 3", "ignore", True),
-        ("on_failure = 'reject' # of course\ntimeout = soon", "ignore", True),
-        ("on_failure = rejct", "ignore", True),
-        ("on_falure = reject", "ignore", True),
-        ("tmeout = 3", "reject", True),
-        ("tmeout = 3", "ignore", False),
-        ("on_failure = ignore\ntmeout = 3", "ignore", False),
-        ("#on_failure = reject\ntmeout = 3", "ignore", False),
-        ("on_failure = reject\nshadow = true\ntimeout = soon", "reject", False),
-    ],
-)
-def test_whether_a_filter_rejects_is_read_of_a_conf_file_with_mistakes_too(conf, default, rejects):
-    """A mistake elsewhere in it does not change what it says of that (contract 4.2)."""
-    default = OnFailure(default)
-    assert config.rejects(conf.encode(), Path("/guard.conf"), default) is rejects
-
-
 def test_the_helpers_that_it_imports_belong_to_its_checksum(place):
     """Others of the folder do not, nor do those of another folder (contract 5.1)."""
     (place.first / "plugin.py").write_text(f"import helper\n{ALL}")

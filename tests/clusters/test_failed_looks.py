@@ -21,7 +21,7 @@ from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 from tests.support.driven import RECORDER, cluster
 from tests.support.rest_server import Host, Reply, RestServer, Vm
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 
 @pytest.fixture
@@ -100,7 +100,8 @@ def test_events_alone_that_cannot_be_read_are_told(services, engine, caplog, mon
     wait_until(lambda: len(engine.asked("events")) > asked + 2)
     engine.broken = None
     wait_until(lambda: "the engine's events can be read again" in caplog.text)
-    threads.stop(5.0)
+    threads.stop(LONG)
+    assert not any(map(threading.Thread.is_alive, threads._threads))
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 

@@ -104,12 +104,8 @@ def test_between_two_calls_only_what_may_have_changed_is_asked_for(engine, clust
     cluster.hear(frozenset({id_of("vm3"), id_of("stranger")}))
     assert cluster.has_news
     view = look(cluster)
-    assert [vm.status for vm in view.state.vms.values()] == ["up"] * 3 + [
-        "down",
-        "up",
-        "paused",
-        "up",
-    ]
+    statuses = [vm.status for vm in view.state.vms.values()]
+    assert statuses == ["up", "up", "up", "down", "up", "paused", "up"]
     assert [host.status for host in view.state.hosts.values()] == ["up", "error"]
     moving, by_id = searches(engine)
     assert moving.startswith("cluster=Default and status!=up and status!=down and")

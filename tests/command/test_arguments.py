@@ -161,16 +161,7 @@ def test_a_user_without_rights_asks_the_daemon_and_is_told_what_is_closed(start_
             (folder / file).write_bytes(data)
         conf = folder / "s.conf"
         conf.write_text(f"listening_port = {daemon.url.rpartition(':')[2]}\n")
-        asked = [
-            "filter",
-            "Good",
-            "--hosts",
-            f"{name}/ids",
-            "--ca",
-            f"{name}/ca.pem",
-            "-o",
-            "names",
-        ]
+        asked = f"filter Good --hosts {name}/ids --ca {name}/ca.pem -o names".split()
         plain = ["--config", str(conf)]
         commands = [[*asked, *plain], ["check", *plain], ["cert", "show", *plain]]
         environment = {**os.environ, "STATE_DIRECTORY": str(daemon.state)}

@@ -114,12 +114,8 @@ def test_two_drivers_on_one_topic_are_an_error_for_the_second(daemon, design):
         f"{SCHEDULERS / 'twice.py'} has the topic values already; rename one of them"
     ) in daemon.log
     topics = {each["topic"]: each["driver"] for each in design.getTopics()}
-    assert topics == {
-        "choosing": "OnlyChooses",
-        "compute": "Whole",
-        "hanging": "Hangs",
-        "values": "Twice",
-    }
+    assert [*topics] == ["choosing", "compute", "hanging", "values"]
+    assert [*topics.values()] == ["OnlyChooses", "Whole", "Hangs", "Twice"]
 
 
 def test_select_host_gives_the_best_candidate(design):

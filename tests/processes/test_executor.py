@@ -32,12 +32,13 @@ def test_a_filter_gives_the_ids_of_the_entities_that_it_returned(executor, unit_
 
 @pytest.mark.parametrize(("replies", "files"), [(1, 16), (2, 16), (12, 16), (150, 256), (450, 256)])
 def test_however_many_replies_of_the_engine_there_are_all_come_to_the_plugin(
-    executor, unit_named, tmp_path, replies, files
+    executor, unit_of, replies, files
 ):
     """Each is a file in memory of its own; a plugin's process may have few open, and gets fewer."""
-    (tmp_path / "names.py").write_text(
+    unit = unit_of(
         "def do_filter(hosts, vm, properties):\n"
-        "    return [host for host in hosts if host.name == 'n' + host.id]\n"
+        "    return [host for host in hosts if host.name == 'n' + host.id]\n",
+        open_files=files,
     )
     ids = tuple(f"h{number}" for number in range(replies))
     told = tuple(
@@ -47,7 +48,6 @@ def test_however_many_replies_of_the_engine_there_are_all_come_to_the_plugin(
         )
         for each in ids
     )
-    unit = unit_named("names", folder=tmp_path, limits=replace(LIMITS, open_files=files))
     for _ in range(2):  # once they are read, they are not read again
         execution = executor.run(job_of([unit], hosts=ids, replies=EngineReplies(hosts=told)))
         assert only(execution).value == ids
@@ -208,17 +208,15 @@ def test_processor_time_is_limited(executor, unit_named):
         "subprocess.run(['echo', str(hosts_ids[:2])], check=True)",
     ],
 )
-def test_a_class_units_answer_is_read_however_it_was_printed(
-    executor, unit_named, tmp_path, printing
-):
+def test_a_class_units_answer_is_read_however_it_was_printed(executor, unit_of, printing):
     """By Python, past it, and by another program (contract 5.3)."""
-    (tmp_path / "Prints.py").write_text(
+    unit = unit_of(
         "import os, subprocess, sys\n"
         "class Prints:\n"
         "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
         f"        {printing}\n"
     )
-    unit = replace(unit_named("Prints", folder=tmp_path), class_name="Prints")
+    unit = replace(unit, class_name="Prints")
     result = only(executor.run(job_of([unit])))
     assert (result.outcome, result.value) == (Outcome.OK, HOSTS[:2])
 
@@ -232,11 +230,9 @@ def test_output_is_captured_apart_from_the_answer(executor, unit_named):
 
 
 @pytest.mark.parametrize("length", [1, 1 << 15, 1 << 18])
-def test_output_that_python_still_holds_at_the_end_comes_last(
-    executor, unit_named, tmp_path, length
-):
+def test_output_that_python_still_holds_at_the_end_comes_last(executor, unit_of, length):
     """It goes with the answer where it is short, and through the pipe where it is not."""
-    (tmp_path / "holds.py").write_text(
+    unit = unit_of(
         "import io, os, sys\n"
         "def do_filter(hosts, vm, properties):\n"
         "    print('first', flush=True)\n"
@@ -247,7 +243,7 @@ def test_output_that_python_still_holds_at_the_end_comes_last(
         "    sys.__stdout__.write('last')\n"
         "    return hosts\n"
     )
-    result = only(executor.run(job_of([unit_named("holds", folder=tmp_path)])))
+    result = only(executor.run(job_of([unit])))
     assert result.stdout == f"first\nsecond\n{'x' * length}\nlast"
     assert result.value == HOSTS
 
@@ -274,10 +270,10 @@ def test_nothing_that_a_call_started_is_left_after_its_answer(executor, unit_nam
     assert processes_with(marker) == []
 
 
-def test_a_thread_is_not_left_running_after_the_answer(executor, unit_named, tmp_path):
+def test_a_thread_is_not_left_running_after_the_answer(executor, unit_named, unit_of, tmp_path):
     """What it would still do, it does not: nobody's answer waits for it, nor goes before its end."""
-    path, trace = tmp_path / "leaves_a_thread.py", tmp_path / "trace"
-    path.write_text(
+    trace = tmp_path / "trace"
+    unit = unit_of(
         "import subprocess, threading, time\n"
         "def do_filter(hosts, vm, properties):\n"
         "    threading.Thread(target=later).start()\n"
@@ -286,23 +282,22 @@ def test_a_thread_is_not_left_running_after_the_answer(executor, unit_named, tmp
         "    for _ in range(10**9):\n"
         f"        open({str(trace)!r}, 'a').close()\n"
     )
-    assert only(executor.run(job_of([unit_named(path.stem, folder=tmp_path)]))).value == HOSTS
+    assert only(executor.run(job_of([unit]))).value == HOSTS
     trace.unlink(missing_ok=True)
     assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
     assert not trace.exists()
 
 
-def test_a_call_that_is_killed_leaves_nothing_either(executor, unit_named, marker, tmp_path):
+def test_a_call_that_is_killed_leaves_nothing_either(executor, unit_of, marker):
     """What a call started before it was over its time ends with it."""
-    path = tmp_path / "starts_and_sleeps.py"
-    path.write_text(
+    unit = unit_of(
         "import subprocess, time\n"
         "def do_filter(hosts, vm, properties):\n"
         "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
         "    print('started', flush=True)\n"
-        "    time.sleep(3600)\n"
+        "    time.sleep(3600)\n",
+        timeout=2.0,
     )
-    unit = unit_named(path.stem, limits=replace(LIMITS, timeout=2.0), folder=tmp_path)
     result = only(executor.run(job_of([unit], properties={"marker": marker})))
     assert (result.outcome, result.stdout) == (Outcome.TIMED_OUT, "started\n")
     assert processes_with(marker) == []
@@ -353,17 +348,17 @@ def test_an_error_that_is_kept_keeps_no_descriptor(executor, unit_named):
 
 
 @pytest.fixture
-def held(unit_named, tmp_path) -> Iterator[tuple[Job, Path]]:
+def held(unit_of, tmp_path) -> Iterator[tuple[Job, Path]]:
     """A job whose call answers as soon as a file is there; it is at the end, at last."""
     end = tmp_path / "end"
-    (tmp_path / "Held.py").write_text(
+    unit = unit_of(
         "import pathlib, time\n"
         "def do_filter(hosts, vm, properties):\n"
         f"    pathlib.Path({str(end.with_name('begun'))!r}).touch()\n"
         f"    while not pathlib.Path({str(end)!r}).exists(): time.sleep(0.01)\n"
-        "    return hosts\n"
+        "    return hosts\n",
+        timeout=LONG,
     )
-    unit = unit_named("Held", limits=replace(LIMITS, timeout=LONG), folder=tmp_path)
     yield job_of([unit], LONG), end
     end.touch()
 

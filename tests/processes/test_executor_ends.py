@@ -29,17 +29,15 @@ CLOSED = "closed descriptor 3, which connects its process with the daemon"
 
 
 def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
-    executor, unit_named, tmp_path
+    executor, unit_named, unit_of, tmp_path
 ):
     """kill -9: the call under way is a failure at once, and the next one works."""
-    path = tmp_path / "tells_and_sleeps.py"
-    path.write_text(
+    unit = unit_of(
         "import time, pathlib\n"
         "def do_filter(hosts, vm, properties):\n"
         f"    pathlib.Path({str(tmp_path / 'running')!r}).touch()\n"
         "    time.sleep(3600)\n"
     )
-    unit = unit_named(path.stem, folder=tmp_path)
     found = []
     thread = threading.Thread(target=lambda: found.append(executor.run(job_of([unit]))))
     thread.start()
@@ -56,17 +54,14 @@ def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
 
 
 def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
-    executor, unit_named, tmp_path, monkeypatch
+    executor, unit_of, monkeypatch
 ):
     """SIGSTOP: it gives no sign of life when a request hears nothing."""
     monkeypatch.setattr(exchange, "_QUIET", 0.2)
     monkeypatch.setattr(workers, "_OBEY_SECONDS", 0.5)
-    units = []
-    for number in range(pool.SPARE + 1):  # processes that were forked before are used first
-        (tmp_path / f"p{number}.py").write_text(
-            "def do_filter(hosts, vm, properties): return hosts"
-        )
-        units.append(unit_named(f"p{number}", folder=tmp_path))
+    # Processes that were forked before are used first.
+    text = "def do_filter(hosts, vm, properties): return hosts"
+    units = [unit_of(text, f"p{number}") for number in range(pool.SPARE + 1)]
     stopped = zygote_of(executor)
     os.kill(stopped, signal.SIGSTOP)
     for unit in units:
@@ -74,19 +69,17 @@ def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
     assert zygote_of(executor) != stopped
 
 
-def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(
-    own, unit_named, tmp_path, monkeypatch
-):
+def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(own, unit_of, monkeypatch):
     """Nobody could tell how, and the zygote is replaced."""
     monkeypatch.setattr(workers, "_END_SECONDS", 0.2)
     monkeypatch.setattr(workers, "_OBEY_SECONDS", 0.5)
-    (tmp_path / "Execs.py").write_text(
+    unit = unit_of(
         "import os, signal\n"
         "def do_filter(hosts, vm, properties):\n"
         "    os.kill(os.getppid(), signal.SIGSTOP)\n"
         "    os.execv('/bin/sleep', ['sleep', '600'])\n"
     )
-    result = only(own.run(job_of([unit_named("Execs", folder=tmp_path)])))
+    result = only(own.run(job_of([unit])))
     assert (result.outcome, result.message) == (Outcome.KILLED, "ended with the zygote")
 
 
@@ -158,16 +151,15 @@ def test_closing_leaves_no_descriptor_open():
     assert ended.stdout == "0\n", ended.stderr
 
 
-def test_closing_ends_every_process(unit_named, tmp_path):
+def test_closing_ends_every_process(unit_named, unit_of, tmp_path):
     """A call under way and its zygote are gone when close() returns."""
     running = tmp_path / "running"
-    (tmp_path / "tells_and_sleeps.py").write_text(
+    unit = unit_of(
         "import pathlib, time\n"
         "def do_filter(hosts, vm, properties):\n"
         f"    pathlib.Path({str(running)!r}).touch()\n"
         "    time.sleep(3600)\n"
     )
-    unit = unit_named("tells_and_sleeps", folder=tmp_path)
     closing = Executor(parallel=1, max_waiting=1)
     closing.start()
     zygote = zygote_of(closing)
@@ -200,25 +192,21 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
             request.result(LONG)
 
 
-def test_a_plugin_that_closes_its_descriptors_and_works_on_is_ended_at_once(
-    executor, unit_named, tmp_path
-):
+def test_a_plugin_that_closes_its_descriptors_and_works_on_is_ended_at_once(executor, unit_of):
     """Nobody waits for what it still does: it can answer no more."""
-    (tmp_path / "closes.py").write_text(
+    unit = unit_of(
         "import os, time\n"
         "def do_filter(hosts, vm, properties):\n"
         "    os.closerange(3, 256)\n"
         "    time.sleep(3600)\n"
     )
-    result = only(executor.run(job_of([unit_named("closes", folder=tmp_path)])))
+    result = only(executor.run(job_of([unit])))
     assert (result.outcome, result.message) == (Outcome.KILLED, CLOSED)
 
 
-def test_no_answer_is_written_to_a_file_in_the_place_of_the_connection(
-    executor, unit_named, tmp_path
-):
+def test_no_answer_is_written_to_a_file_in_the_place_of_the_connection(executor, unit_of, tmp_path):
     """A child holds the connection open, so that nothing but the file itself tells the difference."""
-    (tmp_path / "opens.py").write_text(
+    unit = unit_of(
         "import os\n"
         "def do_filter(hosts, vm, properties):\n"
         "    if not os.fork():\n"
@@ -227,21 +215,20 @@ def test_no_answer_is_written_to_a_file_in_the_place_of_the_connection(
         f"    assert os.open({str(tmp_path / 'file')!r}, os.O_RDWR | os.O_CREAT) == 3\n"
         "    return hosts\n"
     )
-    result = only(executor.run(job_of([unit_named("opens", folder=tmp_path)])))
+    result = only(executor.run(job_of([unit])))
     assert (result.outcome, result.message) == (Outcome.KILLED, CLOSED)
     assert (tmp_path / "file").read_bytes() == b""
 
 
-def test_closing_tells_of_no_single_process(unit_named, tmp_path, caplog):
+def test_closing_tells_of_no_single_process(unit_of, caplog):
     """All end with the daemon, and that is no news of any plugin."""
     caplog.set_level("DEBUG")
-    (tmp_path / "closes.py").write_text("def do_filter(hosts, vm, properties): return hosts")
-    unit = unit_named("closes", folder=tmp_path)
+    unit = unit_of("def do_filter(hosts, vm, properties): return hosts")
     closing = Executor(parallel=2, max_waiting=2)
     closing.start()
     assert only(closing.run(job_of([unit]))).value == HOSTS
     closing.close()
-    assert "closes.py is ended" not in caplog.text  # that of others may say that of their own
+    assert "plugin.py is ended" not in caplog.text  # that of others may say that of their own
 
 
 def test_an_interpreter_that_cannot_be_run_is_named(monkeypatch, tmp_path):

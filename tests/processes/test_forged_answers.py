@@ -93,9 +93,9 @@ def test_a_frame_without_end_is_a_failure_before_it_fills_memory(executor, unit_
 
 
 @pytest.mark.parametrize("length", [0, 100_000])
-def test_a_frame_of_its_own_between_answers_ends_its_process(unit_named, tmp_path, length):
+def test_a_frame_of_its_own_between_answers_ends_its_process(unit_of, length):
     """READY for another call, or what is as long as an answer may be: neither is awaited there."""
-    (tmp_path / "Speaks.py").write_text(
+    unit = unit_of(
         "import os, struct\n"
         "class Last:\n"
         "    def __del__(self):\n"
@@ -106,7 +106,6 @@ def test_a_frame_of_its_own_between_answers_ends_its_process(unit_named, tmp_pat
         "    KEPT.itself = KEPT\n"
         "    return hosts\n"
     )
-    unit = unit_named("Speaks", folder=tmp_path)
     with running(parallel=4, max_waiting=64) as own:
         assert only(own.run(job_of([unit]))).value == HOSTS
         wait_until(lambda: own.state().replaced)

@@ -128,9 +128,9 @@ def test_chains_of_forks_confuse_nobody_who_reaps(own, chains, unit_named):
     }
 
 
-def test_hundreds_of_processes_that_a_call_leaves_are_gone_with_it(own, unit_named, tmp_path):
+def test_hundreds_of_processes_that_a_call_leaves_are_gone_with_it(own, unit_of):
     """Some have ended, which nobody has reaped; others are in sessions of their own."""
-    (tmp_path / "Many.py").write_text(
+    unit = unit_of(
         "import os, time\n"
         "def do_filter(hosts, vm, properties):\n"
         "    for number in range(400):\n"
@@ -139,18 +139,18 @@ def test_hundreds_of_processes_that_a_call_leaves_are_gone_with_it(own, unit_nam
         "                os.setsid()\n"
         "                time.sleep(3600)\n"
         "            os._exit(0)\n"
-        "    return hosts\n"
+        "    return hosts\n",
+        timeout=60.0,
     )
-    unit = unit_named("Many", folder=tmp_path, limits=replace(LIMITS, timeout=60.0))
     result = only(own.run(job_of([unit], seconds=60.0)))
     assert result.value == HOSTS
     assert len(offspring(zygote_of(own))) <= 2 + SPARE_BELOW
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call has its number")
-def test_a_child_that_a_call_made_the_zygotes_is_ended(own, unit_named, tmp_path):
+def test_a_child_that_a_call_made_the_zygotes_is_ended(own, unit_of):
     """Its parent in the kernel's eyes is the zygote, so the call's process does not see it."""
-    (tmp_path / "Sneaks.py").write_text(
+    unit = unit_of(
         "import ctypes, signal, time\n"
         "CLONE, CLONE_PARENT = 56, 0x8000\n"
         "def do_filter(hosts, vm, properties):\n"
@@ -161,7 +161,6 @@ def test_a_child_that_a_call_made_the_zygotes_is_ended(own, unit_named, tmp_path
         "    print(pid)\n"
         "    return hosts\n"
     )
-    unit = unit_named("Sneaks", folder=tmp_path)
     own.want([(unit.plugin, unit.limits)])  # no process ends, which would have the zygote look
     result = only(own.run(job_of([unit])))
     assert result.value == HOSTS
@@ -198,10 +197,10 @@ def call_whose_child_is_held(
 
 
 def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
-    own, unit_named, marker, tmp_path, caplog
+    own, unit_named, unit_of, marker, tmp_path, caplog
 ):
     """In the log; the call's answer waits some seconds for it, and nobody else's does."""
-    (tmp_path / "Leaves.py").write_text(
+    unit = unit_of(
         "import os, subprocess, time\n"
         "def do_filter(hosts, vm, properties):\n"
         "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
@@ -209,11 +208,10 @@ def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
         "        time.sleep(0.01)\n"
         "    return hosts\n"
     )
-    unit = unit_named("Leaves", folder=tmp_path)
     held, result = call_whose_child_is_held(own, unit, marker, tmp_path / "go")
     try:
         assert result.value == HOSTS
-        assert f"what a call of {tmp_path / 'Leaves.py'} left behind does not end" in caplog.text
+        assert f"what a call of {tmp_path / 'plugin.py'} left behind does not end" in caplog.text
         caplog.clear()
         for _ in range(
             3
@@ -229,25 +227,25 @@ def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
 
 
 def test_a_plugins_process_that_does_not_end_is_told(
-    own, unit_named, tmp_path, caplog, monkeypatch
+    own, unit_named, unit_of, tmp_path, caplog, monkeypatch
 ):
     """Killed, and still there: the call is over all the same."""
     monkeypatch.setattr(workers, "_END_SECONDS", 0.5)
     running = tmp_path / "running"
-    (tmp_path / "Sleeps.py").write_text(
+    unit = unit_of(
         "import os, pathlib, time\n"
         "def do_filter(hosts, vm, properties):\n"
         f"    pathlib.Path({str(running)!r}).write_text(str(os.getpid()))\n"
-        "    time.sleep(3600)\n"
+        "    time.sleep(3600)\n",
+        timeout=1.0,
     )
-    unit = unit_named("Sleeps", folder=tmp_path, limits=replace(LIMITS, timeout=1.0))
     with ThreadPoolExecutor(1) as threads:
         call = threads.submit(own.run, job_of([unit]))
         held = Held(int(wait_until(lambda: running.exists() and running.read_text())))
         try:
             assert only(call.result(LONG)).outcome is Outcome.TIMED_OUT
             assert (
-                f"a process of {tmp_path / 'Sleeps.py'} was killed and does not end" in caplog.text
+                f"a process of {tmp_path / 'plugin.py'} was killed and does not end" in caplog.text
             )
             zygote = zygote_of(own)
             assert only(own.run(job_of([unit_named("keeps_all")]))).value == HOSTS

@@ -78,17 +78,13 @@ def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkey
     assert pid_of(own, one) == pid_of(own, two)
 
 
-def test_an_edited_plugin_has_a_process_of_its_own(own, unit_named, tmp_path):
+def test_an_edited_plugin_has_a_process_of_its_own(own, unit_of):
     """The old version's answers no call of the new one, and ends when it is idle."""
-    path = tmp_path / "Edited.py"
     code = (
         "import os\ndef do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return {}\n"
     )
-    path.write_text(code.format("hosts"))
-    before = pid_of(own, unit_named("Edited", folder=tmp_path))
-    path.write_text(code.format("hosts[:1]"))
-    edited = unit_named("Edited", folder=tmp_path)
-    result = only(own.run(job_of([edited])))
+    before = pid_of(own, unit_of(code.format("hosts")))
+    result = only(own.run(job_of([unit_of(code.format("hosts[:1]"))])))
     assert result.value == HOSTS[:1]
     assert int(result.stdout) != before
 
@@ -132,15 +128,14 @@ def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypat
     assert wait_until(lambda: len(below(own)), suits=lambda seen: seen == 1 + SPARE_BELOW)
 
 
-def test_no_more_processes_are_kept_than_are_allowed(unit_named, tmp_path):
+def test_no_more_processes_are_kept_than_are_allowed(unit_of):
     """Those that were used longest ago end."""
     with running(parallel=2, max_waiting=8, kept=2) as few:
-        for number in range(4):
-            (tmp_path / f"p{number}.py").write_text(
-                "import os\ndef do_filter(hosts, vm, properties):\n"
-                "    print(os.getpid())\n    return hosts\n"
-            )
-        units = [unit_named(f"p{number}", folder=tmp_path) for number in range(4)]
+        text = (
+            "import os\ndef do_filter(hosts, vm, properties):\n"
+            "    print(os.getpid())\n    return hosts\n"
+        )
+        units = [unit_of(text, f"p{number}") for number in range(4)]
         pids = [pid_of(few, unit) for unit in units]
         wait_until(lambda: set(pids) & set(below(few)), suits=lambda seen: len(seen) == 2)
         assert set(pids[2:]) <= set(below(few))
@@ -313,16 +308,15 @@ def test_idle_there_are_spare_processes_and_one_of_each_plugin(own, unit_named):
 
 
 @pytest.fixture
-def never_ready(unit_named, tmp_path):
+def never_ready(unit_of):
     """A filter that answers, and keeps its process busy for an hour then."""
-    (tmp_path / "Hangs.py").write_text(
+    return unit_of(
         "import time\n"
         "class Hangs:\n"
         "    def __del__(self):\n        time.sleep(3600)\n"
         "def do_filter(hosts, vm, properties):\n"
         "    global it\n    it = Hangs()\n    return hosts\n"
     )
-    return unit_named("Hangs", folder=tmp_path)
 
 
 def test_a_call_does_not_wait_until_a_process_is_given_up(own, never_ready, monkeypatch):

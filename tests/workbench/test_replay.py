@@ -223,12 +223,12 @@ def settings(of: Recording) -> Path:
 
 @pytest.fixture
 def replay(recording: Recording, monkeypatch, capsys):
-    """Runs the command on the recording; gives what it shows."""
+    """Runs the command on the recording; gives what it shows, and ends with that status."""
 
-    def run(*options: str, of: Recording = recording) -> Any:
+    def run(*options: str, of: Recording = recording, status: int = 0) -> Any:
         monkeypatch.setenv("STATE_DIRECTORY", str(of.state))
         config = settings(of)
-        assert cli.main(["replay", "--config", str(config), *options]) == 0
+        assert cli.main(["replay", "--config", str(config), *options]) == status
         shown = capsys.readouterr().out
         return json.loads(shown) if "json" in options else shown
 
@@ -278,7 +278,7 @@ def test_a_changed_rule_is_told_by_exactly_the_decisions_that_it_changes(
     check_report(replay, recording, tmp_path / "report.html")
 
 
-def test_ctrl_c_shows_what_is_known_by_then(recording, monkeypatch, capsys):
+def test_ctrl_c_shows_what_is_known_by_then(replay, monkeypatch):
     """No other decision is begun."""
     add = Comparison.add
 
@@ -287,9 +287,7 @@ def test_ctrl_c_shows_what_is_known_by_then(recording, monkeypatch, capsys):
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Comparison, "add", interrupted)
-    monkeypatch.setenv("STATE_DIRECTORY", str(recording.state))
-    assert cli.main(["replay", "--config", str(settings(recording)), "-o", "json"]) == 1
-    told = json.loads(capsys.readouterr().out)
+    told = replay("-o", "json", status=1)
     assert (told["stopped"], told["decisions"]) == (True, 1)
 
 
@@ -357,44 +355,33 @@ def test_a_schedulers_selection_is_made_again(replay, recording):
     (differ,) = replay("--plugins", str(recording.other), *options)["differ"]
     assert (differ["refused"], differ["no_host"]) == (["h0", "h1"], True)
     assert differ["units"] == ["Reserve"]
-    (differ,) = replay("--with", "First", "--with", "Large", "--vm", "by both", "-o", "json")[
-        "differ"
-    ]
+    options = ("--vm", "by both", "-o", "json")
+    (differ,) = replay("--with", "First", "--with", "Large", *options)["differ"]
     assert differ["units"] == ["First", "Large"]  # and not Both, which filters and scores
 
 
-def test_a_unit_that_is_gone_and_a_plugin_that_does_not_load_are_named(
-    recording, monkeypatch, capsys, tmp_path
-):
+def test_a_unit_that_is_gone_and_a_plugin_that_does_not_load_are_named(replay, tmp_path):
     """And the exit status says that something is wrong."""
     (tmp_path / "Free.py").write_text(OTHERS["Free"], "utf-8")
     (tmp_path / "Broken.py").write_text("import nowhere\n\ndef do_score(): pass\n", "utf-8")
-    monkeypatch.setenv("STATE_DIRECTORY", str(recording.state))
-    given = ["--plugins", str(tmp_path), "--vm", "engine's", "-o", "json"]
-    assert cli.main(["replay", "--config", str(settings(recording)), *given]) == 1
-    told = json.loads(capsys.readouterr().out)
+    options = ("--plugins", str(tmp_path), "-o", "json")
+    told = replay("--vm", "engine's", *options, status=1)
     assert [each["units"] for each in told["differ"]] == [["Large"]]
     assert "Broken.py:1: " in told["problems"][0]
-    given[3] = "scored"  # in the form that refuses a request with a unit that is not there
-    assert cli.main(["replay", "--config", str(settings(recording)), *given]) == 1
-    told = json.loads(capsys.readouterr().out)
+    # In the form that refuses a request with a unit that is not there.
+    told = replay("--vm", "scored", *options, status=1)
     assert told["differ"][0]["new"] == {"refused": mock.ANY}
     assert told["after"]["milliseconds"]["median"] is None
 
 
-def test_a_unit_that_fails_is_told(recording, monkeypatch, capsys, tmp_path):
+def test_a_unit_that_fails_is_told(replay, recording, tmp_path):
     """Else a rule that never answers would be one that changes nothing."""
     (tmp_path / "Falls.py").write_text(
         "def do_filter(hosts, vm, properties):\n    return hosts[99]\n", "utf-8"
     )
-    (tmp_path / "Reserve.py").write_text(
-        (recording.today / "Reserve.py").read_text("utf-8"), "utf-8"
-    )
-    monkeypatch.setenv("STATE_DIRECTORY", str(recording.state))
-    options = ["--plugins", str(tmp_path), "--with", "Falls", "--unit", "Reserve", "--limit", "3"]
-    assert cli.main(["replay", "--config", str(settings(recording)), *options, "-o", "json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    (problem,) = told["problems"]
+    shutil.copy(recording.today / "Reserve.py", tmp_path)
+    options = ("--plugins", str(tmp_path), "--with", "Falls", "--unit", "Reserve", "--limit", "3")
+    (problem,) = replay(*options, "-o", "json", status=1)["problems"]
     assert problem.startswith(
         "Falls raised: IndexError: list index out of range (Falls.py:2) (deci"
     )
@@ -425,20 +412,12 @@ def test_a_unit_that_is_added_is_asked_where_its_kind_was(replay):
 def test_a_factor_or_unit_that_is_none_is_refused(recording, monkeypatch, capsys):
     """With what is there."""
     monkeypatch.setenv("STATE_DIRECTORY", str(recording.state))
-    given, folder = ["replay", "--config", str(settings(recording))], recording.today
+    given = ["replay", "--config", str(settings(recording))]
+    unknown = f"no plugin in {recording.today} has this unit; did you mean Large?"
     for options, words in (
-        (
-            ["--with", "Larg=2"],
-            f"--with Larg: no plugin in {folder} has this unit; did you mean Large?",
-        ),
-        (
-            ["--without", "Larg"],
-            f"--without Larg: no plugin in {folder} has this unit; did you mean Large?",
-        ),
-        (
-            ["--set", "Larg=2"],
-            f"--set Larg: no plugin in {folder} has this unit; did you mean Large?",
-        ),
+        (["--with", "Larg=2"], f"--with Larg: {unknown}"),
+        (["--without", "Larg"], f"--without Larg: {unknown}"),
+        (["--set", "Larg=2"], f"--set Larg: {unknown}"),
         (["--set", "Chance=2"], "--set Chance=2: it is no cost function, and has no factor"),
         (["--with", "Away"], "--with Away: only a filter or a cost function can be added"),
         (["--set", "Free"], "--set Free: write the factor, too: --set Free=2"),

@@ -104,7 +104,7 @@ class ClusterMigrations:
         while left:
             asked, left = left[:_AT_ONCE], left[_AT_ONCE:]
             try:
-                refused, unanswered = self._ask(asked)
+                refused, unanswered = self._ask_engine(asked)
             except SchedulerError as error:  # the others would wait as long, and in vain
                 asked, left = [*asked, *left], ()
                 refused, unanswered = {step.vm: str(error) for step in asked}, {}
@@ -122,7 +122,7 @@ class ClusterMigrations:
             self._services.memory.save(self._cluster)
         return begun
 
-    def _ask(self, steps: Sequence[Step]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def _ask_engine(self, steps: Sequence[Step]) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Remember migrations, and ask the engine for them.
 
         Returns:

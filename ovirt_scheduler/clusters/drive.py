@@ -91,8 +91,8 @@ class ClusterDrive:
         driven_by = self.ownership.driven_by
         imbalance = None if driven_by else self._actions.imbalance  # it would be an old one
         return ClusterLook(
-            self.name, self._settings.drive.value, self._looked, next_look, _words(self._problem),
-            imbalance, plans, driven_by,
+            self.name, self._settings.drive.value, self._looked, next_look,
+            _in_words(self._problem), imbalance, plans, driven_by,
         )  # fmt: skip
 
     def run(self) -> None:
@@ -170,11 +170,11 @@ class ClusterDrive:
         if not self._memory.statuses:  # the cluster is new, or was taken over
             self._migrations.adopt(view.state)
         self._actions.settle_plans(view.state)
-        self._tell_changes(driver, view)
+        self._call_hooks(driver, view)
         if timer and not self._services.stopping.is_set():
-            self._ask(driver, "on_timer_invoked", view)
+            self._call_scheduler(driver, "on_timer_invoked", view)
         if balance and not self._migrations.under_way and not self._services.stopping.is_set():
-            self._ask(driver, BALANCE, self._reader.complete(view, statistics=True))
+            self._call_scheduler(driver, BALANCE, self._reader.complete(view, statistics=True))
 
     def _wants_statistics(self, driver: DriverUnit) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""
@@ -184,7 +184,7 @@ class ClusterDrive:
         plugins = [driver.plugin, *(units[key].plugin for key in called if key in units)]
         return any(plugin.wants_statistics for plugin in plugins)
 
-    def _tell_changes(self, driver: DriverUnit, view: View) -> None:
+    def _call_hooks(self, driver: DriverUnit, view: View) -> None:
         """Call the hooks for each status that has changed since they were called last."""
         memory, state = self._memory, view.state
         now = {key: host.status for key, host in state.hosts.items()}
@@ -233,7 +233,7 @@ class ClusterDrive:
             self._actions.act(answers, destinations)
             self._services.memory.save(self.name)
 
-    def _ask(self, driver: DriverUnit, method: str, view: View) -> None:
+    def _call_scheduler(self, driver: DriverUnit, method: str, view: View) -> None:
         """Call the scheduler, and act on its answer."""
         destinations = self._actions.destinations(driver, method, view)
         # A failure is in the log already; the answer is then that there is nothing to do.
@@ -262,9 +262,9 @@ class ClusterDrive:
                 _log.info("cluster %(cluster)s: is looked after again", {"cluster": self.name})
             return
         is_away = isinstance(problem, EngineUnavailable) and isinstance(former, EngineUnavailable)
-        if is_away or _words(problem) == _words(former):
+        if is_away or _in_words(problem) == _in_words(former):
             return
-        fields = {"cluster": self.name, "reason": _words(problem)}
+        fields = {"cluster": self.name, "reason": _in_words(problem)}
         if isinstance(problem, ConfigError):
             place = {"file": problem.file, "line": problem.line}
             _log.error("cluster %(cluster)s: %(reason)s", {**fields, **place})
@@ -279,7 +279,7 @@ def _longer(pause: float) -> float:
     return min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, 2 * pause))
 
 
-def _words(problem: Optional[Exception]) -> str:
+def _in_words(problem: Optional[Exception]) -> str:
     """What is wrong; empty if nothing is."""
     if problem is None or isinstance(problem, SchedulerError):
         return str(problem or "")

@@ -115,14 +115,14 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
         calls=tally.calls,
         failures=tally.failures,
         last_hour=[list(minute) for minute in tally.last_hour(now)],
-        median_ms=_milliseconds(tally.quantile(0.5)),
-        p99_ms=_milliseconds(tally.quantile(0.99)),
+        median_ms=_in_milliseconds(tally.quantile(0.5)),
+        p99_ms=_in_milliseconds(tally.quantile(0.99)),
         last_error=tally.last_error,
         last_error_at=moment(tally.last_error_at),
     )
 
 
-def _milliseconds(seconds: Optional[float]) -> Optional[float]:
+def _in_milliseconds(seconds: Optional[float]) -> Optional[float]:
     return None if seconds is None else round(seconds * 1000, 2)
 
 

@@ -334,6 +334,7 @@ def _unit_errors(
 def _found(what: str, name: str, there: Mapping[str, DriverUnit]) -> DriverUnit:
     if name not in there:
         names = sorted(there)
-        known = f"there are {', '.join(names)}{spelling.hint(name, names)}"
-        raise UnknownUnit(f"there is no {what} named {name!r:.160}; {known}")
+        more = spelling.hint(name, names) or "; ovirt-scheduler check tells what is not loaded"
+        there_are = f"there are {', '.join(names)}{more}"
+        raise UnknownUnit(f"there is no {what} named {name!r:.160}; {there_are}")
     return there[name]

@@ -118,7 +118,8 @@ PUBLISHED = "publishes bad, echo, good, inherited, of_the_class, static"
 @pytest.mark.parametrize(
     ("topic", "method", "arguments", "code", "message"),
     [
-        ("other", "echo", {}, 101, "there is no topic named 'other'; there are compute, values"),
+        ("other", "echo", {}, 101,
+         "no topic named 'other'; there are compute, values; ovirt-scheduler check tells what is not"),
         ("values", "_private", {}, 101, PUBLISHED),
         ("values", "__call__", {}, 101, PUBLISHED),
         ("values", "__init__", {}, 101, PUBLISHED),

@@ -334,3 +334,26 @@ def test_a_python_that_is_too_old_is_told_before_anything_is_made(tmp_path):
     assert "is Python 3.6.8, and 3.9 or later is needed" in ended.stderr
     assert "make run PYTHON=python3.11" in ended.stderr
     assert "`make run PYTHON=python3.11`" in (PROJECT / "README.md").read_text("utf-8")
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler here")
+def test_headers_of_python_that_include_each_other_are_found(tmp_path):
+    """As those of 3.13 do: nothing is installed for a Python that has them."""
+    include = tmp_path / "include"
+    for name, text in {
+        "Python.h": '#include "cpython/atomic.h"\n',
+        "cpython/atomic.h": '#include "cpython/atomic_gcc.h"\n',
+        "cpython/atomic_gcc.h": "",
+    }.items():
+        (include / name).parent.mkdir(exist_ok=True)
+        (include / name).write_text(text)
+    told = f'case "$*" in *sysconfig*) echo {include};; esac'
+    programs = {"python3": told, "apt-get": "exit 1", "dnf": "exit 1"}
+    for name, line in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    ended = executed(
+        PROJECT / ".ci" / "prerequisites", tmp_path / "python3", env={**os.environ, "PATH": path}
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

@@ -92,6 +92,8 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
     Args:
         kind: of what was called, in words: ``filter in shadow``.
     """
+    if result.outcome is Outcome.REFUSED:  # its message may have the value
+        result = result._replace(message="a property's value is not allowed; the answer names it")
     over = _failures.over(kind, result.unit) if result.ok else None
     if result.ok and not (over or result.notes or result.stdout or result.stderr):
         return
@@ -138,23 +140,20 @@ def _call_fields(request_id: str, kind: str, result: CallResult) -> dict[str, ob
 
 
 def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failing) -> None:
-    reason = result.message
-    if result.outcome is Outcome.REFUSED:  # its message may have the value
-        reason = "a property's value is not allowed; the answer names it"
     if failing.times > 1:
         _log.warning(
             "%(request)s %(kind)s %(unit)s %(outcome)s again, %(count)d times since %(since)s: "
             "%(reason)s",
             {
                 **call, "count": failing.times, "since": _written(failing.since),
-                "reason": reason,
+                "reason": result.message,
             },
         )  # fmt: skip
         return
     trace = Block(result.traceback.rstrip()) if result.traceback else None
     _log.warning(
         "%(request)s %(kind)s %(unit)s %(outcome)s after %(milliseconds).0f ms: %(reason)s",
-        {**call, "reason": reason, "traceback": trace},
+        {**call, "reason": result.message, "traceback": trace},
     )
 
 

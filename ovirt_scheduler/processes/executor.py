@@ -51,7 +51,7 @@ from ovirt_scheduler.model.units import Kind, UnitCall
 from ovirt_scheduler.processes import readers, single_use
 from ovirt_scheduler.processes.calls import PluginCall, make_calls
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT
-from ovirt_scheduler.processes.inputs import packs_of, read_inputs
+from ovirt_scheduler.processes.inputs import joined, packs_of, read_inputs
 from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.protocol import messages
@@ -276,7 +276,7 @@ class Executor:
 
     def joined(self, packs: Sequence[Pack]) -> Pack:
         """One pack of several; it raises ExecutorUnavailable, where descriptors or memory lack."""
-        return packs[0] if len(packs) == 1 else readers.joined(packs)
+        return packs[0] if len(packs) == 1 else joined(packs)
 
     def _called(self, call: PluginCall, deadline: float) -> CallResult:
         (result,) = make_calls(self._pool, [call], deadline)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Optional, cast
 
-from ovirt_scheduler.errors import BadParameters, UnreadableDocument
+from ovirt_scheduler.errors import BadParameters, ExecutorUnavailable, UnreadableDocument
 from ovirt_scheduler.model.requests import Document, Subjects
 from ovirt_scheduler.model.tasks import (
     CallInputs,
@@ -16,6 +17,7 @@ from ovirt_scheduler.model.tasks import (
     Unread,
 )
 from ovirt_scheduler.processes import readers
+from ovirt_scheduler.processes.kernel import memory_files
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.protocol import frames
 
@@ -93,7 +95,7 @@ def _packs(
     for role, several in by_role.items():
         kept = tuple(each.pack for each in several if each.pack is not None)
         if kept:
-            found[role] = kept if len(kept) <= _MOST_PACKS else (readers.joined(kept),)
+            found[role] = kept if len(kept) <= _MOST_PACKS else (joined(kept),)
     return found
 
 
@@ -132,3 +134,21 @@ def packs_of(subjects: Subjects, inputs: CallInputs) -> dict[Role, Pack]:
         for role, brought in ((Role.HOSTS, subjects.hosts), (Role.VM, subjects.vm))
         if isinstance(brought, Document)
     }
+
+
+def joined(packs: Sequence[Pack]) -> Pack:
+    """Copy several packs into one file, one after another.
+
+    Raises:
+        ExecutorUnavailable: descriptors or memory lack.
+    """
+    sizes = tuple(pack.size for pack in packs)
+    contents = (os.pread(pack.descriptor, size, 0) for pack, size in zip(packs, sizes))
+    try:
+        descriptor = memory_files.sealed(contents)
+    except OSError as error:
+        raise ExecutorUnavailable(f"documents cannot be passed on: {error.strerror}") from None
+    one = Pack(descriptor, tuple(each for pack in packs for each in pack.ids), sizes)
+    for pack in packs:
+        one.names.update(pack.names)
+    return one

@@ -18,7 +18,6 @@ from ovirt_scheduler.errors import ExecutorUnavailable, UnreadableDocument
 from ovirt_scheduler.model.tasks import Pack, ReaderSetup, ReadTask, Unread
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
-from ovirt_scheduler.processes.kernel import memory_files
 from ovirt_scheduler.processes.pool import TRIES, Pool
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
@@ -106,21 +105,3 @@ def _answered(
         pack.ids = each.ids
         pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
     return packs, found, seen
-
-
-def joined(packs: Sequence[Pack]) -> Pack:
-    """Copy several packs into one file, one after another.
-
-    Raises:
-        ExecutorUnavailable: descriptors or memory lack.
-    """
-    sizes = tuple(pack.size for pack in packs)
-    contents = (os.pread(pack.descriptor, size, 0) for pack, size in zip(packs, sizes))
-    try:
-        descriptor = memory_files.sealed(contents)
-    except OSError as error:
-        raise ExecutorUnavailable(f"documents cannot be passed on: {error.strerror}") from None
-    one = Pack(descriptor, tuple(each for pack in packs for each in pack.ids), sizes)
-    for pack in packs:
-        one.names.update(pack.names)
-    return one

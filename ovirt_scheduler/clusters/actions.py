@@ -234,7 +234,7 @@ class ClusterActions:
         self._memory = services.memory.cluster(settings.name)
         self.migrations = ClusterMigrations(settings, services)
         self._limits = self.migrations.limits
-        self._told: dict[str, frozenset[str]] = {}  # by what is told, of which VMs or hosts it was
+        self._logged: dict[str, frozenset[str]] = {}  # as ``_log_not_made`` was called last
         # Plans that this look may make: id to method.
         self._approved: dict[str, str] = {}
         self.imbalance: Optional[float] = None
@@ -344,7 +344,7 @@ class ClusterActions:
         return steps
 
     def _make(self, method: str, steps: Sequence[Step]) -> str:
-        """Make migrations; tells how many of them the engine does not refuse."""
+        """Make migrations; in words, how many of them the engine does not refuse."""
         if method == BALANCE:
             self._memory.moved = [each.vm for each in steps]
         begun = self.migrations.make(steps, method == BALANCE)
@@ -357,9 +357,9 @@ class ClusterActions:
             what: the method that asks for them, or "waiting".
             steps: by the id of a VM or of a host.
         """
-        told, self._told[what] = self._told.get(what, frozenset()), frozenset(steps)
+        logged, self._logged[what] = self._logged.get(what, frozenset()), frozenset(steps)
         for key, step in steps.items():
-            if what in HOOKS or key not in told:
+            if what in HOOKS or key not in logged:
                 _log.info(
                     "cluster %(cluster)s: %(vm)s does not go from %(source_host)s to "
                     "%(target_host)s now: %(reason)s",

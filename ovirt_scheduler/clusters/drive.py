@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 _FOLLOW_EVERY = 2.0  # seconds between looks at VMs that are migrated
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds after a query or a look that failed
-_HOOKS_SECONDS = 5.0  # in which hooks are begun, or as long as the cluster took to be read
+_HOOKS_SECONDS = 5.0  # in which hooks are begun before their answers are acted on
 _WATCH_EVERY = 2.0  # seconds between two questions for events
 _WATCH_SECONDS = 20.0  # for one answer
 _ANYTHING = Events(None, named=None)  # may have happened: a cluster is looked at now
@@ -69,7 +69,7 @@ class ClusterDrive:
         self._memory = services.memory.cluster(settings.name)
         self._looked: Optional[float] = None  # seconds since 1970
         self._problem: Optional[Exception] = None
-        self._whole_failed = False  # the latest look at all of it, to call the scheduler
+        self._call_failed = False  # the latest balancing or timer; a look at statuses mends neither
         self._reader = ClusterReader(
             settings.name, services.inventory, services.executor, services.stopping
         )
@@ -138,8 +138,8 @@ class ClusterDrive:
         if self._services.stopping.is_set():
             return  # a look that is cut off is no problem
         if timer or balance:
-            self._whole_failed = problem is not None
-        if problem is not None or not self._whole_failed:
+            self._call_failed = problem is not None
+        if problem is not None or not self._call_failed:
             self._report(problem)
         longest = math.inf if problem is None else _LONGEST_PAUSE
         if balance:
@@ -186,7 +186,7 @@ class ClusterDrive:
 
     def _call_hooks(self, driver: DriverUnit, view: View) -> None:
         """Call the hooks for each status that has changed since they were called last."""
-        memory, state = self._memory, view.state
+        memory, state, stopping = self._memory, view.state, self._services.stopping
         now = {key: host.status for key, host in state.hosts.items()}
         now.update((key, vm.status) for key, vm in state.vms.items())
         memory.statuses = known = {key: old for key, old in memory.statuses.items() if key in now}
@@ -205,16 +205,16 @@ class ClusterDrive:
                 view = self._reader.complete(view, self._wants_statistics(driver))
                 read_at = time.monotonic()
                 give_up = give_up or read_at + max(_HOOKS_SECONDS, read_at - self._begun)
-                self._call_hook(self._actions.destinations(driver, method, view), untold, give_up)
+                while untold and time.monotonic() < give_up and not stopping.is_set():
+                    self._call_hook(self._actions.destinations(driver, method, view), untold)
                 if untold:
                     self._reader.look_at = 0.0  # the next look goes on
                     return
 
-    def _call_hook(
-        self, destinations: ClusterDestinations, changes: deque[StatusChange], give_up: float
-    ) -> None:
-        """Call a hook for as many changes as there is time for, and act on the answers."""
+    def _call_hook(self, destinations: ClusterDestinations, changes: deque[StatusChange]) -> None:
+        """Call a hook for changes for some seconds, and act on the answers."""
         answers: dict[str, tuple[str, ...]] = {}
+        give_up = time.monotonic() + _HOOKS_SECONDS
         statuses, view = self._memory.statuses, destinations.view
         subjects = {**view.state.hosts, **view.state.vms}
         try:

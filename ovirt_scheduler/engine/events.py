@@ -47,7 +47,7 @@ class Events(NamedTuple):
 
 
 def read(document: bytes) -> Events:
-    """What a document of events tells."""
+    """What is found in a document of events."""
     numbers = [number for number, _ in _split(document)]
     named, correlation_ids = (
         frozenset(each.decode() for each in sought.findall(document))
@@ -58,7 +58,7 @@ def read(document: bytes) -> Events:
 
 
 def migration_seconds(document: bytes, after: Mapping[str, int]) -> dict[str, float]:
-    """How long the latest migrations took that are done, as far as a document of events tells it.
+    """How long the latest migrations took that are done, as far as it is in a document of events.
 
     Args:
         document: in any order; the same event may come twice.

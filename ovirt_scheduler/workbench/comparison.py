@@ -81,7 +81,7 @@ class Side:
 
 
 class Difference(NamedTuple):
-    """A decision that comes out otherwise; hosts are told by their names.
+    """A decision that comes out otherwise; hosts are named.
 
     Attributes:
         units: that said something else, or were not there before.

@@ -50,10 +50,7 @@ from ovirt_scheduler.settings.table import Settings
 _KINDS = {kind.method: kind for kind in Kind}
 _SELECTS = ("select_host", "candidates", "has_any_hosts")  # calls that filters come before
 _CHUNK = 8  # decisions that one thread makes after another: many are made on the same hosts
-
 _KEPT = 4  # documents, for each thread
-
-_NO_ENGINE = "a replay asks no engine: it may know other things now than it did then"
 
 Made = Union[Record, str]  # of a refused request: why
 Replayed = tuple[Record, Sequence[Made]]  # what was decided then, and what each policy makes of it
@@ -247,7 +244,9 @@ class Past:
         Raises:
             EngineUnavailable: always.
         """
-        raise EngineUnavailable(_NO_ENGINE)
+        raise EngineUnavailable(
+            "a replay asks no engine: it may know other things now than it did then"
+        )
 
 
 def run(

@@ -106,14 +106,15 @@ def test_events_alone_that_cannot_be_read_are_told(services, engine, caplog, mon
 
 
 def test_hooks_have_as_much_time_as_the_reading_took(scheduled, engine, clock, tmp_path):
-    """Else a change in a large cluster would wait for many looks."""
-    answer, decide = engine.get, scheduled.decisions.decide
+    """Else a change in a large cluster would wait for many looks. Answers wait for five seconds."""
+    answer, decide, acted_on = engine.get, scheduled.decisions.decide, []
 
     def answer_late(path, parameters):
         clock.now += 10.0 if path == "vms" else 0.0
         return answer(path, parameters)
 
     def decide_late(*request):
+        acted_on.append((tmp_path / "clusters.json").read_text().count("paused"))
         clock.now += 3.0
         return decide(*request)
 
@@ -132,6 +133,7 @@ def test_hooks_have_as_much_time_as_the_reading_took(scheduled, engine, clock, t
         vm.status = "paused"
     cluster.run_due()
     assert (tmp_path / "told").read_text().count("up paused") == 5
+    assert acted_on == [0, 0, 2, 2, 4]
 
 
 def test_who_stands_by_knows_no_imbalance(scheduled, clock):

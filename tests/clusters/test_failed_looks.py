@@ -136,6 +136,18 @@ def test_hooks_have_as_much_time_as_the_reading_took(scheduled, engine, clock, t
     assert acted_on == [0, 0, 2, 2, 4]
 
 
+def test_a_look_at_statuses_reads_no_statistics(scheduled, engine, place):
+    """Though its scheduler does: they are more than all else."""
+    place.write("recorder", RECORDER + "\n\ndef used(host):\n    return host.statistics\n")
+    place.registry.refresh()
+    settings = ClusterSettings("Default", scheduler="recorder", properties={},
+                               load_balance_interval=0.0, timer_interval=0.0)  # fmt: skip
+    cluster = ClusterDrive(settings, scheduled)
+    cluster.run_due()
+    assert cluster.state().problem == ""
+    assert {query.follow for query in engine.queries} == {""}
+
+
 def test_who_stands_by_knows_no_imbalance(scheduled, clock):
     """That of its own last balancing may be days old."""
     settings = ClusterSettings("Default", Drive.ON, scheduler="recorder", properties={})

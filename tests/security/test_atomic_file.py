@@ -65,6 +65,10 @@ def test_a_certificate_that_was_made_is_on_the_disk_with_its_folder(place, done)
     assert done[-1] == ("on disk", str(place.state))
     synced = [path for what, path in (each for each in done if each[0] == "on disk")]
     assert len(synced) == 5  # each file, its folder after each, and the folder above
+    certificates.ensure(certificates.next_to(place.state / "certificate"))
+    done.clear()
+    certificates.switch(place.state / "certificate")
+    assert done == [("on disk", str(place.state))]
 
 
 def test_what_is_kept_already_is_not_written_again(place, done):

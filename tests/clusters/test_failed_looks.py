@@ -136,10 +136,11 @@ def test_hooks_have_as_much_time_as_the_reading_took(scheduled, engine, clock, t
     assert acted_on == [0, 0, 2, 2, 4]
 
 
-def test_a_look_at_statuses_reads_no_statistics(scheduled, engine, place):
+def test_a_look_at_statuses_reads_no_statistics(scheduled, engine, place, tmp_path):
     """Though its scheduler does: they are more than all else."""
-    place.write("recorder", RECORDER + "\n\ndef used(host):\n    return host.statistics\n")
-    place.registry.refresh()
+    text = RECORDER.format(folder=str(tmp_path))
+    place.write("recorder", f"{text}\n\ndef used(host):\n    return host.statistics\n")
+    assert place.registry.refresh().drivers["recorder"].plugin.wants_statistics
     settings = ClusterSettings("Default", scheduler="recorder", properties={},
                                load_balance_interval=0.0, timer_interval=0.0)  # fmt: skip
     cluster = ClusterDrive(settings, scheduled)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import signal
-import subprocess
 import threading
 import xmlrpc.client
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.security.certificates import ensure
 from ovirt_scheduler.settings import config
 from tests.support.certificates import write_pair
-from tests.support.command import spawned
+from tests.support.command import executed, spawned
 from tests.support.daemon import Daemon
 from tests.support.processes import offspring, title
 from tests.support.waiting import LONG, wait_until
@@ -216,10 +215,10 @@ def test_a_certificate_that_is_refused_is_not_told_as_the_one_in_use(settled, re
 
 def test_who_is_let_in_no_more_is_refused(tmp_path, request):
     """On a connection that was open, after one more answer."""
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-         "-nodes", "-subj", "/CN=caller", "-days", "2", "-keyout", "caller.key", "-out", "caller.pem"],
-        cwd=tmp_path, check=True, capture_output=True,
+    executed(
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+        "-subj", "/CN=caller", "-days", "2", "-keyout", "caller.key", "-out", "caller.pem",
+        cwd=tmp_path, check=True,
     )  # fmt: skip
     authority = f"ssl_client_ca = {tmp_path}/caller.pem\nssl_allowed_clients = "
     running = Settled(tmp_path, f"{authority}caller")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.support.command import program
+from tests.support.command import program, script
 from tests.support.paths import PROJECT
 from tests.support.processes import offspring
 from tests.support.waiting import LONG, wait_until
@@ -117,7 +117,7 @@ def test_what_a_daemon_has_at_its_start_is_not_looked_through_for_garbage_again(
 
 def test_signals_that_came_together_are_one_reload_after_the_end():
     """Who sends SIGHUP all the time has the daemon neither reload for long nor stop late."""
-    script = (
+    ended = script(
         "import os, signal\n"
         "from ovirt_scheduler.daemon.daemon import _Signals\n"
         "signals = _Signals()\n"
@@ -127,7 +127,4 @@ def test_signals_that_came_together_are_one_reload_after_the_end():
         "os.kill(os.getpid(), signal.SIGINT)\n"
         "print(signals.next().name)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=True
-    )
-    assert done.stdout.split() == ["SIGTERM", "SIGHUP", "SIGINT"]
+    assert ended.stdout.split() == ["SIGTERM", "SIGHUP", "SIGINT"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import subprocess
 import sys
 import time
 
 import pytest
 
-from tests.support.paths import PROJECT
+from tests.support.command import executed
 from tests.support.twins import HAPROXY
 from torture.clients import calls
 from torture.footing import Footing
@@ -29,11 +28,8 @@ def run(tmp_path_factory):
     """What was printed, and what was written as JSON."""
     file = tmp_path_factory.mktemp("torture") / "report.json"
     begin = time.monotonic()
-    ended = subprocess.run(
-        [sys.executable, "-m", "torture.run", "--duration", str(SECONDS), "--seed", "1",
-         "--clients", "40", "--json", str(file)],
-        cwd=PROJECT, capture_output=True, text=True, timeout=SECONDS + 60, check=False,
-    )  # fmt: skip
+    words = f"-m torture.run --duration {SECONDS} --seed 1 --clients 40 --json {file}"
+    ended = executed(sys.executable, *words.split(), timeout=SECONDS + 60)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert time.monotonic() - begin < SECONDS + 30 + 5  # the interpreter's own start
     return ended.stdout, json.loads(file.read_text("utf-8"))
@@ -119,10 +115,8 @@ def test_a_log_is_followed_beyond_its_rotation(tmp_path):
 @pytest.mark.skipif(HAPROXY is None, reason="haproxy is not here: apt-get install haproxy")
 def test_two_daemons_that_are_killed_and_restarted_hold():
     """Only calls that were under way when one was killed fail."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "torture.twins", "--duration", "10", "--seed", "1"],
-        cwd=PROJECT, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+    words = ("-m", "torture.twins", "--duration", "10", "--seed", "1")
+    ended = executed(sys.executable, *words, timeout=200)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.endswith("Everything held.\n")
 

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import servers
+from tests.support.command import executed
 from tests.support.paths import PROJECT
 
 pytestmark = pytest.mark.long
@@ -29,10 +30,9 @@ def run(tmp_path_factory):
     """The folder that the command wrote to; what it printed is in ``printed``."""
     folder = tmp_path_factory.mktemp("bench")
     shutil.copy(PROJECT / "docs" / "performance.md", folder)
-    ended = subprocess.run(
-        [sys.executable, "-m", "bench.run", "--smallest", "--only", f"^({'|'.join(RUN)})$",
-         "--before", str(PROJECT), "--json", str(folder / "results.json"), "--docs", str(folder)],
-        cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False,
+    ended = executed(
+        sys.executable, "-m", "bench.run", "--smallest", "--only", f"^({'|'.join(RUN)})$",
+        "--before", PROJECT, "--json", folder / "results.json", "--docs", folder, timeout=300,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     (folder / "printed").write_text(ended.stdout, "utf-8")

@@ -6,7 +6,6 @@ import fcntl
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 import ovirt_scheduler
 from ovirt_scheduler.settings.table import SCHEDULER
+from tests.support.command import executed
 from tests.support.paths import PROJECT
 
 pytestmark = [
@@ -35,6 +35,9 @@ SYSTEM = {
     f"/usr/lib/{'systemd/system' if path.suffix == '.service' else path.parent.name}/{path.name}": path
     for path in (PROJECT / "systemd").rglob("ovirt-scheduler.*")
 }
+PACKED = (
+    "ovirt_scheduler", "plugins", "etc", "systemd", "completion", "demo", "docs", "packaging", "LICENSE",
+)  # fmt: skip
 LISTED = "[%{FILENAMES}|%{FILEUSERNAME}|%{FILEGROUPNAME}|%{FILEMODES:octal}|%{FILEFLAGS:fflags}\n]"
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="installing takes root")
@@ -48,17 +51,8 @@ class File(NamedTuple):
 
 
 def run(*command: object, **options: object) -> str:
-    ended = subprocess.run(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=120,
-        check=False,
-        **options,
-    )
-    assert ended.returncode == 0, ended.stdout
+    ended = executed(*command, **options)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
 
 
@@ -83,29 +77,10 @@ def _build(top: Path) -> None:
     name = f"ovirt-scheduler-{re.search('(?m)^Version: (.+)$', SPEC.read_text()).group(1)}"
     (top / "SOURCES").mkdir(parents=True, exist_ok=True)
     with tarfile.open(top / "SOURCES" / f"{name}.tar.gz", "w:gz") as source:
-        for entry in (
-            "ovirt_scheduler",
-            "plugins",
-            "etc",
-            "systemd",
-            "completion",
-            "demo",
-            "docs",
-            "packaging",
-            *filter(Path.is_file, PROJECT.glob("*.*")),
-            "LICENSE",
-        ):
-            path = PROJECT / entry
+        for path in (*map(PROJECT.joinpath, PACKED), *filter(Path.is_file, PROJECT.glob("*.*"))):
             source.add(path, f"{name}/{path.name}", filter=_without_leftovers)
-    run(
-        "rpmbuild",
-        "-bb",
-        "--define",
-        f"_topdir {top}",
-        "--define",
-        f"__python3 {sys.executable}",
-        SPEC,
-    )
+    defined = ("--define", f"_topdir {top}", "--define", f"__python3 {sys.executable}")
+    run("rpmbuild", "-bb", *defined, SPEC)
 
 
 def _without_leftovers(entry: tarfile.TarInfo):
@@ -143,14 +118,9 @@ def root(installed, tmp_path) -> Path:
 def started(root: Path, *arguments: object) -> str:
     """What the installed program says."""
     (packages,) = root.glob("usr/lib/python3*/site-packages")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(packages),
-        "STATE_DIRECTORY": str(root / "state"),
-    }
-    return run(
-        sys.executable, root / "usr/bin/ovirt-scheduler", *arguments, cwd="/", env=environment
-    )
+    own = {"PYTHONPATH": str(packages), "STATE_DIRECTORY": str(root / "state")}
+    program, environment = root / "usr/bin/ovirt-scheduler", {**os.environ, **own}
+    return run(sys.executable, program, *arguments, cwd="/", env=environment)
 
 
 def test_the_versions_agree(package):

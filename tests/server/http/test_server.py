@@ -8,7 +8,6 @@ import resource
 import shutil
 import socket
 import socketserver
-import subprocess
 import threading
 import time
 import xmlrpc.client
@@ -23,6 +22,7 @@ import pytest
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.server.http.server import SchedulerServer
+from tests.support.command import executed
 from tests.support.paths import WIRE
 from tests.support.served import (
     CALL,
@@ -89,11 +89,9 @@ def test_the_engines_requests_are_answered(running: Running, sample: Path) -> No
         xmlrpc.client.loads(reply.body)
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_curl_is_served(secure: Running, tmp_path: Path) -> None:
     """curl verifies the certificate, posts in chunks after 100 Continue, and reads the answer."""
-    curl = shutil.which("curl")
-    if curl is None:
-        pytest.skip("needs curl")
     (tmp_path / "body").write_bytes(xmlrpc.client.dumps(("x" * 100_000,), "length").encode())
     assert secure.files is not None
     options = f"""
@@ -104,30 +102,19 @@ def test_curl_is_served(secure: Running, tmp_path: Path) -> None:
         header = "Expect: 100-continue"
         max-time = 30
         """
-    done = subprocess.run(
-        [curl, "--silent", "--show-error", "--config", "-", f"{secure.server.url}/engine"],
-        input=options.encode(),
-        check=True,
-        capture_output=True,
-    )
+    words = ("--silent", "--show-error", "--config", "-", f"{secure.server.url}/engine")
+    done = executed("curl", *words, input=options, check=True)
     assert xmlrpc.client.loads(done.stdout) == ((100_000,), None)
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
 def test_openssl_is_served(secure: Running) -> None:
     """openssl's client verifies the certificate and gets its answer."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("needs the openssl command")
     assert secure.files is not None
-    trust = ["-CAfile", str(secure.files.certificate), "-verify_return_error"]
-    name = ["-verify_hostname", "localhost"]
-    done = subprocess.run(
-        [openssl, "s_client", "-quiet", "-connect", f"127.0.0.1:{secure.port}", *trust, *name],
-        input=post(Connection="close"),
-        check=True,
-        capture_output=True,
-        timeout=LONG,
-    )
+    trust = ["-CAfile", secure.files.certificate, "-verify_return_error"]
+    words = ["-quiet", "-connect", f"127.0.0.1:{secure.port}", "-verify_hostname", "localhost"]
+    request = post(Connection="close")
+    done = executed("openssl", "s_client", *words, *trust, input=request, text=False, check=True)
     assert b"HTTP/1.1 200" in done.stdout
     assert b"design" in done.stdout
 

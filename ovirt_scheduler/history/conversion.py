@@ -6,7 +6,6 @@ Pure: nothing here asks the clock or the disk. What is not known is not in the r
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
@@ -26,7 +25,7 @@ from ovirt_scheduler.history.record import (
     each_text,
     entity,
 )
-from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model import aggregate, properties
 from ovirt_scheduler.model.decisions import Decision, Request
 from ovirt_scheduler.model.requests import Document, Hosts, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
@@ -34,8 +33,6 @@ from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 
 _BYTES_OF_HOST = 100  # its id, and what a unit said of it
-
-_SECRET = re.compile("password|secret|token|key", re.IGNORECASE)
 
 
 class _Asked(NamedTuple):
@@ -85,7 +82,7 @@ def make_record(decision: Decision) -> Record:
     Args:
         decision: maybe ``without_documents``.
     """
-    caller, properties = decision.request.caller, decision.request.properties
+    caller, given = decision.request.caller, decision.request.properties
     record: Record = {
         "id": caller.decision,
         "time": query.written(decision.time),
@@ -97,9 +94,9 @@ def make_record(decision: Decision) -> Record:
     if caller.cluster:
         record["cluster"] = caller.cluster
     _put_vm(record, decision.execution.vm, decision.execution.names)
-    if properties:
+    if given:
         record["properties"] = {
-            name: HIDDEN if _SECRET.search(name) else value for name, value in properties.items()
+            name: HIDDEN if properties.is_secret(name) else value for name, value in given.items()
         }
     _put_units_and_hosts(record, decision)
     _put_answer(record, decision)

@@ -93,6 +93,11 @@ def unchecked(properties: PropertySet) -> Iterator[str]:
             )
 
 
+def is_secret(name: str) -> bool:
+    """Whether the name of a property says that its value is a password, or the like."""
+    return _SECRET.search(name) is not None
+
+
 def refusal(prop: Property, value: Optional[str]) -> Optional[str]:
     """Why a property may not have the value; None if its pattern matches all of it, or it has none.
 
@@ -100,7 +105,7 @@ def refusal(prop: Property, value: Optional[str]) -> Optional[str]:
     """
     if value is None or not prop.checked:
         return None
-    shown = "the value" if _SECRET.search(prop.name) else _shown(value)
+    shown = "the value" if is_secret(prop.name) else _shown(value)
     if len(value) > LONGEST_VALUE:
         return f"{shown} is not allowed, being longer than {LONGEST_VALUE} characters"
     if _compiled(prop.pattern).fullmatch(value):

@@ -11,6 +11,7 @@ import enum
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from functools import partial
 
@@ -37,7 +38,7 @@ class Connections:
         self._limit = limit
         self._changed = threading.Condition()
         self._states: dict[socket.socket, _State] = {}  # the longest in its state comes first
-        self._ending_threads: set[threading.Thread] = set()
+        self._ending_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._draining = self._closed = False
 
     def set_limit(self, limit: int) -> None:
@@ -65,7 +66,6 @@ class Connections:
         with self._changed:
             self._states.pop(connection, None)
             connection.close()  # under the lock: nobody aborts a descriptor used anew
-            self._ending_threads = {thread for thread in self._ending_threads if thread.is_alive()}
             self._ending_threads.add(threading.current_thread())
             self._changed.notify_all()
 
@@ -128,7 +128,7 @@ class Connections:
             for connection in self._states:
                 self._abort(connection)
             self._changed.wait_for(lambda: not self._states, _seconds_until(deadline))
-            threads, left = self._ending_threads, bool(self._states)
+            threads, left = [*self._ending_threads], bool(self._states)
         for thread in threads:
             thread.join(_seconds_until(deadline))
         return not left and not any(thread.is_alive() for thread in threads)

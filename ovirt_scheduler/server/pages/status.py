@@ -223,8 +223,9 @@ def facts(report: Status) -> list[tuple[str, str]]:
     ]  # fmt: skip
     if "certificate" in report:
         certificate = report["certificate"]
-        days = count_of(certificate["days_left"], "day")
-        found.append(("Certificate ends in", f"{days}, {certificate['ends'][:10]}"))
+        days, ends = certificate["days_left"], certificate["ends"][:10]
+        left = f"in {count_of(days, 'day')}, {ends}" if days >= 0 else f"ended on {ends}"
+        found.append(("Certificate ends", left))
     if "engine" in report:
         well = "answers" if report["engine"]["reachable"] else "cannot be asked"
         found.append(("Engine", f"{report['engine']['url']} {well}"))

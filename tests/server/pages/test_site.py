@@ -212,6 +212,13 @@ def test_a_cluster_that_another_daemon_drives_says_so(tmp_path):
     assert told["problems"] == []
 
 
+def test_a_certificate_that_has_ended_is_told_with_its_day(tmp_path):
+    """And not as one that ends in minus four days."""
+    page = MadeSite(tmp_path, certificate_ends=1_700_000_000.0).text("/status")
+    assert "ended on 2023-11-14" in page
+    assert "in -" not in page
+
+
 def test_each_page_has_its_twin_in_json(tmp_path):
     """At the path with .json."""
     site = MadeSite(

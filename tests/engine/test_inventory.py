@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -119,45 +120,29 @@ def test_the_answers_kept_are_bounded(engine, asking, monkeypatch):
     assert len(engine.queries) == 9
 
 
-def in_threads(*actions):
-    """Run them side by side; gives the threads, and the list that their results go to."""
-    results = []
-    threads = [
-        threading.Thread(target=lambda action=action: results.append(action()))
-        for action in actions
-    ]
-    for thread in threads:
-        thread.start()
-    return threads, results
-
-
 def test_the_same_thing_is_asked_for_once_at_a_time(engine):
     """Whoever asks meanwhile gets that answer, even where none is kept."""
     asking = Inventory(engine.settings(cache_seconds=0))
     engine.answering.clear()
     vm = id_of("web")
-    threads, results = in_threads(*[lambda: asking.look_up(Sought(vm=vm), soon())] * 6)
-    assert engine.arrived.acquire(timeout=LONG)
-    assert not engine.arrived.acquire(timeout=0.3)
-    engine.answering.set()
-    for thread in threads:
-        thread.join(LONG)
-    assert len(results) == 6
+    with ThreadPoolExecutor(6) as threads:
+        results = threads.map(lambda _: asking.look_up(Sought(vm=vm), soon()), range(6))
+        assert engine.arrived.acquire(timeout=LONG)
+        assert not engine.arrived.acquire(timeout=0.3)
+        engine.answering.set()
     assert len(set(results)) == len(engine.queries) == engine.logins == 1
 
 
 def test_different_things_are_asked_for_side_by_side(engine, asking):
     """Both are under way before either is answered."""
     engine.answering.clear()
-    threads, results = in_threads(
-        lambda: asking.look_up(Sought(vm=id_of("web")), soon()),
-        lambda: asking.look_up(Sought(vm=id_of("mail")), soon()),
-    )
-    assert engine.arrived.acquire(timeout=LONG)
-    assert engine.arrived.acquire(timeout=LONG)
-    engine.answering.set()
-    for thread in threads:
-        thread.join(LONG)
+    with ThreadPoolExecutor(2) as threads:
+        results = threads.map(
+            lambda name: asking.look_up(Sought(vm=id_of(name)), soon()), ("web", "mail")
+        )
+        assert engine.arrived.acquire(timeout=LONG)
+        assert engine.arrived.acquire(timeout=LONG)
+        engine.answering.set()
     names = {reading.read_vm(replies.vm.document).name for replies in results}
     assert names == {"mail", "web"}
     assert engine.logins == 1
@@ -432,13 +417,13 @@ def test_while_one_tries_again_the_others_still_fail_fast(engine, monkeypatch):
         asking.look_up(Sought(vm=id_of("web")), soon(0.5))
     assert engine.arrived.acquire(timeout=LONG)
     monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 60.0)
-    threads, results = in_threads(lambda: asking.look_up(Sought(vm=id_of("web")), after(0.5)))
-    assert engine.arrived.acquire(timeout=LONG)
-    with pytest.raises(EngineUnavailable):
-        asking.look_up(Sought(vm=id_of("mail")), soon())
-    engine.answering.set()
-    threads[0].join(LONG)
-    assert results[0].vm is not None
+    with ThreadPoolExecutor(1) as threads:
+        again = threads.submit(lambda: asking.look_up(Sought(vm=id_of("web")), after(0.5)))
+        assert engine.arrived.acquire(timeout=LONG)
+        with pytest.raises(EngineUnavailable):
+            asking.look_up(Sought(vm=id_of("mail")), soon())
+        engine.answering.set()
+        assert again.result().vm is not None
     assert len(engine.asked(f"vms/{id_of('mail')}")) == 0
 
 

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
@@ -57,15 +58,8 @@ def plain() -> Iterator[Pair]:
 
 def in_thread(action: Callable[[], Any]) -> Callable[[], Any]:
     """Start the action; the result is waited for by calling what is returned."""
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(action()), daemon=True)
-    thread.start()
-
-    def result() -> Any:
-        thread.join(LONG)
-        return results[0]
-
-    return result
+    begun = ThreadPoolExecutor(1).submit(action)
+    return lambda: begun.result(LONG)
 
 
 def shake_hands(pair: Pair, context: TlsContext, theirs: ssl.SSLContext) -> None:

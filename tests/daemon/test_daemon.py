@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 from xmlrpc.client import ServerProxy
@@ -201,24 +202,17 @@ def test_a_signal_ends_it_after_the_calls_under_way(start_daemon, tmp_path, numb
         "    return hosts[:1]\n"
     )
     daemon = start_daemon({"waits": waits})
-    answers = []
-
-    def call():
-        answers.append(
-            daemon.design.runFilters(["waits"], IDS, "vm", {"touch": str(tmp_path / "t")})
-        )
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    wait_until((tmp_path / "t").exists)
-    # The zygote, the plugin's process, and one that waits for a task.
-    below = wait_until(lambda: len(offspring(daemon.pid)) >= 3 and offspring(daemon.pid))
-    # The kernel gives it to any thread; the main one waits for it, and hears of it.
-    threads = {int(each.name) for each in Path(f"/proc/{daemon.pid}/task").iterdir()}
-    os.kill(min(threads - {daemon.pid}), number)
-    assert daemon.process.wait(timeout=LONG) == 0
-    thread.join()
-    assert answers == [["host-1"]]
+    properties = {"touch": str(tmp_path / "t")}
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(daemon.design.runFilters, ["waits"], IDS, "vm", properties)
+        wait_until((tmp_path / "t").exists)
+        # The zygote, the plugin's process, and one that waits for a task.
+        below = wait_until(lambda: len(offspring(daemon.pid)) >= 3 and offspring(daemon.pid))
+        # The kernel gives it to any thread; the main one waits for it, and hears of it.
+        its_threads = {int(each.name) for each in Path(f"/proc/{daemon.pid}/task").iterdir()}
+        os.kill(min(its_threads - {daemon.pid}), number)
+        assert daemon.process.wait(timeout=LONG) == 0
+        assert call.result(LONG) == ["host-1"]
     assert [pid for pid in below if Path(f"/proc/{pid}").exists()] == []
 
 

@@ -38,17 +38,14 @@ def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
         f"    pathlib.Path({str(tmp_path / 'running')!r}).touch()\n"
         "    time.sleep(3600)\n"
     )
-    found = []
-    thread = threading.Thread(target=lambda: found.append(executor.run(job_of([unit]))))
-    thread.start()
-    wait_until((tmp_path / "running").exists)
-    before = zygote_of(executor)
-    os.kill(before, signal.SIGKILL)
-    thread.join(LONG)
-    (execution,) = found
-    assert only(execution).outcome is Outcome.KILLED
-    assert only(execution).message == "ended with the zygote"
-    assert only(execution).seconds > 0
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(executor.run, job_of([unit]))
+        wait_until((tmp_path / "running").exists)
+        before = zygote_of(executor)
+        os.kill(before, signal.SIGKILL)
+        result = only(call.result(LONG))
+    assert (result.outcome, result.message) == (Outcome.KILLED, "ended with the zygote")
+    assert result.seconds > 0
     assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
     assert zygote_of(executor) != before
 

@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -168,20 +167,12 @@ def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
     )
     unit = unit_named("keeps_all")
     reader = reader_of(own)
-    found: list[object] = []
-
-    def ask() -> None:
-        try:
-            found.append(own.run(job_of([unit], hosts=big)))
-        except Exception as error:  # noqa: BLE001  it is what is looked at
-            found.append(error)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    wait_until(lambda: _grown(reader))
-    os.kill(reader, signal.SIGKILL)
-    thread.join(LONG)
-    assert "the process that read the documents died by SIGKILL" in str(found[0])
+    with ThreadPoolExecutor(1) as threads:
+        call = threads.submit(own.run, job_of([unit], hosts=big))
+        wait_until(lambda: _grown(reader))
+        os.kill(reader, signal.SIGKILL)
+        told = str(call.exception(LONG))
+    assert "the process that read the documents died by SIGKILL" in told
     good = Document(b"<hosts><host id='a'/></hosts>")
     assert only(own.run(job_of([unit], hosts=good))).value == ("a",)
 

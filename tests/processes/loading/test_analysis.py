@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sysconfig
-import threading
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable
 
@@ -324,14 +324,11 @@ def test_an_import_that_floods_loads_all_the_same(analyse, stream):
 @pytest.mark.long
 def test_an_import_that_sleeps_is_killed_and_holds_up_no_other(analyse):
     """In ten seconds, with what to know about it."""
-    slow = []
-    text = f"import time\ntime.sleep(3600)\n{GOOD}"
-    thread = threading.Thread(target=lambda: slow.append(analyse(text).fault))
-    thread.start()
-    assert [unit.kind for unit in analyse(GOOD).units] == [Kind.FILTER]
-    assert thread.is_alive()
-    thread.join(LONG)
-    (fault,) = slow
+    with ThreadPoolExecutor(1) as threads:
+        slow = threads.submit(analyse, f"import time\ntime.sleep(3600)\n{GOOD}")
+        assert [unit.kind for unit in analyse(GOOD).units] == [Kind.FILTER]
+        assert not slow.done()
+        fault = slow.result(LONG).fault
     assert fault.message.startswith("loading it failed: was killed after 10.")
     assert fault.message.endswith("s; its timeout is 10 s")
 

@@ -18,6 +18,7 @@ from ovirt_scheduler.history.record import (
     PASSED,
     REMOVED,
     Cost,
+    Entity,
     Host,
     Record,
     Unit,
@@ -189,6 +190,10 @@ def _put_answer(record: Record, decision: Decision) -> None:
     elif request.returns is Returns.MIGRATIONS:
         chosen = [host for hosts in answer.values() for host in hosts]
         answer = {vm: list(hosts) for vm, hosts in answer.items()}
+        names = decision.execution.names
+        named: list[Entity] = [entity(vm, names[vm]) for vm in answer if vm in names]
+        if named:
+            record["vms"] = named
     elif isinstance(answer, tuple):
         chosen, answer = answer, list(answer)
         best = ranking.best(record)

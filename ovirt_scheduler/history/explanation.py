@@ -384,10 +384,11 @@ def _migrations(decision: Record, answer: Mapping[str, Any]) -> str:
     """A balance's answer, or those of a scheduler: VM id to hosts."""
     single = isinstance(answer.get("vm"), str)
     moves = {answer["vm"]: answer.get("hosts", ())} if single else dict(answer)
-    vm = decision.get("vm") or {}
+    vms = [*decision.get("vms", ()), decision.get("vm") or {}]
+    names = {vm.get("id"): vm.get("name") for vm in vms}
     words = []
     for moved, hosts in [*moves.items()][:_MOST_NAMED]:
-        called = vm.get("name") or moved if moved == vm.get("id") else moved
+        called = names.get(moved) or moved
         to = listed(_named(decision, hosts), "or") if hosts else "any host"
         words.append(f"VM {called} to {to}")
     more = [f"{len(moves) - _MOST_NAMED} more"] if len(moves) > _MOST_NAMED else []

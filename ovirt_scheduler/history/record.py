@@ -86,6 +86,7 @@ class Record(Summary, total=False):
     form: str  # of the answer; ``daemon``: a cluster's thread called
     cluster: str
     vm: Entity
+    vms: list[Entity]  # those that the answer migrates, as far as they have names
     properties: Mapping[str, str]
     units: list[Unit]
     hosts: list[Host]

@@ -120,7 +120,10 @@ def pack(record: Record) -> Row:
             body["answer"] = [places.get(each, each) for each in answer]
     text = as_json(body).encode()
     migrated = answer if isinstance(answer, dict) and "vm" not in answer else {}
-    vms = dict.fromkeys(((vm,) if vm else ()) + tuple((each, "") for each in migrated))
+    names = dict(map(_named, record.get("vms", ())))
+    vms = dict.fromkeys(
+        ((vm,) if vm else ()) + tuple((each, names.get(each, "")) for each in migrated)
+    )
     summary = explanation.summary(record)
     return {
         "id": record["id"],

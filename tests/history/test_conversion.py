@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.conversion import make_record
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
@@ -142,6 +143,16 @@ def test_migrations_are_found_by_the_vms_that_they_move(daemon: Daemon):
     assert balance["answer"] == {"vm": WEB, "hosts": [PUMA]}
     (record,) = records(daemon, vm=WEB, method="loadBalance")
     assert record["answer"] == {WEB: [LYNX, PUMA]}
+    assert "vms" not in record
+
+
+def test_migrations_are_told_by_the_names_of_their_vms(daemon: Daemon):
+    """And found by them: whoever asks why a VM moved knows its name."""
+    vms = f"<vms><vm id='{WEB}'><name>web</name></vm></vms>"
+    daemon.design.loadBalance("best", hosts_document(*HOSTS), vms, {})
+    (record,) = records(daemon, vm="web", method="loadBalance")
+    assert record["vms"] == [{"id": WEB, "name": "web"}]
+    assert explanation.outcome(record) == "migrate VM web to lynx or puma"
 
 
 def test_of_a_topic_neither_arguments_nor_the_answer_are_kept(daemon: Daemon):

@@ -270,16 +270,6 @@ def test_requests_at_once_have_a_reader_each(own, unit_named, monkeypatch):
     wait_until(lambda: [*map(title, below(own))].count(READER), suits=lambda seen: seen == 1)
 
 
-def test_documents_that_take_the_sdk_are_read_with_it(own, unit_named):
-    """Of version 3, and with markup in a value."""
-    unit = unit_named("keeps_all")
-    for inside in ("<status><state>up</state></status>", "<memory>1<b/></memory>"):
-        document = Document(f"<hosts><host id='a'>{inside}</host></hosts>".encode())
-        assert only(own.run(job_of([unit], hosts=document))).value == ("a",)
-    with pytest.raises(UnreadableDocument, match="'x' is not an integer"):
-        own.run(job_of([unit], hosts=Document(b"<host id='a'><memory>x</memory></host>")))
-
-
 def _grown(pid: int) -> bool:
     """Whether a process has used some processor time."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model.plugins import Property
+from ovirt_scheduler.model.analysis import Analysis
+from ovirt_scheduler.model.plugins import Candidate, Property
 from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import config
@@ -406,6 +408,21 @@ def test_what_loading_a_file_tells_cannot_be_of_other_files(place, forged, messa
     path.write_text(FORGES.format(**{**fields, **forged}))
     file, _, told = place.refusal()
     assert (file, told) == (str(path), message)
+
+
+def test_an_analysis_cannot_name_a_helper_that_is_none(place):
+    """It would be kept, and run."""
+    place.write("plugin", ALL)
+
+    def analyse(candidate: Candidate) -> Analysis:
+        found = place.executor.analyse(candidate)
+        (module,) = found.modules
+        return dataclasses.replace(
+            found, modules=(module, dataclasses.replace(module, path="/etc/passwd"))
+        )
+
+    place.loader = Loader(place.settings, analyse)
+    assert place.refusal()[2].startswith("its analysis named files that are not its own")
 
 
 def test_a_name_that_cannot_be_shown_is_no_name_of_a_unit(place):

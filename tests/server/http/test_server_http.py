@@ -12,7 +12,17 @@ import pytest
 
 from ovirt_scheduler.security.certificates import CertificateFiles
 from ovirt_scheduler.server.http.tls import TlsContext
-from tests.support.served import CALL, SETTINGS, Reply, Running, ask, at_end, post, replies
+from tests.support.served import (
+    CALL,
+    SETTINGS,
+    Reply,
+    Running,
+    ask,
+    at_end,
+    messages,
+    post,
+    replies,
+)
 from tests.support.waiting import LONG
 
 # HTTP
@@ -30,6 +40,17 @@ def test_an_empty_line_between_requests_is_passed_over(plain: Running) -> None:
     """Some clients end a body with one more line end."""
     connection = plain.sent(post() + b"\r\n" + post())
     assert [reply.value for reply in replies(connection, 2)] == ["design", "design"]
+
+
+def test_a_client_that_goes_has_made_no_request(
+    plain: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither before its first one nor after it: no answer, and no warning."""
+    for connection in (plain.connect(), plain.kept()):
+        connection.shutdown(socket.SHUT_WR)
+        assert at_end(connection)
+    plain.end()
+    assert messages(caplog) == []
 
 
 def test_a_half_closed_connection_gets_its_answer(plain: Running) -> None:

@@ -42,6 +42,7 @@ from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.addresses import url_host
 from ovirt_scheduler.security.atomic_file import read_whole
 from ovirt_scheduler.server.dispatch import Reply
+from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings.table import Settings
 
 _TRUST_IT = (
@@ -176,7 +177,7 @@ def of_options(options: argparse.Namespace) -> Iterator[Daemon]:
     """
     settings = arguments.settings(options)
     scheme = "https" if settings.ssl else "http"
-    host = url_host(settings.listening_address)
+    host = listening.known_as(url_host(settings.listening_address))
     url = f"{scheme}://{host}:{settings.listening_port}" if options.url is None else options.url
     made = certificate_report.server_files(settings, arguments.state()).certificate
     instead = "--local needs none" if hasattr(options, "local") else _AS_ROOT

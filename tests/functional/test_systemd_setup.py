@@ -63,6 +63,21 @@ def test_a_taken_port_is_tried_again(stopped):
     assert answers(stopped)
 
 
+def test_a_machine_that_does_not_know_localhost_is_served(stopped):
+    """At the loopback address, where the commands find it."""
+    hosts = stopped.root / "etc/hosts"
+    known = hosts.read_text()
+    hosts.write_text("")
+    try:
+        stopped.run("systemctl", "start", UNIT)
+        assert answers(stopped)
+        assert "port 18781 of localhost: the daemon listens\n" in stopped.run(
+            "ovirt-scheduler", "check"
+        )
+    finally:
+        hosts.write_text(known)
+
+
 def test_setup_is_undone_and_done_again(running):
     """The unit goes with its aliases, and comes back started and enabled."""
     told = running.run("ovirt-scheduler", "setup", "--remove", check=False)

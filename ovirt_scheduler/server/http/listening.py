@@ -16,6 +16,9 @@ _log = logging.getLogger(__name__)
 
 _FIRST_DESCRIPTOR = 3  # SD_LISTEN_FDS_START
 
+# Where a machine does not know the name; as elsewhere, the one that a JVM would take comes first.
+_LOOPBACK = ("127.0.0.1", "::1")
+
 
 class SocketAddress(NamedTuple):
     """An address with its port, as ``bind`` and ``connect`` of its family take it."""
@@ -32,14 +35,14 @@ def resolve(address: str, port: int) -> list[SocketAddress]:
         ConfigError: there is no such name.
     """
     try:
-        found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = _resolved(address, port)
     except (OSError, UnicodeError) as error:
+        if address == "localhost":
+            return [place for name in _LOOPBACK for place in _resolved(name, port)]
         later = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
         kind = AddressUnavailable if later else ConfigError
         raise kind(f"listening_address {address!r} is not known here: {error}") from None
-    places = [SocketAddress(family, target) for family, _, _, _, target in found]
-    # Of localhost a JVM takes this one, too.
-    return sorted(places, key=lambda place: place.target[0] != "127.0.0.1")
+    return sorted(found, key=lambda place: place.target[0] != _LOOPBACK[0])
 
 
 def bound(address: str, port: int) -> socket.socket:
@@ -106,6 +109,20 @@ def _listening(descriptor: int) -> Optional[socket.socket]:
         with contextlib.suppress(OSError):
             os.close(descriptor)
     return None
+
+
+def known_as(host: str) -> str:
+    """``localhost`` as a number if this machine does not know the name."""
+    try:
+        socket.getaddrinfo("localhost", None)
+    except OSError:
+        return _LOOPBACK[0] if host == "localhost" else host
+    return host
+
+
+def _resolved(address: str, port: int) -> list[SocketAddress]:
+    found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [SocketAddress(family, target) for family, _, _, _, target in found]
 
 
 def _bound(place: SocketAddress) -> socket.socket:

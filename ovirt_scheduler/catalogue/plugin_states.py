@@ -62,7 +62,8 @@ def merged(
         if state.fault is not None:
             making.add_fault(path, state.fault, state)
         if state.good is not None and not state.good.enabled:
-            making.catalogue.not_loaded[path.stem] = f"{path.stem}.conf says enabled = false"
+            reason = f"{path.stem}.conf says enabled = false"
+            making.catalogue.not_loaded.setdefault(path.stem, reason)  # a fault says more
         if state.good is not None and making.add_units(path, state.good):
             for driver in state.good.drivers:
                 making.add_driver(path, driver)

@@ -76,7 +76,8 @@ def _run(options: argparse.Namespace) -> Shown:
     old_versions = list(control.old_versions(state))
     fields = {
         "ok": not wrong, "certificates": [each.fields() for each in reports],
-        **_fields(catalogue), "listening": port, "settings": of_settings,
+        **_fields(catalogue), "listening": port,
+        "settings": (*filter(None, [port["problem"]]), *of_settings),
         "remarks": list(map(_located, remarks)), "old_versions": old_versions,
     }  # fmt: skip
     found = f"port {port['port']} of {port['address']}: "

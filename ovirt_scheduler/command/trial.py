@@ -42,9 +42,6 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"
 _STARTING = {"filter", "cost_function", "candidates", "select_host", "has_any_hosts"}
-# The words of --kind: also as discover shows them.
-_KINDS = {each.words: each for each in Kind}
-_KINDS.update({each.value: each for each in Kind}, score=Kind.COST_FUNCTION)
 _WATCH_SECONDS = 0.5  # between two looks at the files
 
 # Methods of a scheduler, besides its own.
@@ -59,8 +56,9 @@ def add(to: arguments.Add) -> None:
     command.add_argument("plugin", metavar="PLUGIN.py", type=Path, help="the plugin")
     what = command.add_mutually_exclusive_group()
     what.add_argument(
-        "--kind", choices=_KINDS, action="append", default=[],
-        help="only units of this kind; may be given several times (default: all, and schedulers)",
+        "--kind", type=_kind, action="append", default=[],
+        help="only units of this kind: filter, cost function or score, balance; may be given "
+        "several times (default: all, and schedulers)",
     )  # fmt: skip
     what.add_argument(
         "--call", metavar=("METHOD", "KEY=VALUE"), nargs="+",
@@ -78,6 +76,18 @@ def add(to: arguments.Add) -> None:
         "--watch": "run it again after each edit of the plugin, its helpers, its conf file or the "
         "files given, until Ctrl-C",
     })  # fmt: skip
+
+
+def _kind(words: str) -> Kind:
+    """The kind of unit that a word of a command, of ``discover`` or of a conf file means."""
+    found = {"score": Kind.COST_FUNCTION, **{each.value: each for each in Kind}}
+    spelt = words.strip().lower().replace(" ", "_").replace("-", "_")
+    if spelt not in found:
+        there = ", ".join(each.words for each in Kind)
+        raise argparse.ArgumentTypeError(
+            f"there is no kind {words!r}; there are {there}{spelling.hint(words, found)}"
+        )
+    return found[spelt]
 
 
 def _run(options: argparse.Namespace) -> Shown:
@@ -151,7 +161,7 @@ def _try(options: argparse.Namespace) -> Shown:
             asked = _of_cluster(engine, options)
         with inputs.naming_files(options):
             return run(
-                settings, options.plugin, tuple(_KINDS[each] for each in options.kind), asked,
+                settings, options.plugin, tuple(options.kind), asked,
                 options.call or (), engine,
             )  # fmt: skip
 

@@ -335,6 +335,6 @@ def _found(what: str, name: str, there: Mapping[str, DriverUnit]) -> DriverUnit:
     if name not in there:
         names = sorted(there)
         more = spelling.hint(name, names) or "; ovirt-scheduler check tells what is not loaded"
-        there_are = f"there are {', '.join(names)}{more}"
+        there_are = f"there are {', '.join(names) or 'none'}{more}"
         raise UnknownUnit(f"there is no {what} named {name!r:.160}; {there_are}")
     return there[name]

@@ -133,11 +133,10 @@ def switch(folder: Path) -> Path:
     folder.rename(former)
     try:
         following.rename(folder)
-    except FileNotFoundError:
-        pass  # a daemon that started just now has done it
     except OSError:
-        former.rename(folder)
-        raise
+        if not folder.exists():  # else a daemon that started just now has done it
+            former.rename(folder)
+            raise
     sync_folder(folder.parent)
     return former
 

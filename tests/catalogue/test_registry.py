@@ -281,6 +281,10 @@ def test_a_plugin_is_disabled_and_enabled_by_its_conf_file(place, caplog):
     assert f"unloaded {path}: it has nothing to call any more" in caplog.messages
     with pytest.raises(UnknownUnit, match=r"named 'a'; a\.conf says enabled = false"):
         place.registry.current().wanted(Kind.FILTER, "a")
+    (place.confs / "a.conf").write_text("enabled = true\ntimeout = soon\n")
+    place.registry.refresh()
+    with pytest.raises(UnknownUnit, match=r"its file a\.py does not load: .*timeout"):
+        place.registry.current().wanted(Kind.FILTER, "a")
     (place.confs / "a.conf").write_text("enabled = true\n")
     assert place.versions() == {"a": "1"}
 

@@ -186,6 +186,7 @@ def test_a_mistake_in_the_settings_is_exit_status_78(tmp_path):
         (("-o", "json", "discover"), "; options stand after the command\n"),
         (("chekc",), "; did you mean check?\n"),
         (("discover", "--locl"), "unrecognized arguments: --locl; did you mean --local?"),
+        (("try", "a.py", "--hosts", HOSTS, "--kind", "fliter"), "did you mean filter?"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_exit_status_2(tmp_path, words, told):

@@ -260,6 +260,27 @@ def test_huge_costs_are_held_so_that_no_sum_overflows(engine, per_unit, wanted, 
     assert own == held
 
 
+@pytest.mark.parametrize("properties", [{}, None, "", {"last": None}, {"other": "untouched"}])
+def test_properties_may_be_nil_empty_or_have_nil_values(engine, properties):
+    """All are an empty map; a nil value counts as not given (contract 3.7)."""
+    assert engine.runFilters(["tells_what_it_got"], HOSTS, VM, properties)["result"] == [H1]
+
+
+def test_the_same_request_means_the_same_in_both_forms(daemon, engine):
+    """Hosts, costs and balance are those of /design (contract 1.3)."""
+    with daemon.proxy("/design") as design:
+        arguments = (HOSTS, VM, {"vm": VM})
+        assert design.runFilters(["prints_a_literal"], *arguments) == [H1]
+        assert engine.runFilters(["prints_a_literal"], *arguments)["result"] == [H1]
+        wanted = [["prints_a_literal", 3], ["huge", 5]]
+        costs = engine.runCostFunctions(wanted, *arguments)["result"]
+        assert design.runCostFunctions(wanted, *arguments) == dict(costs)
+        migration = engine.runLoadBalancing("prints_a_literal", HOSTS, {"vm": VM})["result"]
+        assert design.runLoadBalancing("prints_a_literal", HOSTS, {"vm": VM}) == {
+            migration[0]: migration[1]
+        }
+
+
 def test_a_class_units_patterns_reach_the_engine_as_they_were_written(engine):
     """Those that only Java reads too: any value is taken here, and the log says so (3.1)."""
     found = engine.discover()["filters"]
@@ -269,6 +290,7 @@ def test_a_class_units_patterns_reach_the_engine_as_they_were_written(engine):
     anything = {"a": "whatever it is", "b": "7"}
     assert engine.runFilters(["unit_0"], HOSTS, VM, anything) == {"result_code": 0, "result": HOSTS}
     answer = engine.runFilters(["unit_0"], HOSTS, VM, {"b": "x"})
+    assert answer["result"] == HOSTS
     assert "property b: 'x' is not allowed" in answer["plugin_errors"]["unit_0"][0]
 
 

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.certificates import CertificateFiles, check, describe, ensure
 from tests.support.command import executed
 from tests.support.waiting import LONG
@@ -167,6 +168,24 @@ def test_the_certificate_names_this_machine(made: CertificateFiles) -> None:
     (common_name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     assert common_name.value in (socket.getfqdn(), socket.gethostname())
     assert certificate.issuer == certificate.subject
+
+
+def test_a_switch_that_fails_leaves_the_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one may go after it was checked: another switch has moved it."""
+    folder, following = tmp_path / "tls", certificates.next_to(tmp_path / "tls")
+    used = ensure(folder).certificate.read_bytes()
+    ensure(following)
+
+    def check_and_lose(*files: Path) -> None:
+        check(*files)
+        shutil.rmtree(following)
+
+    monkeypatch.setattr(certificates, "check", check_and_lose)
+    with pytest.raises(FileNotFoundError):
+        certificates.switch(folder)
+    assert (folder / "certificate.pem").read_bytes() == used
 
 
 def test_the_certificate_signs_no_other(made: CertificateFiles) -> None:

@@ -154,7 +154,8 @@ def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry
                 finally:
                     save(machine, record)  # with what only that could tell
         except OSError as error:
-            mend = "run setup as root" if os.geteuid() else "mend it, then run setup again"
+            denied = isinstance(error, PermissionError) and os.geteuid()
+            mend = "run setup as root" if denied else "mend it, then run setup again"
             raise StepFailed(f"{error.filename}: {error.strerror}; {mend}") from None
     return left
 

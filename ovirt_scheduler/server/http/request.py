@@ -232,13 +232,15 @@ class BodyReader:
     def _in_chunks(self) -> Iterator[bytes]:
         total = 0
         while True:
-            sized = _CHUNK_SIZE.fullmatch(self._line())
+            line = self._line()
+            sized = _CHUNK_SIZE.fullmatch(line)
             if sized is None:
                 raise bad("a chunk begins without its size, in hexadecimal digits")
             length = int(sized[1], 16)
             if not length:
                 break
-            total += length + len(sized[2] or "")  # else extensions could go on without end
+            # What stands behind the size counts, too: else it could go on without end.
+            total += length + len(line) - len(sized[1])
             if total > self._limit:
                 raise self._too_large()
             yield from self._of_length(length)

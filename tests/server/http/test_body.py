@@ -159,6 +159,7 @@ def test_a_body_past_the_limit_is_refused() -> None:
         (CHUNKED, in_chunks(body, 7)),
         (CHUNKED, b"ffffffffffff\r\n"),
         (CHUNKED, b"1;extension\r\nx\r\n" * (LIMIT // 8)),
+        (CHUNKED, b"1          \r\nx\r\n" * (LIMIT // 8)),
         (gzipped(packed), packed),
     ):
         status, text = refusal(headers, sent)

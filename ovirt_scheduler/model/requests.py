@@ -10,6 +10,9 @@ from typing import Callable, NamedTuple, Optional, Union
 
 LONGEST_ID = 255  # characters of the id of a host or a VM (contract 1.4)
 
+# Elements of VMs that may hold passwords: the daemon writes them into no file (contract 10.5).
+NEVER_KEPT = ("initialization", "payloads")
+
 # An id as the engine makes them (contract 3.6).
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 

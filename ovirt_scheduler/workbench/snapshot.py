@@ -40,7 +40,7 @@ from ovirt_scheduler.errors import (
 )
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
-from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.requests import NEVER_KEPT, Document
 from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.security.atomic_file import read_whole, write_whole
 from ovirt_scheduler.settings.config import CLUSTER_NAME
@@ -54,7 +54,6 @@ _NEEDED = ("hosts", "vms")
 _AROUND = "cluster_snapshot"
 _INVALID_TOKEN = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
 _NO_NAME = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
-_LEFT_OUT = ("initialization", "payloads")
 _END_TAG = re.compile(rb"</(?:cluster|host|vm)\s*>")
 
 _ENTITIES = "cluster", "statistics,tags,affinity_labels"
@@ -313,11 +312,11 @@ class _Cutter:
 
 def _without_secrets(member: bytes) -> bytes:
     """A host or VM without elements that may hold passwords."""
-    if not any(b"<" + name.encode() in member for name in _LEFT_OUT):
+    if not any(b"<" + name.encode() in member for name in NEVER_KEPT):
         return member
     element = fromstring(member)  # noqa: S314  it has no entities
     for around in [*element.iter()]:
-        for name in _LEFT_OUT:
+        for name in NEVER_KEPT:
             for each in around.findall(name):
                 around.remove(each)
     return tostring(element, "unicode").encode()

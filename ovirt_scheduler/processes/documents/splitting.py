@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from xml.parsers import expat
 
-from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.requests import NEVER_KEPT, Document
 from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, utf8
-
-NEVER_RECORDED = ("initialization", "payloads")  # of VMs (contract 10.5)
 
 _COLLECTIONS = (HOSTS.many, VMS.many)
 
@@ -44,7 +42,7 @@ def split(document: Document) -> list[bytes]:
         elif depth == level:
             begun = place
             first = first if elements else place
-        elif not hidden and depth > level and name.rpartition(":")[2] in NEVER_RECORDED:
+        elif not hidden and depth > level and name.rpartition(":")[2] in NEVER_KEPT:
             kept.append(data[begun:place])
             hidden = depth
 

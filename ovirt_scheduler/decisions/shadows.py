@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 _MOST_BYTES = 128 << 20  # of memory that decisions keep whose shadows are not called yet, about
 _LEAST_BYTES = 4 << 20  # for which each of them counts, so that no more than 32 wait
+# Seconds; half of them are the engine's, as of a request's. With less, an engine that is only slow
+# would count as away, and requests would fail at once.
+_ENGINE_SECONDS = 20.0
 
 AddEngine = Callable[[Job], tuple[Job, tuple[str, ...]]]
 
@@ -110,10 +113,11 @@ class Shadows:
             problem, result = "in shadow, and no place was free", None
             try:
                 if not self._closed and self._executor.is_free:
-                    deadline = time.monotonic() + call.unit.limits.timeout
-                    one, _ = add_engine(job._replace(deadline=deadline))
+                    patient = job._replace(deadline=time.monotonic() + _ENGINE_SECONDS)
+                    one, _ = add_engine(patient)
                     secret = one.engine.token or secret
-                    execution = self._executor.run_shadow(one)
+                    deadline = time.monotonic() + call.unit.limits.timeout
+                    execution = self._executor.run_shadow(one._replace(deadline=deadline))
                     result = next(iter(execution.results), None)
                     problem = "; ".join(execution.errors)
             except (RequestError, ExecutorUnavailable) as error:

@@ -12,7 +12,9 @@ from typing import Callable
 
 import pytest
 
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.decisions.shadows import Shadows
+from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import HIDDEN, Record
@@ -20,11 +22,13 @@ from ovirt_scheduler.history.store import FILE, History, Reader
 from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects
+from ovirt_scheduler.model.tasks import Sought
 from ovirt_scheduler.model.units import Kind
 from tests.support.command import run
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.jobs import HOSTS, job_of
 from tests.support.pages import get
+from tests.support.rest_server import Host, RestServer
 from tests.support.waiting import LONG, wait_until
 
 LYNX, PUMA, OCELOT = IDS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
@@ -315,3 +319,31 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
     history.close()
     assert [(unit["name"], unit["outcome"]) for unit in kept["units"]] == [(unit.name, "ok")]
     assert kept["properties"] == {"said": HIDDEN}
+
+
+def test_a_short_timeout_makes_no_slow_engine_an_absent_one(place, executor, tmp_path: Path):
+    """For seconds after a query that failed, every request would go without the engine."""
+    place.write("New", PLUGINS["New"])
+    (place.confs / "New.conf").write_text(f"{SHADOW}timeout = 0.1\n")
+    place.registry.refresh()
+    history = History(tmp_path / "history.sqlite")
+    history.start()
+    with RestServer(tmp_path, [Host("lynx"), Host("puma")], tls=False) as engine:
+        inventory = Inventory(engine.settings(cache_seconds=0))
+        lynx, puma = engine.ids()
+        inventory.look_up(Sought((puma,)), time.monotonic() + LONG)  # logs in
+        assert engine.arrived.acquire(timeout=LONG)
+        engine.answering.clear()
+        shadows = Shadows(executor, history)
+        service = DecisionService(place.registry, executor, LONG, inventory, shadows)
+        caller = Caller("0" * 16, AnswerForm.ENGINE, "here")
+        service.decide(Request(caller, Subjects((lynx,)), {}, {Kind.FILTER: ()}))
+        assert engine.arrived.acquire(timeout=LONG)
+        threading.Event().wait(0.5)  # seconds: longer than the unit's timeout
+        engine.answering.set()
+        assert inventory.look_up(Sought((puma,)), time.monotonic() + LONG).hosts
+        wait_until(lambda: history.reader.decisions(Query()))
+        assert inventory.state().answers == {"ok": 3}
+        shadows.close()
+        inventory.close()
+    history.close()

@@ -171,19 +171,23 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> Exchange:
     frame = frames.pack_task(task, nonce)
     limit = messages.answer_limit(call.function, call.inputs)
     kept = pool.take(Setup(call.plugin, call.limits), deadline, of.tries_left)
-    # From here on its time counts. It tells itself which regex was not done in that time.
-    until = min(time.monotonic() + call.limits.timeout, deadline)
-    until += _GRACE if call.has_values else 0.0
-    begun = Exchange(
-        kept,
-        frame,
-        nonce,
-        until if printed is None else printed.deadline,
-        limit,
-        call.kept if printed is None else call.shown,
-        descriptors,
-    )
-    begun.begin()
+    try:
+        # From here on its time counts. It tells itself which regex was not done in that time.
+        until = min(time.monotonic() + call.limits.timeout, deadline)
+        until += _GRACE if call.has_values else 0.0
+        begun = Exchange(
+            kept,
+            frame,
+            nonce,
+            until if printed is None else printed.deadline,
+            limit,
+            call.kept if printed is None else call.shown,
+            descriptors,
+        )
+        begun.begin()
+    except BaseException:
+        pool.discard(kept, "abandoned")
+        raise
     return begun
 
 
@@ -219,6 +223,9 @@ def _answered(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pe
         pool.discard(done.worker, "misled")
         message = f"its answer cannot be read: {error}"
         return _result(of.call, shown, Answered(Outcome.BAD_ANSWER, message=message))
+    except BaseException:
+        pool.discard(done.worker, "abandoned")
+        raise
     if done.differs:
         pool.discard(done.worker, done.differs)
     else:

@@ -132,7 +132,7 @@ class Exchange:
             if not self.worker.loading:
                 until = self.worker.ready_by if self.worker.patient else self.started + _PATIENCE
                 self.patience = until
-            self.worker.send_setup()
+            self.send()
 
     def _send_task(self) -> None:
         self.state = State.UNDER_WAY
@@ -142,10 +142,10 @@ class Exchange:
 
     def send(self) -> None:
         """Send what the socket takes without waiting."""
-        if self.state is State.SETTLING:
-            self.worker.send_setup()
-            return
         try:
+            if self.state is State.SETTLING:
+                self.worker.send_setup()
+                return
             while self.unsent:
                 sent = self.worker.send(self.unsent, self.passed)
                 if not sent:

@@ -419,7 +419,8 @@ class Pool:
             why = worker.hear()
             if not why and not worker.ready:
                 settled = False
-                worker.send_setup()
+                with contextlib.suppress(OSError):  # memory lacks: the next look tries again
+                    worker.send_setup()
                 why = "did not get ready" if now >= worker.ready_by else ""
             worker.drop_output()
             if not why and worker.ready:
@@ -481,10 +482,11 @@ class Pool:
     def _load(self, worker: Worker) -> None:
         """Have a process load its plugin before a call needs it."""
         worker.ready_by = time.monotonic() + _LOAD_SECONDS
-        worker.send_setup()
         with self._news:
             if self._lives(worker):
                 self._idle.setdefault(worker.key, deque()).append(worker)
+                with contextlib.suppress(OSError):  # memory lacks: the next look tries again
+                    worker.send_setup()
             else:
                 self._end_idle(worker, "ended")
 

@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from ovirt_scheduler.errors import UnreadableDocument
@@ -43,22 +44,17 @@ def split(pool: Pool, documents: Sequence[Document]) -> list[Optional[list[bytes
     """
     size = sum(len(each.data) for each in documents)
     task, deadline = SplitTask(tuple(documents)), time.monotonic() + _SPLIT_SECONDS
-    done = _do(pool, task, deadline, messages.read_limit(size), 1)
-    done.worker.kill()
-    done.worker.close()
-    try:
+    with _done(pool, task, deadline, messages.read_limit(size), 1) as done:
         if done.state is not State.ANSWERED or len(done.descriptors) != 1:
             raise UnreadableDocument("the process that cut documents died before it answered")
-        lengths = messages.unpack_split(done.answer, len(documents), size)
+        try:
+            lengths = messages.unpack_split(done.answer, len(documents), size)
+        except FrameError as error:
+            raise UnreadableDocument(str(error)) from None
         total = sum(map(sum, filter(None, lengths)))
         if total > _MOST_GROWN * size or total != os.fstat(done.descriptors[0]).st_size:
             raise UnreadableDocument("the process that cut documents gave other bytes")
         whole = os.pread(done.descriptors[0], total, 0)
-    except FrameError as error:
-        raise UnreadableDocument(str(error)) from None
-    finally:
-        for descriptor in done.descriptors:
-            os.close(descriptor)
     places = itertools.accumulate((n for each in lengths for n in each or ()), initial=0)
     return [
         None if each is None else [whole[at : at + length] for length, at in zip(each, places)]
@@ -73,16 +69,15 @@ def analyse(pool: Pool, candidate: Candidate) -> Analysis:
         ExecutorUnavailable: no process is available for it.
     """
     deadline = time.monotonic() + ANALYSIS_LIMITS.timeout
-    done = _do(pool, candidate, deadline, messages.ANALYSIS_LIMIT)
     problem = ""
     analysis = None
-    if done.state is State.ANSWERED:
-        try:
-            analysis = messages.unpack_analysis(done.answer)
-        except FrameError as error:
-            problem = str(error)
-    status = done.end_worker()
-    done.worker.close()
+    with _done(pool, candidate, deadline, messages.ANALYSIS_LIMIT) as done:
+        if done.state is State.ANSWERED:
+            try:
+                analysis = messages.unpack_analysis(done.answer)
+            except FrameError as error:
+                problem = str(error)
+        status = done.end_worker()
     if analysis is not None:
         return analysis
     if not problem:
@@ -94,8 +89,14 @@ def analyse(pool: Pool, candidate: Candidate) -> Analysis:
     return Analysis(fault=FileFault(candidate.source.path, None, message))
 
 
-def _do(pool: Pool, task: Task, deadline: float, limit: int, most_descriptors: int = 0) -> Exchange:
-    """Have a spare process do a task, and wait until that has ended.
+@contextlib.contextmanager
+def _done(
+    pool: Pool, task: Task, deadline: float, limit: int, most_descriptors: int = 0
+) -> Iterator[Exchange]:
+    """Have a spare process do a task; afterwards it is ended.
+
+    Yields:
+        The exchange, when that has ended.
 
     Raises:
         ExecutorUnavailable: no process is available.
@@ -109,14 +110,17 @@ def _do(pool: Pool, task: Task, deadline: float, limit: int, most_descriptors: i
         done = Exchange(
             worker, frame, nonce, deadline, limit, OUTPUT_LIMIT, most_descriptors=most_descriptors
         )
-        done.begin()
-        exchange.wait([done])
-        if done.state is not State.NOT_BEGUN or not tries_left:
-            return done
-        for descriptor in done.descriptors:
-            os.close(descriptor)
-        status = worker.end()
-        worker.close()
+        try:
+            done.begin()
+            exchange.wait([done])
+            if done.state is not State.NOT_BEGUN or not tries_left:
+                yield done
+                return
+            status = worker.end()
+        finally:
+            for descriptor in done.descriptors:
+                os.close(descriptor)
+            worker.kill()
+            worker.close()
         if status is not None and status < 0:
             raise exchange.never_started(status)
-    raise AssertionError("the last try returns")

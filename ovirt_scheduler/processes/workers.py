@@ -145,7 +145,11 @@ class Worker:
         self.ready, self.loading = False, True
 
     def send_setup(self) -> None:
-        """Send as much of the setup as goes without waiting; ``setup`` is what is left of it."""
+        """Send as much of the setup as goes without waiting; ``setup`` is what is left of it.
+
+        Raises:
+            OSError: descriptors or memory lack; the rest can be sent later.
+        """
         self.unframer.limit = _SHORT
         with contextlib.suppress(ConnectionError):  # it has ended, as ``hear`` will find
             while self.setup:

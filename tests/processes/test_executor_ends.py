@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import operator
 import os
 import resource
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from ovirt_scheduler.daemon.watchdog import _PROBE
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import exchange, pool, workers
 from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.processes.protocol import messages
+from ovirt_scheduler.processes.workers import Worker
 from tests.support.command import script
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, zygote_of
@@ -126,6 +132,68 @@ def test_a_call_ends_where_another_of_its_request_gets_no_process(
         with pytest.raises(ExecutorUnavailable, match="Too many open files"):
             own.run(job_of(units, properties={"seconds": "3600"}))
         wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: pid not in seen)
+
+
+def raising(error: BaseException) -> Callable[..., NoReturn]:
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
+def test_a_process_that_cannot_be_set_up_is_given_back(own, unit_named, monkeypatch):
+    """The kernel has no memory for what is sent: the call fails, its process ends."""
+    unit = unit_named("keeps_all")
+    with monkeypatch.context() as patched:
+        patched.setattr(Worker, "send", raising(OSError(errno.ENOBUFS, "No buffer space")))
+        result = only(own.run(job_of([unit])))
+    assert result.message == "its task cannot be sent: No buffer space"
+    assert own._pool._busy == {}
+    assert only(own.run(job_of([unit]))).value == HOSTS
+
+
+def test_a_process_that_cannot_be_set_up_ahead_is_set_up_later(own, unit_named, monkeypatch):
+    """It is not lost: no other one is made for it."""
+    unit, refused, send = unit_named("keeps_all"), [], Worker.send
+
+    def sends(worker: Worker, *what: object) -> int:
+        if worker.loading and not refused:
+            refused.append(worker)
+            raise OSError(errno.ENOBUFS, "No buffer space")
+        return send(worker, *what)
+
+    monkeypatch.setattr(Worker, "send", sends)
+    own.want([(unit.plugin, unit.limits)])
+    wait_until(lambda: refused and refused[0].ready)
+    wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 1 + SPARE_BELOW)
+
+
+@pytest.mark.parametrize(
+    ("where", "name"), [(Worker, "send"), (messages, "unpack_answer")], ids=["task", "answer"]
+)
+def test_a_call_for_which_there_is_no_memory_loses_no_process(
+    own, unit_named, monkeypatch, where, name
+):
+    """Neither as it begins nor when it was answered."""
+    unit = unit_named("keeps_all")
+    with monkeypatch.context() as patched:
+        patched.setattr(where, name, raising(MemoryError()))
+        with pytest.raises(MemoryError):
+            own.run(job_of([unit]))
+    assert own._pool._busy == {}
+    wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == SPARE_BELOW)
+    assert only(own.run(job_of([unit]))).value == HOSTS
+
+
+def test_an_analysis_for_which_there_is_no_memory_leaves_no_process(own, monkeypatch):
+    """It would wait for ever: nobody else knows of it."""
+    for where, name in ((exchange, "wait"), (messages, "unpack_analysis")):
+        spare = wait_until(lambda: own._pool._spare[-1:])
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, raising(MemoryError()))
+            with pytest.raises(MemoryError):
+                own.analyse(_PROBE)
+        wait_until(lambda spare=spare: spare[0].status is not None)
 
 
 def test_closing_leaves_no_descriptor_open():

@@ -185,15 +185,15 @@ def test_a_call_for_which_there_is_no_memory_loses_no_process(
     assert only(own.run(job_of([unit]))).value == HOSTS
 
 
-def test_an_analysis_for_which_there_is_no_memory_leaves_no_process(own, monkeypatch):
-    """It would wait for ever: nobody else knows of it."""
+def test_an_analysis_for_which_there_is_no_memory_leaves_no_descriptor(own, monkeypatch):
+    """Nobody else knows of its process."""
     for where, name in ((exchange, "wait"), (messages, "unpack_analysis")):
         spare = wait_until(lambda: own._pool._spare[-1:])
         with monkeypatch.context() as patched:
             patched.setattr(where, name, raising(MemoryError()))
             with pytest.raises(MemoryError):
                 own.analyse(_PROBE)
-        wait_until(lambda spare=spare: spare[0].status is not None)
+        assert spare[0].channel.fileno() == -1
 
 
 def test_closing_leaves_no_descriptor_open():

@@ -214,24 +214,29 @@ class ClusterDrive:
     def _call_hook(self, destinations: ClusterDestinations, changes: deque[StatusChange]) -> None:
         """Call a hook for changes for some seconds, and act on the answers."""
         answers: dict[str, tuple[str, ...]] = {}
+        told: list[StatusChange] = []
         give_up = time.monotonic() + _HOOKS_SECONDS
         statuses, view = self._memory.statuses, destinations.view
+        stopping = self._services.stopping
         subjects = {**view.state.hosts, **view.state.vms}
         try:
-            while changes and time.monotonic() < give_up and not self._services.stopping.is_set():
+            while changes and time.monotonic() < give_up and not stopping.is_set():
                 change = changes[0]
                 if change.subject in subjects:  # else it has gone since
                     request = destinations.request(change)
                     decision = self._services.decisions.decide(request, view.replies)
                     for vm, hosts in decision.answer.items():
                         answers.setdefault(vm, hosts)
-                del statuses[change.subject]  # and is added at the end: the oldest come first
-                statuses[change.subject] = change.new_status
-                changes.popleft()
+                told.append(changes.popleft())
         finally:
-            destinations.learn(answers)  # the hook is not called again for the same change
+            # If an answer is not acted on, the next look calls the hook again for its change.
+            destinations.learn(answers)
             self._actions.act(answers, destinations)
-            self._services.memory.save(self.name)
+            if not (answers and stopping.is_set()):  # a daemon that stops does not act on all
+                for change in told:
+                    del statuses[change.subject]  # and is added at the end: the oldest come first
+                    statuses[change.subject] = change.new_status
+                self._services.memory.save(self.name)
 
     def _call_scheduler(self, driver: DriverUnit, method: str, view: View) -> None:
         """Call the scheduler, and act on its answer."""

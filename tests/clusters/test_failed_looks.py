@@ -17,9 +17,11 @@ from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import Overloaded
+from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
-from tests.support.driven import RECORDER, cluster
+from tests.support.driven import RECORDER, SLOW, cluster
 from tests.support.rest_server import Host, Reply, RestServer, Vm
 from tests.support.waiting import LONG, wait_until
 
@@ -134,6 +136,50 @@ def test_hooks_have_as_much_time_as_the_reading_took(scheduled, engine, clock, t
     cluster.run_due()
     assert (tmp_path / "told").read_text().count("up paused") == 5
     assert acted_on == [0, 0, 2, 2, 4]
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_hook_whose_answer_is_not_acted_on_is_called_again(
+    scheduled, engine, place, tmp_path, clock, stops
+):
+    """The filters could not be asked, or the daemon stops: else the VM would stay where it is."""
+    place.write("slow", SLOW.format(folder=str(tmp_path)))
+    place.write("Any", "def do_filter(hosts, vm, properties):\n    return hosts\n")
+    place.registry.refresh()
+    engine.hosts.append(Host("puma"))
+    decide, failed = scheduled.decisions.decide, []
+
+    def fail_once(request, known):
+        if request.last is None and not failed:
+            failed.append(request)
+            raise Overloaded("too many requests wait")
+        decision = decide(request, known)
+        if stops and not failed:
+            failed.append(request)
+            scheduled.stopping.set()
+        return decision
+
+    scheduled.decisions.decide = fail_once
+    settings = ClusterSettings(
+        "Default", Drive.APPROVE, scheduler="slow", filters=(WantedUnit("Any"),),
+        properties={"seconds": "0", "target": "puma"},
+        load_balance_interval=0.0, timer_interval=0.0,
+    )  # fmt: skip
+    cluster = ClusterDrive(settings, scheduled)
+    clock.now = cluster.run_due()
+    engine.vms[0].status = "paused"
+    clock.now = max(clock.now, cluster.run_due())
+    assert (len(failed), scheduled.plans.of_cluster("Default")) == (1, ())
+    if stops:
+        memory = DriveMemory(tmp_path / "clusters.json")
+        restarted = scheduled._replace(memory=memory, stopping=threading.Event())
+        cluster = ClusterDrive(settings, restarted)
+    cluster.run_due()
+    (plan,) = scheduled.plans.of_cluster("Default")
+    assert [(step.vm_name, step.target_name) for step in plan.steps] == [("web", "puma")]
+    clock.now += 60.0
+    cluster.run_due()
+    assert (tmp_path / "told").read_text().count("web up paused") == 2
 
 
 def test_a_look_at_statuses_reads_no_statistics(scheduled, engine, place, tmp_path):

@@ -13,8 +13,8 @@ from typing import Optional
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.plugins import Candidate, Source
+from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.atomic_file import write_state
 

@@ -18,7 +18,6 @@ from typing import Callable, NamedTuple, Optional, Union
 from ovirt_scheduler.catalogue import files as plugin_files
 from ovirt_scheduler.catalogue.files import PluginFile, Sources, Stamp
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model import properties, spelling
 from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
 from ovirt_scheduler.model.plugins import (
@@ -30,6 +29,7 @@ from ovirt_scheduler.model.plugins import (
     Source,
 )
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind, OnFailure, PolicyUnit
+from ovirt_scheduler.model.values import properties, spelling
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.config import parse_plugin_conf
 from ovirt_scheduler.settings.file import content

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
-from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.model.values import spelling
 
 _MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
 

@@ -7,9 +7,9 @@ from typing import Optional
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.drivers import POLICY, DriverUnit
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.settings.table import ClusterSettings
 
 _LOW, _HIGH = "low_utilization", "high_utilization"

@@ -37,10 +37,10 @@ from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.engine.events import Events
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
-from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.table import ClusterSettings
 
 _log = logging.getLogger(__name__)

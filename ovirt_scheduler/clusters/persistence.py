@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ovirt_scheduler.clusters.migration_limits import Migrated
-from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.plans import Step
+from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.atomic_file import write_state
 

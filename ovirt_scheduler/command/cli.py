@@ -20,18 +20,18 @@ from ovirt_scheduler import __version__
 from ovirt_scheduler.command import arguments, completion
 from ovirt_scheduler.errors import BadInput, SchedulerError
 from ovirt_scheduler.log.format import printable
-from ovirt_scheduler.model import spelling
+from ovirt_scheduler.model.values import spelling
 
 # Each command with the module of this folder that has it, in the order of the help. Only the
 # module of the command that is called is loaded.
 _MODULES = {
     "serve": "serve",
     "check": "check",
-    **dict.fromkeys(("discover", "filter", "score", "balance"), "calls"),
-    **dict.fromkeys(("schedulers", "select", "topics", "schedule"), "calls"),
+    **dict.fromkeys(("discover", "filter", "score", "balance"), "calls.commands"),
+    **dict.fromkeys(("schedulers", "select", "topics", "schedule"), "calls.commands"),
     **dict.fromkeys(("why", "decisions"), "decisions"),
     **dict.fromkeys(("status", "clusters", "plan"), "control"),
-    "try": "trial",
+    "try": "calls.trial",
     "new": "skeleton",
     **dict.fromkeys(("replay", "snapshot", "simulate"), "workbench"),
     "cert": "certificate",

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
-from ovirt_scheduler.command import arguments, client, tables
-from ovirt_scheduler.command.client import Recorded
+from ovirt_scheduler.command import arguments, tables
+from ovirt_scheduler.command.calls import client
+from ovirt_scheduler.command.calls.client import Recorded
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage, NotRecorded
 from ovirt_scheduler.history import explanation, placement
@@ -21,7 +22,7 @@ from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.model import spelling
+from ovirt_scheduler.model.values import spelling
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_scheduler.command import arguments, decisions, inputs, tables
+from ovirt_scheduler.command import arguments, decisions, tables
 from ovirt_scheduler.command.arguments import tell_progress
+from ovirt_scheduler.command.calls import inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage, NotOverwritten, NotRecorded
@@ -19,8 +20,8 @@ from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.log.format import printable
-from ovirt_scheduler.model import spelling
-from ovirt_scheduler.model.text import count_of
+from ovirt_scheduler.model.values import spelling
+from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings.table import ClusterSettings, Settings
 from ovirt_scheduler.workbench import replay, reports, scenario, snapshot
 from ovirt_scheduler.workbench.comparison import Comparison, Difference

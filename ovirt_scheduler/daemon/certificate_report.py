@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.model.text import count_of
+from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.certificates import CertificateFiles, Description
 from ovirt_scheduler.settings.table import Settings

@@ -16,8 +16,8 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.log.fields import Block, Name
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Outcome
-from ovirt_scheduler.model.text import shortened
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values.text import shortened
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.history import recording
-from ovirt_scheduler.model import aggregate, spelling
+from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine
@@ -25,6 +25,7 @@ from ovirt_scheduler.model.requests import Subjects
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns, Role, Sought
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.processes.calls import PluginCall
 from ovirt_scheduler.processes.executor import Executor, Job
 

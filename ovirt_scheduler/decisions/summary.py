@@ -12,8 +12,8 @@ from ovirt_scheduler.log.fields import Name, Names
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import OnFailure, UnitCall
+from ovirt_scheduler.model.values.text import count_of
 
 _SHOWN_UNITS = 8
 _OF_HOSTS = (Returns.HOSTS, Returns.COSTS, Returns.SELECTION, Returns.IDS)  # each host at most once

@@ -23,7 +23,7 @@ from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.text import writable
+from ovirt_scheduler.model.values.text import writable
 from ovirt_scheduler.settings.table import EngineSettings
 
 VM_PATH = "/vms/"  # and an id

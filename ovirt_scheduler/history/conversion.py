@@ -26,12 +26,13 @@ from ovirt_scheduler.history.record import (
     each_text,
     entity,
 )
-from ovirt_scheduler.model import aggregate, properties
+from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, Request
 from ovirt_scheduler.model.requests import Document, Hosts, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
+from ovirt_scheduler.model.values import properties
 
 _BYTES_OF_HOST = 100  # its id, and what a unit said of it
 

@@ -26,8 +26,8 @@ from ovirt_scheduler.history.record import (
     each_text,
 )
 from ovirt_scheduler.log.format import printable
-from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values.text import count_of
 
 _T = TypeVar("_T")
 

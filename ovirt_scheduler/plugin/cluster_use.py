@@ -14,8 +14,8 @@ from typing import Optional, Union
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler.model.statistics import busy_percent, used_memory
-from ovirt_scheduler.model.text import count_of
+from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
+from ovirt_scheduler.model.values.text import count_of
 
 _MOVABLE = (None, types.VmAffinity.MIGRATABLE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ovirt_scheduler.model.text import count_of
+from ovirt_scheduler.model.values.text import count_of
 
 LONGEST = 200  # characters for each host
 _SHOWN = 60  # characters of a host that is not known

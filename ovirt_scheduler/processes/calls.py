@@ -28,7 +28,7 @@ from ovirt_scheduler.model.tasks import (
     Setup,
     Task,
 )
-from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
 from ovirt_scheduler.processes.pool import TRIES, Pool

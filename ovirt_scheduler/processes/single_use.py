@@ -20,7 +20,7 @@ from ovirt_scheduler.model.analysis import Analysis, FileFault
 from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, SplitTask, Task
-from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
 from ovirt_scheduler.processes.pool import TRIES, Pool

@@ -29,7 +29,7 @@ from typing import Callable, Optional, Union
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser, ProcessKey
 from ovirt_scheduler.model.tasks import ENDS, NO_PLUGIN, ReaderSetup, Setup
-from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.processes.kernel import children
 from ovirt_scheduler.processes.protocol import frames

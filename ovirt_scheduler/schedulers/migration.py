@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ovirtsdk4 import AuthError, types
 
-from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.plugin import Driver, EngineUnavailable, engine_connection
 
 _CURL = re.compile(r"\[\(<[^>]*>, \d+, '(.*)'\)\]")  # the SDK shows libcurl's error as a list

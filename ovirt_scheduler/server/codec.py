@@ -19,7 +19,7 @@ from typing import Callable, cast
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import NotXmlRpc
-from ovirt_scheduler.model.text import writable
+from ovirt_scheduler.model.values.text import writable
 
 MAX_DEPTH = 64  # elements within elements
 MAX_ELEMENTS = 1_000_000

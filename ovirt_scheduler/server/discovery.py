@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
-from ovirt_scheduler.model import properties
-from ovirt_scheduler.model.text import writable
 from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.values import properties
+from ovirt_scheduler.model.values.text import writable
 
 # In the document's order: the kind, the group's element and the unit's.
 _GROUPS = (

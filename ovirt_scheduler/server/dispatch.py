@@ -24,7 +24,7 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.text import count_of
+from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server import values
 from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
 

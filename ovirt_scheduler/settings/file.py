@@ -23,7 +23,7 @@ from typing import Any, Callable, NamedTuple, Optional
 import configobj
 
 from ovirt_scheduler.errors import FileMistake
-from ovirt_scheduler.model import spelling
+from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.values import Key
 

@@ -21,7 +21,7 @@ from ovirtsdk4.reader import Reader
 from ovirtsdk4.writer import Writer
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
-from ovirt_scheduler.command import trial
+from ovirt_scheduler.command.calls import trial
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.errors import SchedulerError

@@ -13,7 +13,7 @@ from typing import Callable
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import NotOverwritten
-from ovirt_scheduler.model.text import count_of
+from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server.pages import views
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.simulation import Outcome, View

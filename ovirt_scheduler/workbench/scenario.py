@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
-from ovirt_scheduler.model import spelling
+from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.file import ConfFile, Section, content
 from ovirt_scheduler.settings.values import Key
 

@@ -34,8 +34,8 @@ from ovirt_scheduler.model.drivers import POLICY
 from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import Caller, Subjects
 from ovirt_scheduler.model.tasks import EngineReplies
-from ovirt_scheduler.model.text import count_of
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.scenario import FAILS, MAINTENANCE, Arrival, HostEvent, Scenario

@@ -12,8 +12,8 @@ import pytest
 
 from ovirt_scheduler.clusters.migration_limits import Migrated
 from ovirt_scheduler.clusters.persistence import ClusterMemory, DriveMemory, Migrating
-from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.plans import Step
+from ovirt_scheduler.model.values import typed_json
 
 STEP = Step("v", "h", "i", "web", "lynx", "puma", "CPU 84 % to 61 %")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
-from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes.exchange import Exchange, State
 from ovirt_scheduler.processes.executor import Job
 from tests.support.fuzzing import peak_of

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.errors import RefusedProperty
-from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes import pool
 from tests.support.jobs import HOSTS, job_of
 from tests.support.processes import processes_with

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
-from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes import exchange, pool
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.protocol import messages

@@ -35,7 +35,7 @@ BREACHES = [
     ("the daemon's side and the worker's side share protocol and kernel", "processes/stray.py", ""),
     ("the daemon's process loads no plugin, no SDK and no reader of documents", "engine/inventory.py", "import lxml.etree"),
     ("the worker's side loads nothing of the daemon", "processes/loading/imports.py", "import configobj"),
-    ("what both sides share needs the standard library alone", "model/spelling.py", "import pycurl"),
+    ("what both sides share needs the standard library alone", "model/values/spelling.py", "import pycurl"),
     ("the server knows no settings", "server/methods.py", "import ovirt_scheduler.settings.table"),
 ]  # fmt: skip
 
@@ -144,7 +144,7 @@ def test_the_daemon_loads_what_tls_needs_only_where_it_speaks_tls():
 
 def test_a_command_does_not_load_what_other_commands_need():
     """The command line with ``status`` has no daemon, and with ``serve`` no workbench."""
-    rooms = ("command.trial", "daemon.daemon", "workbench", "clusters", "processes")
+    rooms = ("command.calls.trial", "daemon.daemon", "workbench", "clusters", "processes")
     for command, expected in (("status", set()), ("serve", {*rooms[1:]} - {"workbench"})):
         shown = loaded_by(f"{PARSER}.parser(command={command!r})")
         assert {room for room in rooms if f"ovirt_scheduler.{room}" in shown} == expected

@@ -7,9 +7,9 @@ import re
 import pytest
 from lxml import etree
 
-from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
 from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.server import discovery
 from ovirt_scheduler.settings import config
 from tests.support.paths import PROJECT

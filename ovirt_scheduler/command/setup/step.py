@@ -19,7 +19,7 @@ from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.errors import StepFailed
-from ovirt_scheduler.model import typed_json
+from ovirt_scheduler.model.values import typed_json
 
 FILE = "/var/lib/ovirt-scheduler-setup.json"
 

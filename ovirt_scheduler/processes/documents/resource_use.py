@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
-from ovirt_scheduler.model.statistics import busy_percent, used_memory
+from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
 from ovirt_scheduler.processes.documents.packing import State
 
 Number = Union[int, float]

@@ -16,8 +16,8 @@ from typing import Optional, Union
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.plugins import Candidate, Module, Source
-from ovirt_scheduler.model.text import count_of, one_line
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values.text import count_of, one_line
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
 from ovirt_scheduler.processes.loading import modules, python2
 from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of

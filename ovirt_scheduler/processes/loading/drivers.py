@@ -9,7 +9,7 @@ from typing import Optional
 
 from ovirt_scheduler.model.analysis import FoundDriver, PublishedMethod
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, INTERFACES
-from ovirt_scheduler.model.text import NOT_IN_XML, count_of, shortened, writable
+from ovirt_scheduler.model.values.text import NOT_IN_XML, count_of, shortened, writable
 from ovirt_scheduler.plugin import interfaces
 
 _UNWRITABLE = "has a character that XML cannot write; remove it, or write it as an escape"

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
-from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
-from ovirt_scheduler.model.text import one_line, shortened
+from ovirt_scheduler.model.values import typed_json
+from ovirt_scheduler.model.values.text import one_line, shortened
 from ovirt_scheduler.processes.protocol import compact_json
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.packed_answers import (

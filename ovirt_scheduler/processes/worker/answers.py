@@ -17,7 +17,7 @@ from typing import Callable, Optional, Union
 from ovirt_scheduler.model.aggregate import whole_cost
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import Function, Returns
-from ovirt_scheduler.model.text import NOT_IN_XML, one_line
+from ovirt_scheduler.model.values.text import NOT_IN_XML, one_line
 from ovirt_scheduler.processes.protocol.packed_answers import MOST_CHARACTERS, MOST_VALUES
 
 # Larger than any cost that counts (contract 3.6), and still a number that JSON carries.

@@ -17,10 +17,10 @@ import shlex
 import socket
 from pathlib import Path
 
-from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.analysis import Analysis, FileFault
 from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, ReaderSetup, Setup, SplitTask
+from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.processes.kernel import limits, titles
 from ovirt_scheduler.processes.loading.analysis import analyse
 from ovirt_scheduler.processes.protocol import frames

@@ -34,10 +34,11 @@ from typing import TYPE_CHECKING, Any, Optional, TextIO, Union
 
 from ovirt_scheduler import plugin
 from ovirt_scheduler.errors import RefusedProperty, SlowProperty
-from ovirt_scheduler.model import properties, tasks
+from ovirt_scheduler.model import tasks
 from ovirt_scheduler.model.plugins import PluginCode
 from ovirt_scheduler.model.results import Outcome
-from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.model.values import properties
+from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
 from ovirt_scheduler.processes.documents import serialization
 from ovirt_scheduler.processes.kernel import children, limits

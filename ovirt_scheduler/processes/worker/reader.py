@@ -29,7 +29,7 @@ from xml.parsers import expat
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import MOST_STATES, Ids, ReadTask, Role, SplitTask, Unread
-from ovirt_scheduler.model.text import one_line
+from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.processes.documents import entities, packing, parser, resource_use, splitting
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS

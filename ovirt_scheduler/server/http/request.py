@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Optional
 
 from ovirt_scheduler.model.requests import new_id
-from ovirt_scheduler.model.text import count_of
+from ovirt_scheduler.model.values.text import count_of
 
 _MAX_LINE = 65536  # bytes of a line, and of all headers together, without their ends
 _MAX_HEADERS = 100  # and trailers after the last chunk

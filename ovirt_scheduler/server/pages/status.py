@@ -11,7 +11,7 @@ from typing import Any, Optional
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.tally import Tally, UnitTally
 from ovirt_scheduler.model.daemon_state import ClusterLook, DaemonState, UnitState
-from ovirt_scheduler.model.text import count_of
+from ovirt_scheduler.model.values.text import count_of
 
 Status = dict[str, Any]
 

@@ -8,9 +8,9 @@ from typing import Any, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
+from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import Frame, FrameError, Unframer
 from tests.support.fuzzing import assert_told, bounded, damaged, mostly, tries

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from ovirt_scheduler.model import typed_json
 from ovirt_scheduler.model.analysis import (
     Analysis,
     FileFault,
@@ -20,6 +19,7 @@ from ovirt_scheduler.model.plugins import Module
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.processes.protocol import messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered, ReadDocument

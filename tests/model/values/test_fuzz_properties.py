@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.plugins import Property, PropertySet
+from ovirt_scheduler.model.values import properties
 from tests.support.fuzzing import assert_told, bounded, tries
 
 # One repeat of one character in a pattern: more would be the plugin's author's own doing.

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ovirt_scheduler.command import trial
-from ovirt_scheduler.command.inputs import NO_VM, Inputs
+from ovirt_scheduler.command.calls import trial
+from ovirt_scheduler.command.calls.inputs import NO_VM, Inputs
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, UnreadableDocument
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ovirt_scheduler.model.java_regex import refusal
+from ovirt_scheduler.model.values.java_regex import refusal
 from tests.support.java_matches import FOR_JAVA_ALONE, java_matches, needs_java
 
 REFUSED = [

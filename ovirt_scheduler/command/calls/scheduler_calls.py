@@ -6,13 +6,13 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
-from ovirt_scheduler.command import calls, inputs
-from ovirt_scheduler.command.client import Call
-from ovirt_scheduler.command.inputs import HostsInput, Inputs
+from ovirt_scheduler.command.calls import commands, inputs
+from ovirt_scheduler.command.calls.client import Call
+from ovirt_scheduler.command.calls.inputs import HostsInput, Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage
-from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
+from ovirt_scheduler.model.values import spelling
 
 # The methods that can be asked for; what was selected before is not kept from call to call.
 _ASKED = [each for each in INTERFACE_METHODS if each != "get_selected_hosts"]
@@ -73,7 +73,7 @@ def call_method(
         BadInput: a file that an argument names cannot be read.
     """
     if driver.defines(method) is None:
-        return calls.schedule(call, str(driver.topic), method, inputs.json_pairs(words))
+        return commands.schedule(call, str(driver.topic), method, inputs.json_pairs(words))
     named, subject = inputs.pairs(words, "--call"), _SUBJECTS.get(method)
     known = [] if subject is None else [subject, "old_status", "new_status"]
     for name in named:
@@ -86,9 +86,9 @@ def call_method(
     if not asked.hosts:
         raise BadUsage(f"{method} is about hosts: give --hosts FILE, or --cluster FILE")
     if method in ("candidates", "select_host"):
-        return calls.select_host(call, driver.name, asked)
+        return commands.select_host(call, driver.name, asked)
     if method == "has_any_hosts":
-        return calls.any_hosts(call, driver.name, asked)
+        return commands.any_hosts(call, driver.name, asked)
     if not asked.vms:
         raise BadUsage(f"{method} is about VMs: give --vms FILE, or --cluster FILE")
     change: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def call_method(
         change, asked = _change(method, subject, named, asked)
     first, *others = method.split("_")
     of_xml_rpc = "".join([first, *map(str.title, others)])
-    return calls.migrations(call, of_xml_rpc, driver.name, asked, change)
+    return commands.migrations(call, of_xml_rpc, driver.name, asked, change)
 
 
 def _callable(driver: DriverUnit) -> list[str]:

@@ -13,8 +13,8 @@ from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 import pytest
 
-from ovirt_scheduler.command import calls, client
-from ovirt_scheduler.command.client import Daemon
+from ovirt_scheduler.command.calls import client, commands
+from ovirt_scheduler.command.calls.client import Daemon
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer
 from ovirt_scheduler.model.requests import AnswerForm
 from tests.support.certificates import write_pair
@@ -54,7 +54,7 @@ def test_a_certificate_that_has_expired_is_told(tmp_path):
         thread.start()
         url = f"https://localhost:{listening.getsockname()[1]}"
         with pytest.raises(NoAnswer, match="has expired; ovirt-scheduler cert renew") as caught:
-            calls.discover(Daemon(url, files.certificate))
+            commands.discover(Daemon(url, files.certificate))
         thread.join()
     assert "--ca" not in str(caught.value)
 
@@ -65,7 +65,7 @@ def test_nobody_there_is_told():
         silent.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(NoAnswer, match="is the daemon running"):
-            calls.discover(Daemon(url, None))
+            commands.discover(Daemon(url, None))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_server_that_is_no_daemon_is_told(answer):
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(NoAnswer, match="is no ovirt-sched"):
-            calls.discover(Daemon(url, None))
+            commands.discover(Daemon(url, None))
         thread.join()
 
 
@@ -154,7 +154,7 @@ def test_somebody_who_never_answers_is_not_waited_for_for_good(monkeypatch):
         for scheme in ("http", "https"):
             url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
             with pytest.raises(NoAnswer, match="timed out; is the daemon running"):
-                calls.discover(Daemon(url, None))
+                commands.discover(Daemon(url, None))
 
 
 def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch):
@@ -172,7 +172,7 @@ def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch):
         sender = threading.Thread(target=send_on, args=(listening,))
         sender.start()
         with pytest.raises(NoAnswer, match="what answers there is no ovirt-scheduler"):
-            calls.discover(Daemon(f"http://127.0.0.1:{listening.getsockname()[1]}", None))
+            commands.discover(Daemon(f"http://127.0.0.1:{listening.getsockname()[1]}", None))
         sender.join(LONG)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.model import spelling
+from ovirt_scheduler.model.values import spelling
 
 
 @pytest.mark.parametrize(

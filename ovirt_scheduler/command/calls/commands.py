@@ -16,9 +16,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Optional
 from xml.etree import ElementTree
 
-from ovirt_scheduler.command import arguments, client, control, inputs, tables
-from ovirt_scheduler.command.client import Call
-from ovirt_scheduler.command.inputs import Inputs, names
+from ovirt_scheduler.command import arguments, control, tables
+from ovirt_scheduler.command.calls import client, inputs
+from ovirt_scheduler.command.calls.client import Call
+from ovirt_scheduler.command.calls.inputs import Inputs, names
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.record import Record

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.command import inputs
+from ovirt_scheduler.command.calls import inputs
 from ovirt_scheduler.errors import BadInput, BadUsage
 
 DOCUMENT = (

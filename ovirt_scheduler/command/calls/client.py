@@ -37,7 +37,7 @@ from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.model.text import NOT_IN_XML, one_line
+from ovirt_scheduler.model.values.text import NOT_IN_XML, one_line
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.addresses import url_host
 from ovirt_scheduler.security.atomic_file import read_whole

@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ovirt_scheduler.command import calls, client, tables
-from ovirt_scheduler.command.client import Daemon
-from ovirt_scheduler.command.inputs import Inputs
+from ovirt_scheduler.command import tables
+from ovirt_scheduler.command.calls import client, commands
+from ovirt_scheduler.command.calls.client import Daemon
+from ovirt_scheduler.command.calls.inputs import Inputs
 from ovirt_scheduler.errors import BadUsage, NoAnswer, UnreadableDocument
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
@@ -108,7 +109,7 @@ def call(request, daemon, plain, plugins):
 
 def test_discover_lists_the_units(call):
     """A line for each, or all that is known of it."""
-    shown = calls.discover(call)
+    shown = commands.discover(call)
     units = {(unit["name"], unit["kind"]): unit for unit in shown.fields}
     assert set(units) == {
         ("Falls", "filter"), ("Falls", "cost_function"),
@@ -122,7 +123,7 @@ def test_discover_lists_the_units(call):
 
 def test_filters_tell_who_is_out(call):
     """Not only who is in."""
-    shown = calls.run_filters(call, ["First"], Inputs(HOSTS))
+    shown = commands.run_filters(call, ["First"], Inputs(HOSTS))
     assert shown.well
     assert (
         shown.fields.items() >= {"accepted": IDS[:1], "rejected": IDS[1:], "problems": []}.items()
@@ -134,14 +135,14 @@ def test_filters_tell_who_is_out(call):
 
 def test_costs_are_multiplied_and_summed(call):
     """Whichever of the two the daemon is set to answer; the best host stands first."""
-    shown = calls.run_cost_functions(call, {"First": 3}, Inputs(HOSTS))
+    shown = commands.run_cost_functions(call, {"First": 3}, Inputs(HOSTS))
     assert shown.fields["costs"] == {host: -3 * position for position, host in enumerate(IDS)}
     assert shown.text.splitlines()[1].endswith(f"{IDS[-1]}  -9")
 
 
 def test_each_host_is_told_with_what_decided_it(call):
     """Which of several units removed it, what its costs are made of; the whole record for JSON."""
-    shown = calls.run_filters(call, ["Falls", "First"], Inputs(HOSTS))
+    shown = commands.run_filters(call, ["Falls", "First"], Inputs(HOSTS))
     assert shown.text.splitlines()[:3] == [
         f"HOST    ID{' ' * 36}VERDICT   WHY",
         f"lynx    {IDS[0]}  accepted",
@@ -153,14 +154,14 @@ def test_each_host_is_told_with_what_decided_it(call):
     assert [host["verdicts"][1]["verdict"] for host in kept["hosts"]] == ["passed"] + 3 * [
         "removed"
     ]
-    shown = calls.run_cost_functions(call, {"Falls": 2, "First": 3}, Inputs(HOSTS))
+    shown = commands.run_cost_functions(call, {"Falls": 2, "First": 3}, Inputs(HOSTS))
     assert shown.text.splitlines()[1].endswith(f"  {IDS[3]}  -9    First 3 × (-3)")
 
 
 def test_who_removed_all_hosts_is_told(call, plugins):
     """By a selection that finds none."""
     properties = {"filters": "First;Empty"}
-    shown = calls.select_host(call, "default", Inputs(HOSTS, VM_ID, properties))
+    shown = commands.select_host(call, "default", Inputs(HOSTS, VM_ID, properties))
     first, _, *lines = shown.text.splitlines()
     assert first == "no host: none left, 3 removed by First, 1 by Empty"
     assert [line.split()[-1] for line in lines] == ["Empty", "First", "First", "First"]
@@ -168,9 +169,9 @@ def test_who_removed_all_hosts_is_told(call, plugins):
 
 def test_a_balance_tells_what_to_move(call):
     """Or that there is nothing to do."""
-    shown = calls.run_balance(call, "First", Inputs(HOSTS, properties={"move": "1"}))
+    shown = commands.run_balance(call, "First", Inputs(HOSTS, properties={"move": "1"}))
     assert shown.fields["migration"] == {"vm": VM_ID, "hosts": IDS[2:]}
-    assert calls.run_balance(call, "First", Inputs(HOSTS)).text == "nothing to do\n"
+    assert commands.run_balance(call, "First", Inputs(HOSTS)).text == "nothing to do\n"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ def test_a_balance_tells_what_to_move(call):
 )
 def test_a_unit_that_fails_is_told(call, unit, told):
     """The answer stands without it, and all is not well."""
-    shown = calls.run_filters(call, ["First", unit], Inputs(HOSTS))
+    shown = commands.run_filters(call, ["First", unit], Inputs(HOSTS))
     assert not shown.well
     assert shown.fields["accepted"] == IDS[:1]
     assert f"problem: {told}" in shown.text
@@ -191,22 +192,22 @@ def test_a_unit_that_fails_is_told(call, unit, told):
 
 def test_nothing_is_said_of_an_answer_that_a_failure_emptied(call):
     """No hosts have costs, but that is not what there is to tell."""
-    shown = calls.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
+    shown = commands.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
     assert shown.text.startswith("problem: Falls: ZeroDivisionError")
     assert "no hosts" not in shown.text
-    shown = calls.run_filters(call, ["First"], Inputs(()))
+    shown = commands.run_filters(call, ["First"], Inputs(()))
     assert shown.text == "no hosts\n"
 
 
 def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, request):
     """A daemon's answer tells nothing of it."""
     here = "local" in request.node.callspec.id
-    scored = calls.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
-    selected = calls.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "Falls"}))
+    scored = commands.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
+    selected = commands.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "Falls"}))
     for shown in (scored, selected):
         assert ("Falls: stdout:\nbefore the fall\n" in shown.text) is here
         assert ("Falls: traceback:\nTraceback" in shown.text) is here
-    shown = calls.schedule(call, "night", "falls", {})
+    shown = commands.schedule(call, "night", "falls", {})
     assert shown.text.startswith("problem: Night: ZeroDivisionError")
     assert ("Night: stdout:\nat night\n" in shown.text) is here
     called = shown.fields.get("calls")
@@ -216,13 +217,13 @@ def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, requ
 def test_a_document_that_is_none_is_refused(call):
     """As the caller's mistake."""
     with pytest.raises(UnreadableDocument, match="hosts, line 1"):
-        calls.run_filters(call, ["First"], Inputs("<hosts"))
+        commands.run_filters(call, ["First"], Inputs("<hosts"))
 
 
 def test_a_certificate_that_is_not_trusted_is_told(daemon):
     """With what to do."""
     with pytest.raises(NoAnswer, match="--ca"):
-        calls.discover(Daemon(daemon.url, None))
+        commands.discover(Daemon(daemon.url, None))
 
 
 def test_a_certificate_that_was_renewed_is_told(tmp_path, daemon):
@@ -257,14 +258,14 @@ def test_a_daemon_is_asked_for_reasons_where_its_history_cannot_be_read(
 def test_nothing_is_sent_as_nil(plain):
     """JSON has a null."""
     call = Daemon(plain.url, None)
-    shown = calls.schedule(call, "night", "is_none", {"value": None})
+    shown = commands.schedule(call, "night", "is_none", {"value": None})
     assert shown.fields["result"] is True
 
 
 def test_an_integer_that_cannot_be_sent_is_wrong_usage(plain):
     """XML-RPC has 32 bits for one."""
     with pytest.raises(BadUsage, match="32 bits"):
-        calls.run_cost_functions(Daemon(plain.url, None), {"First": 1 << 40}, Inputs(HOSTS))
+        commands.run_cost_functions(Daemon(plain.url, None), {"First": 1 << 40}, Inputs(HOSTS))
 
 
 def test_the_wrong_scheme_is_told(daemon, plain):
@@ -275,19 +276,19 @@ def test_the_wrong_scheme_is_told(daemon, plain):
     )
     for url, told in wrong:
         with pytest.raises(NoAnswer, match=told):
-            calls.discover(Daemon(url, None))
+            commands.discover(Daemon(url, None))
 
 
 @pytest.mark.parametrize("name", ["\udcff", "\0"])
 def test_what_xml_does_not_have_is_not_sent(plain, name):
     """As a word of the command line that is not UTF-8; the daemon could only tell a line of XML."""
     with pytest.raises(BadUsage, match=r"runFilters: cannot be sent with .*, which XML does not"):
-        calls.run_filters(Daemon(plain.url, None), [name], Inputs(HOSTS))
+        commands.run_filters(Daemon(plain.url, None), [name], Inputs(HOSTS))
 
 
 def test_schedulers_are_listed(call):
     """With what each takes; a driver that is none is not among them."""
-    shown = calls.schedulers(call)
+    shown = commands.schedulers(call)
     assert [each["name"] for each in shown.fields] == ["default"]
     headings, row = shown.text.splitlines()
     assert headings.split()[:3] == ["SCHEDULER", "TOPIC", "INTERFACES"]
@@ -297,7 +298,7 @@ def test_schedulers_are_listed(call):
 
 def test_topics_are_listed_with_their_methods(call):
     """A line for each method."""
-    shown = calls.topics(call)
+    shown = commands.topics(call)
     assert [each["topic"] for each in shown.fields] == ["compute", "night"]
     lines = [line.split() for line in shown.text.splitlines()]
     assert ["night", "Night", "when(hours=1)", "When", "it", "begins."] in lines
@@ -305,14 +306,14 @@ def test_topics_are_listed_with_their_methods(call):
 
 def test_a_scheduler_is_asked_for_a_host(call):
     """By name and id; none is said, and so is what failed."""
-    shown = calls.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "First"}))
+    shown = commands.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "First"}))
     assert (shown.fields["host"], shown.names, shown.problems) == (IDS[0], ["lynx"], [])
     assert [line.split()[1:] for line in shown.text.splitlines()[1:]] == [
         [IDS[0], "selected"], *([each, "not", "selected", "First"] for each in IDS[1:])
     ]  # fmt: skip
-    shown = calls.select_host(call, "default", Inputs((), VM_ID, {}))
+    shown = commands.select_host(call, "default", Inputs((), VM_ID, {}))
     assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
-    shown = calls.select_host(call, "defualt", Inputs(HOSTS, VM_ID, {}))
+    shown = commands.select_host(call, "defualt", Inputs(HOSTS, VM_ID, {}))
     assert shown.text == (
         "problem: there is no scheduler named 'defualt'; there are default; did you mean default?\n"
     )
@@ -321,16 +322,16 @@ def test_a_scheduler_is_asked_for_a_host(call):
 
 def test_a_method_of_a_topic_is_called(call):
     """What it gives back is shown as JSON: dates as text, bytes in base64."""
-    shown = calls.schedule(call, "night", "when", {"hours": 3})
+    shown = commands.schedule(call, "night", "when", {"hours": 3})
     told = {"at": "2026-01-31T22:00:00", "token": "AA==", "hours": [3]}
     assert json.loads(shown.text) == told
     assert json.loads(tables.document(shown.fields))["result"] == told
-    shown = calls.schedule(call, "night", "never", {})
+    shown = commands.schedule(call, "night", "never", {})
     assert shown.fields["problems"] == [
         'Night: never returned None, which has no form in XML-RPC; return "" for nothing'
     ]
-    problem = calls.schedule(call, "night", "nosuch", {}).fields["problems"][0]
+    problem = commands.schedule(call, "night", "nosuch", {}).fields["problems"][0]
     assert problem.startswith("the topic night has no method 'nosuch'; Night publishes falls, ")
     chosen = Inputs(HOSTS, VM_ID, {"policy": "odd"})
-    problem = calls.select_host(call, "default", chosen).fields["problems"][0]
+    problem = commands.select_host(call, "default", chosen).fields["problems"][0]
     assert problem.startswith("scheduler default: property policy: 'odd' is not allowed")

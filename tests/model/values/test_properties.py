@@ -8,8 +8,8 @@ import re
 import pytest
 
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model import properties
 from ovirt_scheduler.model.plugins import Property, PropertySet
+from ovirt_scheduler.model.values import properties
 from tests.support.java_matches import java_matches, needs_java
 
 IP = r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b"

@@ -20,9 +20,10 @@ from ovirt_scheduler import manual
 from ovirt_scheduler.catalogue import files as plugin_files
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.command import arguments, calls, client, inputs, scheduler_calls
-from ovirt_scheduler.command.client import Call
-from ovirt_scheduler.command.inputs import Inputs
+from ovirt_scheduler.command import arguments
+from ovirt_scheduler.command.calls import client, commands, inputs, scheduler_calls
+from ovirt_scheduler.command.calls.client import Call
+from ovirt_scheduler.command.calls.inputs import Inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Runtime
@@ -33,9 +34,9 @@ from ovirt_scheduler.errors import (
     PluginError,
     SchedulerError,
 )
-from ovirt_scheduler.model import spelling
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
@@ -352,10 +353,10 @@ def _no_plugin(path: Path) -> str:
 
 def _ask(call: Call, unit: PolicyUnit, asked: Inputs) -> Shown:
     if unit.kind is Kind.FILTER:
-        return calls.run_filters(call, [unit.name], asked)
+        return commands.run_filters(call, [unit.name], asked)
     if unit.kind is Kind.COST_FUNCTION:
-        return calls.run_cost_functions(call, {unit.name: 1}, asked)
-    return calls.run_balance(call, unit.name, asked)
+        return commands.run_cost_functions(call, {unit.name: 1}, asked)
+    return commands.run_balance(call, unit.name, asked)
 
 
 def _acted(engine: Optional[MadeEngine]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Optional
 
 import pytest
 
-from ovirt_scheduler.model import typed_json
+from ovirt_scheduler.model.values import typed_json
 
 
 class Colour(enum.Enum):

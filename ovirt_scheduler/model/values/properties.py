@@ -25,9 +25,9 @@ from collections.abc import Iterator, Mapping
 from typing import NoReturn, Optional
 
 from ovirt_scheduler.errors import PluginError, RefusedProperty, SlowProperty
-from ovirt_scheduler.model import java_regex
 from ovirt_scheduler.model.plugins import Property, PropertySet
-from ovirt_scheduler.model.text import shortened
+from ovirt_scheduler.model.values import java_regex
+from ovirt_scheduler.model.values.text import shortened
 
 LONGEST_VALUE = 4096  # characters
 _LONGEST_TEXT = 1 << 16  # characters of all properties: the daemon compiles their regexes

@@ -61,7 +61,7 @@ class DriveMemory:
         self._file = file.absolute()
         self._lock = threading.Lock()
         self._clusters = self._read()
-        self._saved = {name: typed_json.dump(each) for name, each in self._clusters.items()}
+        self._saved = {name: _dumped(each) for name, each in self._clusters.items()}
         self._turns: dict[str, threading.Lock] = {}
         self._warned = False
 
@@ -82,7 +82,7 @@ class DriveMemory:
         """
         memory = self.cluster(name)
         with self._lock:  # the other clusters are changed by their own threads just now
-            former, self._saved[name] = self._saved.get(name), typed_json.dump(memory)
+            former, self._saved[name] = self._saved.get(name), _dumped(memory)
             if self._saved[name] != former or self._warned:
                 self._write()
 
@@ -116,12 +116,13 @@ class DriveMemory:
             problem = trust.tampering(self._file)
             if not problem:
                 clusters = typed_json.load(self._file.read_bytes(), dict[str, ClusterMemory])
-                now = time.monotonic()  # after a restart of the machine this begins anew
+                # The clock may have been set back meanwhile: nothing has begun later than now.
+                latest, ahead = time.monotonic(), _seconds_ahead()
                 for memory in clusters.values():
                     for migrating in memory.migrating.values():
-                        migrating.begun = min(now, migrating.begun)
+                        migrating.begun = min(latest, migrating.begun - ahead)
                     for migrated in memory.migrated:
-                        migrated.begun = min(now, migrated.begun)
+                        migrated.begun = min(latest, migrated.begun - ahead)
                 return clusters
         except FileNotFoundError:
             return {}
@@ -132,3 +133,19 @@ class DriveMemory:
             {"file": str(self._file), "reason": problem},
         )
         return {}
+
+
+def _seconds_ahead() -> float:
+    """How far the time of day is ahead of the monotonic clock, which each boot begins anew."""
+    return time.time() - time.monotonic()
+
+
+def _dumped(memory: ClusterMemory) -> bytes:
+    """What the file has of a cluster; its times are whole seconds since 1970."""
+    ahead = _seconds_ahead()
+    migrating = {
+        vm: replace(each, begun=float(round(each.begun + ahead)))
+        for vm, each in memory.migrating.items()
+    }
+    migrated = [replace(each, begun=float(round(each.begun + ahead))) for each in memory.migrated]
+    return typed_json.dump(replace(memory, migrating=migrating, migrated=migrated))

@@ -30,14 +30,32 @@ def test_what_is_saved_is_known_again(tmp_path):
     memory.migrated.append(Migrated("v", "h", begun, balances=True))
     first.save("Default")
     again = DriveMemory(file).cluster("Default")
+    for each in (again.migrating["v"], again.migrated[0]):
+        assert each.begun == pytest.approx(begun, abs=1)  # the file has whole seconds
+        each.begun = begun
     assert again == memory
     assert again is not memory
 
 
-def test_a_machine_that_was_restarted_prolongs_no_migration(tmp_path):
-    """Its clock began anew: what it has not come to yet is followed as though it began now."""
+@pytest.mark.parametrize("up_for", [5.0, 5e6], ids=["just booted", "up for long"])
+def test_a_migration_is_as_old_after_a_reboot(tmp_path, monkeypatch, up_for):
+    """The monotonic clock begins anew, and may soon be beyond its time before the reboot."""
     file = tmp_path / "clusters.json"
-    migrating = {"step": vars(STEP), "begun": time.monotonic() + 1e6, "moving": False}
+    memory = DriveMemory(file)
+    begun = time.monotonic() - 100
+    memory.cluster("Default").migrating["v"] = Migrating(STEP, begun)
+    memory.cluster("Default").migrated.append(Migrated("v", "h", begun, balances=True))
+    memory.save("Default")
+    monkeypatch.setattr(time, "monotonic", lambda: up_for)
+    again = DriveMemory(file).cluster("Default")
+    assert up_for - again.migrating["v"].begun == pytest.approx(100, abs=30)
+    assert up_for - again.migrated[0].begun == pytest.approx(100, abs=30)
+
+
+def test_a_clock_that_was_set_back_prolongs_no_migration(tmp_path):
+    """What has a later time than now is followed as though it began now."""
+    file = tmp_path / "clusters.json"
+    migrating = {"step": vars(STEP), "begun": time.time() + 1e6, "moving": False}
     migrated = {"vm": "v", "source": "h", "begun": 9e9, "balances": True}
     known = {"migrating": {"v": migrating}, "migrated": [migrated]}
     file.write_text(json.dumps({"Default": known}))

@@ -126,3 +126,6 @@ class _Question(socketserver.StreamRequestHandler):
             return {"answer": command(asked, user)}
         except SchedulerError as error:
             return {"error": str(error)}
+        except Exception:  # noqa: BLE001  who asked is to hear of it, and not only the log
+            self.server.handle_error()
+            return {"error": "the daemon failed to answer; its log says why"}

@@ -70,6 +70,16 @@ def test_a_refusal_is_told(path):
     assert "answer" in ask(path, b'{"command": "who"}\n')
 
 
+def test_a_failure_is_told_and_its_reason_logged(path, caplog):
+    """Who gets no answer would take the daemon for ended."""
+    assert ask(path, b'{"command": "refuse"}\n') == {  # which lacks what it asks for
+        "error": "the daemon failed to answer; its log says why"
+    }
+    assert "this is a bug" in caplog.text
+    assert "KeyError: 'what'" in caplog.text
+    assert "answer" in ask(path, b'{"command": "who"}\n')
+
+
 def test_a_socket_that_a_killed_daemon_left_is_in_nobodys_way(tmp_path):
     """Another one takes its place."""
     with socket.socket(socket.AF_UNIX) as left, short_name(tmp_path / "control") as name:

@@ -173,4 +173,6 @@ class Watchdog:
             fault = self._executor.analyse(_PROBE).fault
         except ExecutorUnavailable as error:
             return str(error)
+        except Exception as error:  # noqa: BLE001  the next look may be well
+            return f"{type(error).__name__}: {error}"
         return "" if fault is None else fault.message

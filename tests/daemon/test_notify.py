@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
+import threading
 import time
 import uuid
 
 import pytest
 
-from ovirt_scheduler.daemon.watchdog import Notifier
+from ovirt_scheduler.daemon.watchdog import Notifier, Watchdog
 from tests.support.waiting import LONG
 
 
@@ -75,3 +77,25 @@ def test_the_watchdogs_time_is_read(environment, seconds):
     notifier = Notifier({"NOTIFY_SOCKET": "/run/notify", **environment})
     assert notifier.watchdog_seconds == seconds
     assert Notifier(environment).watchdog_seconds is None
+
+
+def test_a_look_that_fails_is_told_and_the_next_one_counts(manager, executor, monkeypatch):
+    """Without memory or descriptors for a moment, say: nobody else would feed the watchdog."""
+    bound, address = manager
+    bound.settimeout(LONG)
+    notifier = Notifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "20000"})
+    failed = threading.Event()
+
+    def fail(_candidate: object) -> None:
+        failed.set()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    watchdog = Watchdog(notifier, executor, lambda: watchdog.problem or "all well")
+    with monkeypatch.context() as patched:
+        patched.setattr(executor, "analyse", fail)
+        watchdog.start()
+        assert failed.wait(LONG)
+        assert bound.recv(4096) == b"STATUS=OSError: [Errno 24] Too many open files"
+    while bound.recv(4096) != b"STATUS=all well":
+        pass
+    watchdog.stop()

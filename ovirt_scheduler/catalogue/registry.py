@@ -255,11 +255,13 @@ class Registry:
         def load(file: PluginFile) -> Optional[FileState]:
             return self._load(file, scan, self._states.get(file.path))
 
-        try:
-            with ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
-                loaded = list(pool.map(load, files))
-        except RuntimeError:  # no thread can be started
-            loaded = [load(file) for file in files]
+        with ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
+            try:
+                loads = [pool.submit(load, file) for file in files]
+            except RuntimeError:  # no thread can be started
+                loaded = [load(file) for file in files]
+            else:
+                loaded = [each.result() for each in loads]
         return {file.path: state for file, state in zip(files, loaded) if state is not None}
 
     def _load(

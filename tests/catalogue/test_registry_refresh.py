@@ -68,6 +68,21 @@ def test_without_threads_files_are_loaded_one_by_one(place):
     assert place.versions() == {"a": "1", "b": "2"}
 
 
+def test_a_load_that_fails_for_lack_of_something_is_tried_once_in_a_refresh(place, monkeypatch):
+    """Not once more for each file, as where no thread can be started."""
+    place.write("a", plugin(1))
+    loads = []
+
+    def fail(*_: object) -> None:
+        loads.append(1)
+        raise RecursionError("of the loader")
+
+    monkeypatch.setattr(place.registry._loader, "load", fail)
+    with pytest.raises(RecursionError):
+        place.registry.refresh()
+    assert loads == [1]
+
+
 @pytest.fixture
 def without_threads(monkeypatch):
     def refuse(thread):

@@ -6,6 +6,7 @@ place for calls is free, and takes none. Other calls are skipped, and recorded a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -92,14 +93,17 @@ class Shadows:
                 made = self._called(decision, jobs, add_engine)
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("units in shadow could not be called, this is a bug")
+            finally:
+                with self._lock:
+                    self._bytes -= size
             self._history.keep(made, inputs)
-            with self._lock:
-                self._bytes -= size
 
         with self._lock:
             if self._bytes + size <= _MOST_BYTES and not self._closed:
                 self._bytes += size
-                self._thread.submit(run)
+                # Where no thread can be started, it waits in the queue for the next one's.
+                with contextlib.suppress(RuntimeError):
+                    self._thread.submit(run)
                 return
         why = "in shadow, and too many decisions wait for theirs"
         ended = tuple(ShadowCall(job.calls[0], problem=why) for job in jobs)

@@ -321,6 +321,35 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
     assert kept["properties"] == {"said": HIDDEN}
 
 
+def test_without_a_thread_a_decision_waits_for_the_next(
+    executor, unit_named, tmp_path: Path, monkeypatch
+):
+    """Its request ends as ever, and no memory counts as taken for good."""
+    unit = dataclasses.replace(unit_named("keeps_all"), shadow=True)
+    history = History(tmp_path / "history.sqlite")
+    history.start()
+    shadows = Shadows(executor, history)
+
+    def call() -> None:
+        caller = Caller("0" * 16, AnswerForm.ENGINE, "here")
+        request = Request(caller, Subjects(HOSTS, vm="vm-1"), {}, {Kind.FILTER: ()})
+        decision = Decision(request, Execution(HOSTS), HOSTS, time=time.time())
+        shadows.call(decision, None, [job_of([unit], strict=False)], lambda job: (job, ()))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        call()
+    call()
+    wait_until(lambda: len([*history.reader.decisions(Query())]) == 2)
+    shadows.close()
+    history.close()
+    assert shadows._bytes == 0
+
+
+def no_thread(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_a_short_timeout_makes_no_slow_engine_an_absent_one(place, executor, tmp_path: Path):
     """For seconds after a query that failed, every request would go without the engine."""
     place.write("New", PLUGINS["New"])

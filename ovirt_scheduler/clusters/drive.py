@@ -310,9 +310,14 @@ class ClusterThreads:
         ]
 
     def start(self) -> None:
-        """Begin with a look at each cluster."""
+        """Begin with a look at each cluster; called again, start the threads that do not run yet.
+
+        Raises:
+            RuntimeError: a thread cannot be started.
+        """
         for thread in self._threads:
-            thread.start()
+            if thread.ident is None:
+                thread.start()
 
     def state(self) -> tuple[ClusterLook, ...]:
         """How each cluster is looked after."""

@@ -51,14 +51,16 @@ class Plans:
 
     Args:
         keep: keeps an event in the history.
+        wake: has a cluster looked at now.
     """
 
-    def __init__(self, keep: Callable[[Mapping[str, object]], None]) -> None:
-        self._keep = keep
+    def __init__(
+        self, keep: Callable[[Mapping[str, object]], None], wake: Callable[[str], None]
+    ) -> None:
+        self._keep, self._wake = keep, wake
         self._plans: dict[str, Plan] = {}  # by id, the oldest first
         self._changed = threading.Condition()
         self._refused: dict[tuple[str, str, str], float] = {}  # cluster, VM, target; when
-        self.wake: Callable[[str], None] = lambda _: None  # has a cluster looked at now
 
     def of_cluster(self, name: str) -> tuple[Plan, ...]:
         """Its plans, the oldest first."""
@@ -156,7 +158,7 @@ class Plans:
                 for step in plan.steps:
                     self._refused[plan.cluster, step.vm, step.target] = now
                 return
-        self.wake(plan.cluster)
+        self._wake(plan.cluster)
         with self._changed:
             self._changed.wait_for(lambda: not self._find(key).is_open, _OUTCOME_SECONDS)
 

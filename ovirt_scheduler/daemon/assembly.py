@@ -87,7 +87,7 @@ class Assembly:
         # Plain HTTP does without that module, and so without 10 MB.
         self._tls: Any = importlib.import_module(_TLS) if settings.ssl else None
         self._drive_memory = DriveMemory(state / "clusters.json")
-        self._plans = Plans(self.runtime.keep_event)
+        self._plans = Plans(self.runtime.keep_event, self._wake)
         self._drive = self._make_drive(services)
         server_settings, self._certificate = self._server_settings(services)
         self.server = SchedulerServer(server_settings, services.methods(), listener)
@@ -114,7 +114,7 @@ class Assembly:
         services = self.runtime.prepare(settings)
         server_settings, certificate = self._server_settings(services)
         drive = self._make_drive(services)
-        # From here on nothing is made that could fail.
+        # From here on nothing is made that could fail, but for threads: the watchdog's tries again.
         self._stop_drive()
         self.runtime.use(services)
         self._drive, self._certificate = drive, certificate
@@ -131,8 +131,8 @@ class Assembly:
 
     def watch(self) -> None:
         """Look after calls, certificates and clusters from now on."""
-        self._watchdog.start()
         self._start_drive()
+        self._watchdog.start()
 
     def _start_control(self) -> None:
         """Answer on the control socket from now on; where there can be none, the log says so."""
@@ -152,9 +152,20 @@ class Assembly:
             )
 
     def _start_drive(self) -> None:
+        """Look after clusters; where a thread for one cannot be started, the log says so."""
+        try:
+            if self._drive is not None:
+                self._drive.start()
+        except RuntimeError as error:
+            _log.error(
+                "not every cluster is looked after now: %(reason)s; it is tried again",
+                {"reason": str(error)},
+            )
+
+    def _wake(self, cluster: str) -> None:
+        """Have a cluster looked at now, if it is looked after."""
         if self._drive is not None:
-            self._plans.wake = self._drive.wake
-            self._drive.start()
+            self._drive.wake(cluster)
 
     def _stop_drive(self, seconds: float = 5.0) -> None:
         """Stop the threads that look after clusters; migrations in the engine go on."""
@@ -252,7 +263,11 @@ class Assembly:
         )
 
     def _line(self) -> str:
-        """The status in one line; once a day the certificates are looked at before."""
+        """The status in one line, for the watchdog's thread, which looks after what else is due.
+
+        It looks at the certificates once a day, and starts what could not be started for clusters.
+        """
+        self._start_drive()
         if time.monotonic() >= self._certificates_due:
             self._certificates_due = time.monotonic() + _DAY
             # This thread feeds the watchdog: a file that hangs must not hold it up.

@@ -36,7 +36,7 @@ def engine(tmp_path):
 def services(tmp_path, engine):
     """Those of a daemon that has no schedulers, which cannot be: each look is a bug."""
     inventory = Inventory(engine.settings())
-    plans, memory = Plans(lambda _: None), DriveMemory(tmp_path / "clusters.json")
+    plans, memory = Plans(lambda _: None, lambda _: None), DriveMemory(tmp_path / "clusters.json")
     yield ClusterServices(plans, memory, inventory, None, None, threading.Event())
     inventory.close()
 

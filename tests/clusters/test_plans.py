@@ -47,7 +47,7 @@ def kept():
 
 @pytest.fixture
 def registry(kept):
-    return Plans(kept.append)
+    return Plans(kept.append, lambda _: None)
 
 
 def ask(registry, action, key=None, user=0, login=None):
@@ -93,10 +93,8 @@ def test_ended_plans_are_bounded(registry):
     assert ask(registry, "list")[0]["state"] == "waiting"
 
 
-def test_who_approves_waits_for_what_becomes_of_it(registry, kept):
+def test_who_approves_waits_for_what_becomes_of_it(kept):
     """The cluster is woken; the history has who it was."""
-    made = plan("w")
-    registry.add(made)
     woken = []
 
     def wake(name):
@@ -105,7 +103,9 @@ def test_who_approves_waits_for_what_becomes_of_it(registry, kept):
         assert found.state == APPROVED
         threading.Thread(target=registry.end, args=(found, MADE, "done")).start()
 
-    registry.wake = wake
+    registry = Plans(kept.append, wake)
+    made = plan("w")
+    registry.add(made)
     told = ask(registry, "approve", made.id)
     assert (told["state"], told["by"], told["because"]) == ("made", "root", "done")
     assert woken == ["Default"]

@@ -16,6 +16,7 @@ from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.security.certificates import ensure
 from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings.table import Settings
 from tests.support.certificates import write_pair
 from tests.support.command import executed, spawned
 from tests.support.daemon import Daemon
@@ -308,24 +309,54 @@ def test_a_certificate_that_was_replaced_without_a_reload_is_told(tmp_path, capl
 
 def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkeypatch):
     """All is made before anything is replaced, and before clusters are let be."""
-    password = tmp_path / "password"
-    password.write_text("secret\n")
-    password.chmod(0o600)
-    conf = tmp_path / "scheduler.conf"
-    text = (
-        "ssl = false\nlistening_port = 0\nrequest_timeout = {}\ndrive = dry-run\n[engine]\n"
-        "url = https://localhost:1/ovirt-engine/api\nusername = a@internal\n"
-        f"password_file = {password}\n[clusters]\n[[Default]]\n"
-    )
-    conf.write_text(text.format(90))
-    made = Assembly(config.load(conf, {}), tmp_path / "state", Notifier({}))
+    made = Assembly(driving(tmp_path, 90), tmp_path / "state", Notifier({}))
     former, drive = made.settings, made._drive
-    conf.write_text(text.format(80))
     with monkeypatch.context() as patched:
         patched.setattr(assembly, "ClusterThreads", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
-            made.renew(config.load(conf, {}))
+            made.renew(driving(tmp_path, 80))
     assert made.settings is former
     assert made._drive is drive
     assert not drive._stopping.is_set()
     made.stop(0)
+
+
+def test_clusters_whose_threads_cannot_be_started_are_looked_after_later(
+    tmp_path, monkeypatch, caplog
+):
+    """Under TasksMax, say: the settings are in force, and the watchdog's thread tries again."""
+
+    def alive() -> list[bool]:
+        return [thread.is_alive() for thread in made._drive._threads]
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "cluster Default":
+            raise RuntimeError("can't start new thread")
+        start_thread(thread)
+
+    start_thread = threading.Thread.start
+    made = Assembly(driving(tmp_path, 90), tmp_path / "state", Notifier({}))
+    made._start_drive()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        made.renew(driving(tmp_path, 80))
+        assert made.settings.request_timeout == 80.0
+        assert alive() == [True, False]
+        assert "not every cluster is looked after now: can't start new thread" in caplog.text
+    made._line()
+    assert alive() == [True, True]
+    made.stop(0)
+
+
+def driving(folder: Path, request_timeout: int) -> Settings:
+    """Settings of a daemon that looks after a cluster of an engine which is away."""
+    password = folder / "password"
+    password.write_text("secret\n")
+    password.chmod(0o600)
+    conf = folder / "scheduler.conf"
+    conf.write_text(
+        f"ssl = false\nlistening_port = 0\nrequest_timeout = {request_timeout}\n"
+        "drive = dry-run\n[engine]\nurl = https://localhost:1/ovirt-engine/api\n"
+        f"username = a@internal\npassword_file = {password}\n[clusters]\n[[Default]]\n"
+    )
+    return config.load(conf, {})

@@ -49,6 +49,7 @@ _log = logging.getLogger(__name__)
 
 _TLS = "ovirt_scheduler.daemon.tls"
 _DAY = 86400.0  # seconds
+_HOOK_SECONDS = 5.0  # for a running hook of a cluster's scheduler to end
 
 # A change of these takes a restart: the socket is bound, and the executor made, at the start.
 _FIXED = (
@@ -115,7 +116,7 @@ class Assembly:
         server_settings, certificate = self._server_settings(services)
         drive = self._make_drive(services)
         # From here on nothing is made that could fail, but for threads: the watchdog's tries again.
-        self._stop_drive()
+        self._stop_drive(_HOOK_SECONDS)
         self.runtime.use(services)
         self._drive, self._certificate = drive, certificate
         kept = {each.name for each in settings.clusters} if settings.drive is Drive.APPROVE else ()
@@ -167,7 +168,7 @@ class Assembly:
         if self._drive is not None:
             self._drive.wake(cluster)
 
-    def _stop_drive(self, seconds: float = 5.0) -> None:
+    def _stop_drive(self, seconds: float) -> None:
         """Stop the threads that look after clusters; migrations in the engine go on."""
         if self._drive is not None:
             self._drive.stop(seconds)
@@ -184,10 +185,12 @@ class Assembly:
         Args:
             grace: seconds for the calls.
         """
+        hooks_until = time.monotonic() + _HOOK_SECONDS
         self._watchdog.stop()
-        self.runtime.registry.stop()
-        self._stop_drive()
+        self.runtime.begin_no_more()
+        self._stop_drive(0.0)  # hooks and calls go on side by side
         self.server.stop(grace, self.runtime.executor.close, self.settings.drain_time)
+        self._stop_drive(hooks_until - time.monotonic())
         if self.runtime.history is not None:
             self.runtime.history.drain()
         self.runtime.executor.close()

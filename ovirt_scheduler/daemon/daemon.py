@@ -2,8 +2,8 @@
 
 Start: settings, certificate, port, zygote, plugins; then it reports that it listens, on standard
 error and to systemd.
-Stop (SIGTERM, SIGINT): ``/health`` says so for ``drain_time``, then no new calls; running calls end
-or reach their grace, every process that was forked is gone, exit status 0.
+Stop (SIGTERM, SIGINT): ``/health`` says so for ``drain_time``, then there are no new calls. Running
+calls get ten more seconds, then every forked process is ended. The exit status is 0.
 SIGHUP: settings, certificates and plugins are read again; connections and calls go on.
 """
 

@@ -128,16 +128,22 @@ class Runtime:
         self._bound_history(services.settings)
         self.registry.renew(Loader(services.settings, self.executor.analyse, SHIPPED))
 
+    def begin_no_more(self) -> None:
+        """Load no plugin and call no unit in shadow from now on; requests are answered."""
+        self.registry.stop()
+        if self._shadows is not None:
+            self._shadows.stop()
+
     def close(self) -> None:
-        """End every process, and log out of the engine."""
+        """End every process, close the history, and log out of the engine."""
         self.executor.close()
         if self._shadows is not None:
             self._shadows.close()
-        for inventory in (self._inventory, self._former):
-            if inventory is not None:
-                inventory.close()
         if self.history is not None:
             self.history.close()
+        for inventory in (self._inventory, self._former):  # last: an engine may be silent
+            if inventory is not None:
+                inventory.close()
 
     def _bound_history(self, settings: Settings) -> None:
         if self.history is not None:

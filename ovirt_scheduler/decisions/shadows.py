@@ -30,6 +30,7 @@ _LEAST_BYTES = 4 << 20  # for which each of them counts, so that no more than 32
 # Seconds; half of them are the engine's, as of a request's. With less, an engine that is only slow
 # would count as away, and requests would fail at once.
 _ENGINE_SECONDS = 20.0
+_STOPS = "in shadow, and the daemon stops"
 
 AddEngine = Callable[[Job], tuple[Job, tuple[str, ...]]]
 
@@ -47,7 +48,7 @@ class Shadows:
         self._thread = ThreadPoolExecutor(1, "shadows")
         self._lock = threading.Lock()
         self._bytes = 0  # of what waits
-        self._closed = False
+        self._stopped = False
 
     def call(
         self,
@@ -72,10 +73,14 @@ class Shadows:
         else:
             later.append(put)
 
-    def close(self) -> None:
-        """Keep the waiting decisions without further calls, when the executor is closed."""
+    def stop(self) -> None:
+        """Call no more units; decisions are kept without."""
         with self._lock:
-            self._closed = True
+            self._stopped = True
+
+    def close(self) -> None:
+        """Keep the decisions that wait, when the executor is closed."""
+        self.stop()
         self._thread.shutdown()
 
     def _put(
@@ -99,13 +104,13 @@ class Shadows:
             self._history.keep(made, inputs)
 
         with self._lock:
-            if self._bytes + size <= _MOST_BYTES and not self._closed:
+            if self._bytes + size <= _MOST_BYTES and not self._stopped:
                 self._bytes += size
                 # Where no thread can be started, it waits in the queue for the next one's.
                 with contextlib.suppress(RuntimeError):
                     self._thread.submit(run)
                 return
-        why = "in shadow, and too many decisions wait for theirs"
+        why = _STOPS if self._stopped else "in shadow, and too many decisions wait for theirs"
         ended = tuple(ShadowCall(job.calls[0], problem=why) for job in jobs)
         self._history.keep(decision._replace(shadows=ended), inputs)
 
@@ -116,7 +121,9 @@ class Shadows:
             (call,) = job.calls
             problem, result = "in shadow, and no place was free", None
             try:
-                if not self._closed and self._executor.is_free:
+                if self._stopped:
+                    problem = _STOPS
+                elif self._executor.is_free:
                     patient = job._replace(deadline=time.monotonic() + _ENGINE_SECONDS)
                     one, _ = add_engine(patient)
                     secret = one.engine.token or secret

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import re
 import signal
+import socket
 import time
 
 import pytest
 
 from tests.support.driven import OFTEN, cluster
 from tests.support.rest_server import GIB, Event, Host, Reply, Vm
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.long
 
@@ -121,6 +124,46 @@ def test_a_hook_that_the_stop_cut_off_is_not_called_again(driven):
     driven.start("dry-run", slow)
     driven.wait(lambda: "timer" in driven.told.read_text())
     assert "paused up" not in driven.told.read_text()
+
+
+WAITING = """
+import pathlib, time
+
+from ovirt_scheduler.plugin import Scheduler
+
+class Waiting(Scheduler):
+    name = topic = "waiting"
+
+    def on_vm_status_changed(self, vm, old_status, new_status, hosts, vms, properties):
+        folder = pathlib.Path({folder!r})
+        (folder / "begun").touch()
+        while not (folder / "go on").exists():
+            time.sleep(0.05)
+        (folder / "ended").touch()
+        return {{}}
+"""
+
+
+def test_a_daemon_that_stops_refuses_callers_while_it_waits_for_a_hook(driven):
+    """Else hooks and calls would have their time one after the other, and the end would be late."""
+    (driven.plugins / "waiting.py").write_text(WAITING.format(folder=str(driven.folder)))
+    driven.crowd(1)
+    driven.start("dry-run", cluster("waiting", balance="0", timer="0"))
+    driven.wake_all()
+    driven.wait(lambda: len(driven.engine.asked("events")) > 1)
+    driven.engine.happened(*driven.engine.vms)
+    driven.wait((driven.folder / "begun").exists)
+    driven.daemon.process.send_signal(signal.SIGTERM)
+    port = int(driven.daemon.url.rpartition(":")[2])
+    driven.wait(lambda: is_refused(port))
+    (driven.folder / "go on").touch()
+    assert driven.daemon.process.wait(LONG) == 0
+    assert (driven.folder / "ended").exists()
+
+
+def is_refused(port: int) -> bool:
+    with socket.socket() as channel:
+        return channel.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
 
 def test_a_reload_does_not_tell_a_change_that_is_being_told(driven):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import http.client
 import signal
 import threading
+import time
 import xmlrpc.client
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support.certificates import write_pair
 from tests.support.command import executed, spawned
 from tests.support.daemon import Daemon
 from tests.support.processes import offspring, title
+from tests.support.rest_server import Host, Reply, RestServer
 from tests.support.waiting import LONG, wait_until
 
 IDS = ["host-1", "host-2"]
@@ -346,6 +348,30 @@ def test_clusters_whose_threads_cannot_be_started_are_looked_after_later(
     made._line()
     assert alive() == [True, True]
     made.stop(0)
+
+
+def test_the_history_is_closed_before_an_engine_is_asked_to_log_out(tmp_path):
+    """It may be silent, and systemd kills a daemon that takes too long to end."""
+    with RestServer(tmp_path, [Host("lynx")], tls=False) as engine:
+        (tmp_path / "scheduler.conf").write_text(
+            f"ssl = false\nlistening_port = 0\n{engine.conf()}\n"
+        )
+        state = tmp_path / "state"
+        made = Assembly(config.load(tmp_path / "scheduler.conf", {}), state, Notifier({}))
+        history, open_then, logout = made.runtime.history, [], engine.logout
+
+        def logged_out(form: Mapping[str, str]) -> Reply:
+            open_then.append((state / "history.sqlite-wal").exists())
+            return logout(form)
+
+        engine.logout = logged_out
+        history.start()
+        made.runtime.services.inventory.access(time.monotonic() + LONG)
+        made.runtime.keep_event({"event": "started"})
+        wait_until(lambda: not history.waiting)
+        assert (state / "history.sqlite-wal").exists()
+        made.stop(0)
+        assert open_then == [False]
 
 
 def driving(folder: Path, request_timeout: int) -> Settings:

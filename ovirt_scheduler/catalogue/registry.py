@@ -199,13 +199,13 @@ class Registry:
         logged = set(map(str, (*self.catalogue.faults, *self.catalogue.warnings)))
         for fault in now.faults:
             if str(fault) not in logged:
-                _log.error("cannot be loaded: %(reason)s", _fields(fault))
+                _log.error("a plugin cannot be loaded: %(reason)s", _fields(fault))
                 place = {"file": fault.file, "line": fault.line, "message": fault.message}
                 known = {key: each for key, each in place.items() if each}
                 self._keep({"event": "not loaded", **known})
         for warning in now.warnings:
             if str(warning) not in logged:
-                _log.warning("noted: %(reason)s", _fields(warning))
+                _log.warning("a plugin should be looked at: %(reason)s", _fields(warning))
         over = {each.file for each in self.catalogue.faults} - {each.file for each in now.faults}
         for path in sorted(self._states.keys() | states.keys()):
             old, new = (

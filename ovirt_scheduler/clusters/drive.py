@@ -69,7 +69,8 @@ class ClusterDrive:
         self._memory = services.memory.cluster(settings.name)
         self._looked: Optional[float] = None  # seconds since 1970
         self._problem: Optional[Exception] = None
-        self._call_failed = False  # the latest balancing or timer; a look at statuses mends neither
+        # Whether the latest balancing or timer failed; a look at statuses alone does not clear it.
+        self._call_failed = False
         self._reader = ClusterReader(
             settings.name, services.inventory, services.executor, services.stopping
         )

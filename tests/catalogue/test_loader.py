@@ -237,7 +237,7 @@ def test_a_scheduler_cannot_be_in_shadow(place, caplog):
         place.registry.refresh()
     (noted,) = caplog.messages
     assert noted == (
-        f"noted: {path}: the scheduler best is left out: its conf file says shadow = true, which "
+        f"a plugin should be looked at: {path}: the scheduler best is left out: its conf file says shadow = true, which "
         "is for policy units alone"
     )
 

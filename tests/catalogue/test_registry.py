@@ -437,7 +437,7 @@ def test_each_change_is_logged_once(place, caplog):
     place.registry.refresh()
     loaded, broken, gone = caplog.messages
     assert loaded == f"loaded {path} (cost function), {checksum}"
-    assert broken.startswith(f"cannot be loaded: {path}:1: syntax error")
+    assert broken.startswith(f"a plugin cannot be loaded: {path}:1: syntax error")
     assert gone == f"unloaded {path}: it is gone"
 
 
@@ -463,7 +463,7 @@ def test_an_edit_back_to_the_good_version_closes_the_error_in_the_log(place, cap
         place.registry.refresh()
         place.registry.refresh()
         broken, mended = caplog.messages
-        assert broken.startswith(f"cannot be loaded: {file}:1: ")
+        assert broken.startswith(f"a plugin cannot be loaded: {file}:1: ")
         assert mended == f"{file} is in order again"
     path.write_text("x = (\n")
     place.registry.refresh()

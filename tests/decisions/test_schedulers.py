@@ -99,7 +99,7 @@ def test_get_schedulers_tells_what_each_is_and_takes(design):
 def test_a_scheduler_for_a_newer_ovirt_is_left_out_with_a_warning(daemon):
     """The log says both versions."""
     assert (
-        f"WARNING noted: {SCHEDULERS / 'too_new.py'}: the scheduler TooNew is left out: it was "
+        f"WARNING a plugin should be looked at: {SCHEDULERS / 'too_new.py'}: the scheduler TooNew is left out: it was "
         "written for oVirt 99.1, and engine_version is 4.5"
     ) in daemon.log
 

@@ -159,4 +159,4 @@ def test_a_status_compared_with_a_text_is_once_in_the_log(place, caplog):
         place.registry.refresh()
     (noted,) = [each for each in caplog.records if "h.status is an enumeration" in each.message]
     assert noted.levelname == "WARNING"
-    assert noted.message.startswith(f"noted: {path}:2: h.status")
+    assert noted.message.startswith(f"a plugin should be looked at: {path}:2: h.status")

@@ -82,14 +82,13 @@ class ClusterMigrations:
         self._settings = settings
         self._services = services
         self._memory = services.memory.cluster(settings.name)
-        self._migrating = self._memory.migrating
         self.limits = MigrationLimits(settings, self._memory.migrated)
         self._refused: dict[str, tuple[str, str]] = {}  # by VM, the host and why, as logged last
 
     @property
     def under_way(self) -> tuple[str, ...]:
         """The VMs that are migrated."""
-        return tuple(self._migrating)
+        return tuple(self._memory.migrating)
 
     def make(self, steps: Sequence[Step], balances: bool) -> int:
         """Make migrations, some at a time.
@@ -111,12 +110,12 @@ class ClusterMigrations:
             for step in asked:
                 self._log_asked(step, refused.get(step.vm), unanswered.get(step.vm))
                 if step.vm in refused:
-                    self._migrating.pop(step.vm, None)
+                    self._memory.migrating.pop(step.vm, None)
                     if balances and step.vm in self._memory.moved:
                         self._memory.moved.remove(step.vm)
                 else:
                     self._refused.pop(step.vm, None)
-                    self._migrating[step.vm].begun = now = time.monotonic()
+                    self._memory.migrating[step.vm].begun = now = time.monotonic()
                     self.limits.made(step, now, balances)
                     begun += 1
             self._services.memory.save(self._cluster)
@@ -136,7 +135,7 @@ class ClusterMigrations:
             raise SchedulerError(_NOT_ASKED)
         latest_event = self._services.inventory.latest_event or 0
         for step in steps:
-            self._migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
+            self._memory.migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
         self._services.memory.save(self._cluster)
         arguments = {"migrations": wanted, "mark": self._memory.mark}
         maker = self._services.decisions.driver(_MAKER)
@@ -150,12 +149,12 @@ class ClusterMigrations:
     def follow(self, state: ClusterState) -> None:
         """Log the migrations that have ended, and forget them."""
         self._refused = {vm: why for vm, why in self._refused.items() if vm in state.vms}
-        outcomes = {vm: _outcome(each, state) for vm, each in self._migrating.items()}
+        outcomes = {vm: _outcome(each, state) for vm, each in self._memory.migrating.items()}
         ended = {vm: problem for vm, problem in outcomes.items() if problem is not None}
-        after = {vm: self._migrating[vm].event for vm in ended if not ended[vm]}
+        after = {vm: self._memory.migrating[vm].event for vm in ended if not ended[vm]}
         took = self._services.inventory.migration_seconds(after)
         for vm, problem in ended.items():
-            migrating = self._migrating.pop(vm)
+            migrating = self._memory.migrating.pop(vm)
             self._log_end(migrating, problem, took.get(vm))
         if ended:
             self._services.memory.save(self._cluster)
@@ -163,9 +162,9 @@ class ClusterMigrations:
     def adopt(self, state: ClusterState) -> None:
         """Follow the migrations that run already, whoever asked for them."""
         for vm, vm_state in state.vms.items():
-            if vm_state.status in _MOVING and vm not in self._migrating:
+            if vm_state.status in _MOVING and vm not in self._memory.migrating:
                 step = Step.planned(vm, "", state)
-                self._migrating[vm] = Migrating(step, time.monotonic(), moving=True)
+                self._memory.migrating[vm] = Migrating(step, time.monotonic(), moving=True)
 
     def _log_asked(self, step: Step, refused: Optional[str], unanswered: Optional[str]) -> None:
         reason = refused or unanswered or step.reason

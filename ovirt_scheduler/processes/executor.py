@@ -119,7 +119,7 @@ class Executor:
         Raises:
             ExecutorUnavailable: the zygote does not start.
         """
-        self._zygotes.start(self._pool.ended, self._pool.clear)
+        self._zygotes.start(self._pool.ended, self._pool.zygote_died)
         self._pool.start()
 
     def close(self) -> None:

@@ -127,18 +127,18 @@ class Pool:
         """Forget everything; to be called after ``stop``, once the zygote has ended."""
         if self._keeper.is_alive():
             self._keeper.join(1.0)  # it may wait for a zygote that starts
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all processes: their zygote has ended, or is about to."""
         with self._news:
             gone = [*itertools.chain(*self._idle.values(), self._spare)]
             self._spare.clear()
             self._idle.clear()
-            self._failed.clear()
-            self._miss()
         for worker in gone:
             worker.close()
+
+    def zygote_died(self) -> None:
+        """Load at once what has ended with a zygote; ``ended`` was told of each of its workers."""
+        with self._news:
+            self._failed.clear()
+            self._miss()
 
     @property
     def replaced(self) -> Mapping[str, int]:

@@ -303,10 +303,8 @@ class Zygote:
         Raises:
             ExecutorUnavailable: it does not start, or not until then.
         """
-        left = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
-        with self._news:
-            if not self._news.wait_for(lambda: self.alive or self.over, left):
-                raise ExecutorUnavailable(f"the zygote (pid {self.pid}) was not ready in time")
+        if not self._await(lambda: self.alive or self.over, deadline - time.monotonic()):
+            raise ExecutorUnavailable(f"the zygote (pid {self.pid}) was not ready in time")
         if self.problem:
             raise ExecutorUnavailable(self.problem)
 
@@ -354,10 +352,12 @@ class Zygote:
 
     def has_ended(self, worker: Worker, seconds: float) -> bool:
         """Whether a worker ends within so many seconds, or the zygote does."""
+        return self._await(lambda: worker.status is not None or not self.alive, seconds)
+
+    def _await(self, happened: Callable[[], bool], seconds: float) -> bool:
+        """Wait for news of the zygote, at most so many seconds; whether it has happened."""
         with self._news:
-            return self._news.wait_for(
-                lambda: worker.status is not None or not self.alive, timeout=seconds
-            )
+            return self._news.wait_for(happened, min(seconds, threading.TIMEOUT_MAX))
 
     def await_end(self, worker: Worker) -> Optional[int]:
         """Wait for the end of a worker that has been killed; its status."""
@@ -382,13 +382,10 @@ class Zygote:
             before = self._signs
         with contextlib.suppress(OSError):
             self._control.send(frames.ORDER.pack(frames.ASK, 0), socket.MSG_DONTWAIT)
-        with self._news:
-            lives = self._news.wait_for(
-                lambda: self._signs > before or not self.alive, timeout=_OBEY_SECONDS
-            )
+        lives = self._await(lambda: self._signs > before or not self.alive, _OBEY_SECONDS)
         if not lives:
             self._give_up()
-            self._watcher.join(_OBEY_SECONDS)  # from then on others know
+            self._await(lambda: self.over, _OBEY_SECONDS)  # from then on others know
         return lives and self.alive
 
     def _give_up(self) -> None:
@@ -397,10 +394,14 @@ class Zygote:
         )
         self._process.kill()
 
-    def kill_and_wait(self) -> None:
-        """Kill the zygote, and wait until the watching thread has seen its end."""
+    def kill_and_wait(self, deadline: float) -> None:
+        """Kill the zygote, and wait until its end is known, but not for the next one's start.
+
+        Args:
+            deadline: seconds on the monotonic clock.
+        """
         self._process.kill()
-        self._watcher.join()
+        self._await(lambda: self.over, deadline - time.monotonic())
 
     def stop(self) -> None:
         """End the zygote, which kills what it has forked. One that is starting is killed."""

@@ -83,7 +83,7 @@ class Zygotes:
                     raise ExecutorUnavailable(unavailable("a process", error)) from None
                 if is_last:
                     raise ExecutorUnavailable(f"the zygote takes no request: {error}") from None
-            zygote.kill_and_wait()
+            zygote.kill_and_wait(deadline)
         raise AssertionError("the last try returns or raises")
 
     def _live(self, deadline: float) -> Zygote:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import operator
 import os
 import resource
@@ -194,6 +195,28 @@ def test_an_analysis_for_which_there_is_no_memory_leaves_no_descriptor(own, monk
             with pytest.raises(MemoryError):
                 own.analyse(_PROBE)
         assert spare[0].channel.fileno() == -1
+
+
+def test_who_replaces_a_zygote_does_not_wait_until_the_next_has_started(own, monkeypatch):
+    """A request has its own time; the watching thread tries for minutes."""
+    forked = threading.Event()
+    waited: list[bool] = []
+    monkeypatch.setattr(own._zygotes, "_on_death", lambda: waited.append(forked.wait(LONG)))
+    monkeypatch.setattr(own._zygotes._zygote, "fork", raising(OSError(errno.EPIPE, "Broken pipe")))
+    own._zygotes.fork(math.inf).close()
+    forked.set()
+    assert wait_until(lambda: waited) == [True]
+
+
+def test_a_zygotes_death_costs_no_process_of_the_next(own, unit_named):
+    """It may be told when the next one has forked already."""
+    unit = unit_named("tells_its_pid")
+    own.want([(unit.plugin, unit.limits)])
+    of_next = wait_until(
+        lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 1 + SPARE_BELOW
+    )
+    own._zygotes._on_death()
+    assert int(only(own.run(job_of([unit]))).stdout) in of_next
 
 
 def test_closing_leaves_no_descriptor_open():

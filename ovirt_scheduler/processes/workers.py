@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import logging
 import os
@@ -44,9 +43,6 @@ _ORPHANS_SECONDS = 2.0  # for what a zygote left behind to be gone
 _OBEY_SECONDS = 5.0  # for the zygote to give a sign of life
 _CHUNK = 1 << 18
 _MOST_CHUNKS = 32  # read at once from a pipe: whoever writes without end must not keep us
-
-# What the daemon may be out of for a while.
-LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
 
 _SHORT = 1000  # bytes of what a worker says between answers
 _REASON = 200  # characters
@@ -178,8 +174,10 @@ class Worker:
                 if self.ready or frame.kind != frames.READY or frame.nonce != self.nonce:
                     return reason(frame, self.nonce)
                 self.ready, self.grown = True, frame.payload == frames.GROWN
-        except (OSError, frames.FrameError):
+        except OSError:
             return "ended"
+        except frames.FrameError:  # more than it has to say
+            return OUT_OF_TURN
         return "ended" if data == b"" else ""
 
     def drop_output(self) -> None:
@@ -361,11 +359,8 @@ class Zygote:
 
     def await_end(self, worker: Worker) -> Optional[int]:
         """Wait for the end of a worker that has been killed; its status."""
-        if (
-            not self.has_ended(worker, _END_SECONDS)
-            and self.check_alive()
-            and worker.status is None
-        ):
+        ended = self.has_ended(worker, _END_SECONDS)
+        if not ended and self.check_alive() and worker.status is None:
             _log.error(
                 "a process of %(file)s was killed and does not end (below the zygote, pid %(pid)d)",
                 {"file": worker.file, "pid": self.pid},
@@ -455,12 +450,17 @@ class Zygote:
             self._news.notify_all()
         if problem:
             return
-        with contextlib.suppress(OSError):
-            while True:
-                message = self._control.recv(64)
-                if not message:
-                    break
+        try:
+            while message := self._control.recv(64):
                 self._hear(message)
+        except ConnectionError:  # it has ended, and had messages to read
+            pass
+        except Exception as error:  # noqa: BLE001  nobody would hear of another end
+            _log.error(
+                "the zygote (pid %(pid)d) is killed, an end cannot be noted: %(reason)s",
+                {"pid": self.pid, "reason": repr(error)},
+            )
+            self._process.kill()
         status = self._process.wait()
         if self._adopts and not children.end_all(_ORPHANS_SECONDS):
             _log.error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import threading
@@ -10,10 +11,12 @@ from typing import Callable, Optional
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes.kernel import prctl
-from ovirt_scheduler.processes.workers import LACKS, Worker, Zygote, unavailable
+from ovirt_scheduler.processes.workers import Worker, Zygote, unavailable
 
 _log = logging.getLogger(__name__)
 
+# What the daemon may be out of for a while.
+_LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
 _STARTS = 5  # of a zygote, where somebody kills each while it starts
 
 
@@ -73,16 +76,19 @@ class Zygotes:
         Raises:
             ExecutorUnavailable: none is available, or this is closed.
         """
-        self.forked += 1
         for is_last in (False, True):
             zygote = self._live(deadline)
             try:
-                return zygote.fork()
+                worker = zygote.fork()
             except OSError as error:
-                if error.errno in LACKS:  # it is well, and others use it
+                if error.errno in _LACKS:  # it is well, and others use it
                     raise ExecutorUnavailable(unavailable("a process", error)) from None
                 if is_last:
                     raise ExecutorUnavailable(f"the zygote takes no request: {error}") from None
+            else:
+                with self._lock:
+                    self.forked += 1
+                return worker
             zygote.kill_and_wait(deadline)
         raise AssertionError("the last try returns or raises")
 

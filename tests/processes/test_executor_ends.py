@@ -219,6 +219,37 @@ def test_a_zygotes_death_costs_no_process_of_the_next(own, unit_named):
     assert int(only(own.run(job_of([unit]))).stdout) in of_next
 
 
+def test_a_process_that_cannot_be_made_is_not_counted_as_started(own, monkeypatch):
+    """There is no memory for it."""
+    wait_until(lambda: len(own._pool._spare), suits=lambda seen: seen == pool.SPARE)
+    wait_until(lambda: own._pool._idle)
+    before = own.state().started
+    fails = raising(OSError(errno.ENOMEM, "Cannot allocate memory"))
+    monkeypatch.setattr(own._zygotes._zygote, "fork", fails)
+    with pytest.raises(ExecutorUnavailable):
+        own._zygotes.fork(math.inf)
+    assert own.state().started == before
+
+
+def test_where_the_end_of_a_process_cannot_be_noted_another_zygote_is_started(
+    own, unit_named, monkeypatch, caplog
+):
+    """Nobody would hear of any end again."""
+    unit, zygote = unit_named("tells_its_pid"), own._zygotes._zygote
+    note, troubles = zygote._on_end, [MemoryError()]
+
+    def on_end(worker: Worker) -> None:
+        if troubles:
+            raise troubles.pop()
+        note(worker)
+
+    monkeypatch.setattr(zygote, "_on_end", on_end)
+    os.kill(int(only(own.run(job_of([unit]))).stdout), signal.SIGKILL)
+    wait_until(lambda: "an end cannot be noted: MemoryError()" in caplog.text)
+    assert only(own.run(job_of([unit]))).outcome is Outcome.OK
+    assert zygote_of(own) not in (None, zygote.pid)
+
+
 def test_closing_leaves_no_descriptor_open():
     """Neither of processes that were used, nor of those that nobody used yet."""
     code = (

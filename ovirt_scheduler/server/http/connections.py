@@ -98,14 +98,15 @@ class Connections:
         some time for their first request, because their clients would not try again.
 
         Args:
-            silent, greeted: seconds for connections without any byte yet, and for the others.
+            silent, greeted: until when connections without any byte yet, and the others, have
+                time, on the monotonic clock.
         """
         with self._changed:
             self._draining = True
-            for state, seconds in (
+            for state, deadline in (
                 (_State.IDLE, 0.0), (_State.FRESH, silent), (_State.GREETED, greeted)
             ):  # fmt: skip
-                self._changed.wait_for(partial(self._has_none, state), seconds)
+                self._changed.wait_for(partial(self._has_none, state), _seconds_until(deadline))
                 for connection, its_own in self._states.items():
                     if its_own is state:
                         self._abort(connection)

@@ -173,7 +173,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
             self._wake.send(b"!")  # ends the wait for a connection
         if self._accepting.acquire(timeout=grace):  # what is accepted is in the table
             self._accepting.release()
-        self.connections.drain(min(_SILENT, grace), min(_GREETED, grace))
+        now = time.monotonic()
+        self.connections.drain(min(now + _SILENT, deadline), min(now + _GREETED, deadline))
         if not self.connections.wait_until_idle(deadline):
             logger.warning(
                 "calls are still under way after %(seconds)g s; they are cut off",

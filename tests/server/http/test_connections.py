@@ -145,7 +145,7 @@ def test_who_is_in_a_handshake_at_the_end_has_time_for_a_request(peers: list[Pee
     assert table.set_greeted(greeted.socket)
     assert table.set_busy(idle.socket)
     assert table.set_idle(idle.socket)
-    draining = threading.Thread(target=table.drain, args=(0.0, 30.0))
+    draining = threading.Thread(target=table.drain, args=(0.0, soon()))
     draining.start()
     assert silent.cut
     assert idle.cut

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import resource
+import select
 import shutil
 import socket
 import socketserver
@@ -35,7 +36,7 @@ from tests.support.served import (
     methods,
     post,
 )
-from tests.support.waiting import LONG
+from tests.support.waiting import LONG, wait_until
 
 # Calls and answers
 
@@ -336,6 +337,24 @@ def test_stopping_does_not_wait_for_idle_connections(running: Running) -> None:
     running.server.stop(60)
     assert time.monotonic() - started < 30
     assert at_end(kept)
+
+
+def test_what_is_accepted_last_has_only_the_rest_of_the_grace(
+    start: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait for the last client that finds no room is part of the grace."""
+    running = start(replace(SETTINGS, max_connections=1))
+    running.held()
+    running.raw()
+    wait_until(lambda: not select.select([running.server.socket], [], [], 0)[0])  # it is accepted
+    seconds_left: list[float] = []
+
+    def drain(*deadlines: float) -> None:
+        seconds_left.append(max(deadlines) - time.monotonic())
+
+    monkeypatch.setattr(running.server.connections, "drain", drain)
+    running.server.stop(0.1, end_calls=running.gate.go_on.set)
+    assert seconds_left[0] <= 0
 
 
 def test_it_is_a_server_of_the_standard_library() -> None:

@@ -164,7 +164,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
                 balancer that has to notice first.
         """
         self.stopping = True
-        time.sleep(drain)
+        if self._accepting.locked():  # else nobody was ever served
+            time.sleep(drain)
         deadline = time.monotonic() + grace
         self._closing.set()
         with contextlib.suppress(OSError):  # it was stopped before

@@ -230,7 +230,7 @@ class CallTask(NamedTuple):
     arguments: Mapping[str, object]
     attributes: Mapping[str, object]  # set on the class's instance before the call
     engine: Engine
-    seconds: float  # that finding out whether the properties take the values may take
+    seconds: float  # time for checking the properties' values
 
 
 class CheckTask(NamedTuple):
@@ -238,7 +238,7 @@ class CheckTask(NamedTuple):
 
     function: Function
     properties: Mapping[str, str]
-    seconds: float  # that it may take
+    seconds: float  # time for checking them
 
 
 class PrintedTask(NamedTuple):

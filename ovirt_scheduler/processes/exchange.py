@@ -323,7 +323,7 @@ def wait(exchanges: Sequence[Exchange]) -> list[Exchange]:
 def _watched(
     exchange: Exchange, poller: select.poll
 ) -> dict[int, tuple[Exchange, Optional[Capture]]]:
-    """Each descriptor of an exchange, with what is captured there; nothing is of its socket."""
+    """The descriptors of an exchange: its socket, and its two pipes, each with its capture."""
     worker = exchange.worker
     channel = worker.channel.fileno()
     poller.register(channel, _events(exchange))

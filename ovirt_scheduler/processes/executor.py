@@ -216,18 +216,18 @@ class Executor:
         inputs, problems = read_inputs(
             self._pool, job.subjects, job.replies, job.deadline, job.packs
         )
-        filters, left, cost_functions, result = self._call_all(job, inputs, parallel)
-        return Execution(
-            inputs.hosts, tuple(filters), tuple(cost_functions), result, problems,
-            inputs.vm, inputs.names, packs_of(job.subjects, inputs), left,
-        )  # fmt: skip
+        return self._call_all(job, inputs, parallel)._replace(
+            hosts=inputs.hosts,
+            errors=problems,
+            vm=inputs.vm,
+            names=inputs.names,
+            packs=packs_of(job.subjects, inputs),
+        )
 
-    def _call_all(
-        self, job: Job, inputs: CallInputs, parallel: int
-    ) -> tuple[Sequence[CallResult], tuple[str, ...], Sequence[CallResult], Optional[CallResult]]:
-        """The filters' results, the hosts left, the results of cost functions and of the last."""
+    def _call_all(self, job: Job, inputs: CallInputs, parallel: int) -> Execution:
+        """Make the calls: an execution with their results, and the hosts that are left."""
         if not inputs.hosts and job.method is None:
-            return (), (), (), None
+            return Execution()
         # Calls that print much would fill the daemon's memory: together they keep what one may.
         shown = OUTPUT_LIMIT // max(1, len(job.calls))
         calls = [
@@ -245,10 +245,12 @@ class Executor:
             costs = [call._replace(inputs=inputs) for call in costs]
             last = [call._replace(inputs=inputs) for call in last]
         scored = make_calls(self._pool, costs, job.deadline, parallel) if left else []
-        if not last or (not left and last[0].function.returns in _OF_GIVEN_HOSTS):
-            return filtered, left, scored, None
-        result = self._called(_with_costs(last[0], job, scored), job.deadline)
-        return filtered, left, scored, result
+        result = None
+        if last and (left or last[0].function.returns not in _OF_GIVEN_HOSTS):
+            result = self._called(_with_costs(last[0], job, scored), job.deadline)
+        return Execution(
+            filters=tuple(filtered), cost_functions=tuple(scored), result=result, left=left
+        )
 
     def read_hosts(self, page: Document, deadline: float) -> tuple[Pack, dict[str, HostState]]:
         """Read a page of the engine's hosts: the hosts packed, and the state of each.

@@ -26,8 +26,8 @@ class Places:
     def taken(self, wanted: int, deadline: float) -> Iterator[int]:
         """Hold at least one place, and up to ``wanted`` of those that are free just then.
 
-        At most this asker's share: the places are divided among all who wait, and one more asker
-        who may come at any moment. So an asker that holds its places for long leaves some.
+        An asker gets no more than its share: the free places divided by the number of those who
+        wait plus one. The one is for whoever comes next, so that a long request leaves some free.
 
         Args:
             wanted: how many could be used.

@@ -32,8 +32,8 @@ from ovirt_scheduler.processes.workers import OUT_OF_TURN, Worker
 _log = logging.getLogger(__name__)
 
 SPARE = 2  # workers forked ahead
-# To hand a task to a process that lives: an idle one, all spare ones and one that was just being
-# made may have been killed.
+# How often a task is handed over. At worst an idle process, each spare one and one that was just
+# being made were killed meanwhile.
 TRIES = SPARE + 3
 
 _SETTLE_SECONDS = 1.0  # from an answer until the process has to be ready again
@@ -41,10 +41,10 @@ _LOAD_SECONDS = 60.0  # from the setup until it has to be
 _LIFE_SECONDS = 3600.0  # of a process: libraries are updated under it
 _IDLE_SECONDS = 5.0  # for which more than one process of a key are kept
 _GROWN_SECONDS = 5.0  # without a call, after which one that has grown is replaced
-_TICK = 0.25  # seconds between two looks of the keeping thread while something settles
+_TICK = 0.25  # seconds between two looks of the keeping thread while a process settles
+_REST = 5.0  # ... while none does
 _BREATH = 0.002  # seconds before a process is made that nobody waits for
 _LONGEST_PAUSE = 60.0  # between two loads ahead, of a plugin whose process ends by itself
-_REST = 5.0  # and while nothing does
 _SETTLED_EVERY = 0.01  # seconds between two looks of who waits for processes to be compared
 _ENDS_KEPT = 100  # reasons
 _AHEAD_OF_SINGLE = 2  # processes kept ready of a plugin whose processes serve one call each

@@ -31,6 +31,7 @@ class Query:
         since, until: seconds since 1970; the second is not included.
         limit: how many of the newest, at most ``MOST_ROWS``.
         brief: only what a list shows (contract 8.4), instead of whole records.
+        before: id of a decision: those that come after it in a list, which has the newest first.
     """
 
     vm: Optional[str] = None
@@ -43,6 +44,7 @@ class Query:
     until: Optional[float] = None
     limit: int = 100
     brief: bool = False
+    before: Optional[str] = None
 
 
 def read(members: Mapping[str, object]) -> Query:
@@ -96,7 +98,7 @@ _TIME = (_is_time, "a time like 2026-01-31T12:00:00Z")
 
 # What each member has to be, and the words for that.
 _MEMBERS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("vm", "host", "unit", "cluster", "method"), _TEXT),
+    **dict.fromkeys(("vm", "host", "unit", "cluster", "method", "before"), _TEXT),
     "outcome": (lambda value: value in OUTCOMES, f"one of {', '.join(OUTCOMES)}"),
     **dict.fromkeys(("since", "until"), _TIME),
     "limit": (

@@ -76,7 +76,8 @@ _DECISION = "Gives the record of what was decided, a struct; an empty one where 
 _DECISIONS = """Gives the records that fit, the newest first; with brief what a list shows of each.
 A query has vm and host (id or name), unit, cluster, method, outcome (ok, raised, timed out, killed,
 bad answer, refused, not asked), since and until (such as 2026-01-31T12:00:00Z), limit (100 unless
-given, 1000 at most), brief (boolean)."""
+given, 1000 at most), before (the id of the last record of an answer: those that follow it), brief
+(boolean)."""
 
 _ANYTHING = (
     "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"

@@ -159,7 +159,7 @@ class Site:
         except (BadParameters, HistoryUnreadable) as error:
             problem, code = str(error), 400 if isinstance(error, BadParameters) else 503
         if found and len(found) == wanted.get("limit", _ROWS):
-            older = f"/decisions?{urlencode({**asked, 'until': found[-1]['time']})}"
+            older = f"/decisions?{urlencode({**asked, 'before': found[-1]['id']})}"
         return self._html(
             "decisions.html", code, asked=asked, outcomes=query.OUTCOMES,
             problem=problem, decisions=views.summaries(found), older=older,

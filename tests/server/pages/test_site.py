@@ -291,11 +291,14 @@ def test_a_chart_has_a_bar_for_the_calls_of_a_minute_and_one_for_the_failures(tm
 
 
 def test_a_list_leads_to_older_decisions(tmp_path):
-    """With what was searched for, however many were asked for; the last list leads to none."""
+    """With what was searched for, however many were asked for; the last list leads to none.
+
+    A call that began earlier, or at the same time, may have been written later.
+    """
     now = time.time()
     made = [
-        record([call("Night")], id=f"{number:016x}", time=written(now + number))
-        for number in range(3)
+        record([call("Night")], id=f"{number:016x}", time=written(now + seconds))
+        for number, seconds in enumerate((1, 1, 0, 2))
     ]
     site = MadeSite(tmp_path, made)
     target, seen = "/decisions?unit=Night&limit=1", []
@@ -303,7 +306,7 @@ def test_a_list_leads_to_older_decisions(tmp_path):
         page = lxml.html.fromstring(site.text(target))
         seen += page.xpath("//tbody/tr/td[1]/a/@href")
         (target,) = page.xpath("//a[@rel='next']/@href")
-    assert seen == [f"/decisions/{number:016x}" for number in (2, 1, 0)]
+    assert seen == [f"/decisions/{number:016x}" for number in (3, 2, 1, 0)]
     assert "Older ones" not in site.text(target)
 
 

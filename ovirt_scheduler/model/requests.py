@@ -90,6 +90,7 @@ class Caller:
     form: AnswerForm
     peer: str  # address:port, for the log; before it the name in a client's certificate
     cluster: str = ""  # whose thread it is, where the daemon calls by itself
+    address: str = ""  # the peer's, where it is a client
     # What is to be done when the answer is out; None: at once, as nobody waits for an answer.
     afterwards: Optional[list[Callable[[], None]]] = field(default=None, compare=False)
 

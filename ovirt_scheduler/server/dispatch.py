@@ -238,12 +238,12 @@ def _refused(refusal: RequestError) -> tuple[bytes, dict[str, object]]:
 
 
 def _failed(caller: Caller, reason: str) -> tuple[bytes, dict[str, object]]:
-    """The same for an error of the daemon."""
+    """The fault of an error of the daemon, and the log's fields on it."""
     return _refused(InternalError(f"{reason} (request {caller.request_id})"))
 
 
 def _not_served(caller: Caller, lacking: str) -> tuple[bytes, dict[str, object]]:
-    """The same where the daemon lacks something that is no mistake of ours; the log says what."""
+    """The fault of a request for which the daemon lacks memory or a process; logs which."""
     logger.error(
         "request %(request)s cannot be served: %(reason)s",
         {"request": caller.request_id, "reason": lacking},

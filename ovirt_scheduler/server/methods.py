@@ -276,8 +276,7 @@ def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method
 
 
 def _check_reader(caller: Caller, pages: Pages) -> None:
-    address = caller.peer.rpartition(" ")[2].rpartition(":")[0].strip("[]")
-    if not may_read(pages, address):
+    if not may_read(pages, caller.address):
         raise HistoryUnreadable(
             "scheduler.conf lets you read no decisions: pages = loopback allows it on the "
             "daemon's machine, pages = callers to all who may call"

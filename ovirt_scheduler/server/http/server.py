@@ -25,6 +25,7 @@ import time
 import xmlrpc.server
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
@@ -233,7 +234,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection; runs in its own thread."""
-        ConnectionHandler(request, _peer(client_address), self).serve()
+        ConnectionHandler(request, client_address, self).serve()
 
     def shutdown_request(self, request: Any) -> None:
         """Let the connection go; its thread ends here."""
@@ -256,11 +257,14 @@ class ConnectionHandler:
     """One connection, from its first byte to its last; runs in its own thread.
 
     Args:
-        peer: address:port, for the log.
+        address: the client's.
     """
 
-    def __init__(self, connection: socket.socket, peer: str, server: SchedulerServer) -> None:
-        self._connection, self._peer, self._server = connection, peer, server
+    def __init__(
+        self, connection: socket.socket, address: tuple[Any, ...], server: SchedulerServer
+    ) -> None:
+        self._connection, self._server = connection, server
+        self._address, self._peer = address[0], _peer(address)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         self._stream = Stream(connection, time.monotonic() + server.settings.connection_timeout)
         self._input = io.BufferedReader(self._stream, _BUFFER)
@@ -356,7 +360,7 @@ class ConnectionHandler:
         head = [
             f"HTTP/1.1 {status:d} {status.phrase}",
             "Server: ovirt-scheduler",
-            time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
+            f"Date: {formatdate(usegmt=True)}",
             f"Content-Length: {len(body)}",
             f"X-Request-Id: {self._request.id}",
             *(f"{name}: {value}" for name, value in headers.items()),
@@ -450,12 +454,21 @@ class ConnectionHandler:
         length = request.headers.get("content-length", "0")
         if length != "0" or "transfer-encoding" in request.headers:
             raise bad("a GET has no body here")
-        address, local = self._connection.getpeername()[0], self._connection.getsockname()[0]
-        return site.answer(request.path, request.query, request.headers, address, local)
+        local = self._connection.getsockname()[0]
+        try:
+            return site.answer(request.path, request.query, request.headers, self._address, local)
+        except MemoryError:
+            raise
+        except Exception:
+            logger.exception("request %(request)s failed, this is a bug", {"request": request.id})
+            text = "internal error; the daemon's log has more"
+            raise RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, text) from None
 
     def _answer(self, body: bytes) -> None:
         afterwards: list[Callable[[], None]] = []
-        caller = Caller(self._request.id, self._form, self._peer, afterwards=afterwards)
+        caller = Caller(
+            self._request.id, self._form, self._peer, address=self._address, afterwards=afterwards
+        )
         document = self._server.dispatcher.answer(caller, body)
         try:
             self._send(HTTPStatus.OK, document, {"Content-Type": "text/xml"})

@@ -210,3 +210,21 @@ def test_a_reset_is_no_error(running: Running, caplog: pytest.LogCaptureFixture)
         connection.close()
     running.end()
     assert messages(caplog) == []
+
+
+@pytest.mark.parametrize("error", [OSError("no"), ZeroDivisionError("no")])
+def test_a_page_that_cannot_be_made_is_answered(
+    start: Callable[..., Running],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    """With 500; the log has the error under the request's id."""
+
+    def fail() -> str:
+        raise error
+
+    running = start(replace(SETTINGS, site=replace(MadeSite(tmp_path).site, stuck=fail)))
+    reply = ask(running, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (reply.status, reply.text) == (500, "internal error; the daemon's log has more\n")
+    assert messages(caplog) == [f"request {reply.headers['X-Request-Id']} failed, this is a bug"]

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
@@ -269,14 +269,13 @@ class ConnectionHandler:
         self._stream = Stream(connection, time.monotonic() + server.settings.connection_timeout)
         self._input = io.BufferedReader(self._stream, _BUFFER)
         self._context: Optional[TlsContext] = None
-        self._request = Request()
 
     def serve(self) -> None:
         """Serve until the client or the server ends the connection, and close it."""
         try:
-            self._goes_on = self._open()
-            while self._goes_on and self._request_begins():
-                self._serve_one()
+            goes_on = self._open()
+            while goes_on and self._request_begins():
+                goes_on = self._serve_one()
         except OSError as error:  # nobody to serve any more, or nobody in time
             logger.debug("%(peer)s: cut: %(reason)s", {"peer": self._peer, "reason": str(error)})
         finally:
@@ -293,82 +292,84 @@ class ConnectionHandler:
         self._stream.deadline = time.monotonic() + self._server.settings.idle_timeout
         return bool(self._input.peek(1)) and self._server.connections.set_busy(self._connection)
 
-    def _serve_one(self) -> None:
-        """Take one request in, and answer it; ``_goes_on`` says what then.
+    def _serve_one(self) -> bool:
+        """Take one request in, and answer it; False: the connection ends now.
 
         Raises:
             TimeoutError: the answer was not taken in time.
             ConnectionError: the connection broke.
         """
-        settings = self._server.settings
-        self._request = Request()
-        self._body: Optional[BodyReader] = None
+        settings, request = self._server.settings, Request()
+        afterwards: list[Callable[[], None]] = []
+        answer: Optional[Page] = None
+        goes_on = False  # after a refusal
         self._stream.deadline = time.monotonic() + settings.connection_timeout
         try:
-            received = self._receive()
+            if request.read(self._input):
+                is_call = not is_page(request.path)
+                answer = self._call(request, afterwards) if is_call else self._page(request)
+                goes_on = request.stays_open()
         except RequestRefused as refusal:
-            self._refuse(refusal.status, str(refusal))
+            answer = _refusal(request, refusal.status, str(refusal))
         except TimeoutError:
             text = f"the request did not arrive within {settings.connection_timeout:g} seconds"
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
+            answer = _refusal(request, HTTPStatus.REQUEST_TIMEOUT, text)
         except MemoryError:
             text = "the daemon has no memory for a request of this size now; try again later"
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, text)
-        else:
-            if isinstance(received, Page):
-                self._show(received)
-            elif received is not None:
-                self._answer(received)
-        finally:
-            if self._body is not None:
-                self._body.release()
-        if not self._server.connections.set_idle(self._connection):
-            self._goes_on = False
+            answer = _refusal(request, HTTPStatus.SERVICE_UNAVAILABLE, text)
+        try:
+            if answer is not None:
+                goes_on = self._send(request, answer, goes_on)
+        finally:  # also where nobody takes the answer
+            for each in afterwards:
+                each()
+        return self._server.connections.set_idle(self._connection) and goes_on
 
-    def _refuse(self, status: HTTPStatus, text: str) -> None:
-        """Refuse the request in plain text, and close the connection."""
-        self._goes_on = False
-        headers = {"Content-Type": "text/plain; charset=utf-8"}
-        if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            headers["Allow"] = "GET, HEAD" if is_page(self._request.path) else "POST"
-        self._show(Page(status, f"{text}\n".encode(), headers))
+    def _send(self, request: Request, answer: Page, goes_on: bool) -> bool:
+        """Write an answer, and log it if it is an error of HTTP.
 
-    def _show(self, page: Page) -> None:
-        """Answer with a page; log it if it is an error."""
-        status = HTTPStatus(page.status)
+        Args:
+            answer: its headers are those besides what every answer has.
+            goes_on: whether the connection is to go on.
+
+        Returns:
+            Whether it does.
+        """
+        status = HTTPStatus(answer.status)
         if status >= HTTPStatus.BAD_REQUEST:
-            is_text = page.headers["Content-Type"].startswith("text/plain")
-            # Verb and path: no more of what came, which may be anything.
-            target = f"{self._request.method} {self._request.path}" if self._request.method else "-"
-            logger.info(
-                "request %(request)s %(target)s, %(peer)s: %(outcome)s, %(reason)s",
-                {
-                    "request": self._request.id,
-                    "target": Name(target),
-                    "peer": self._peer,
-                    "outcome": f"HTTP {status:d}",
-                    "reason": page.body.decode().strip() if is_text else status.phrase,
-                },
-            )
-        self._send(status, page.body, page.headers)
-
-    def _send(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
-        """Write an answer; ``headers`` are those besides what every answer has."""
+            self._log_error(request, answer)
         if self._context is not self._server.settings.tls or self._server.stopping:
-            self._goes_on = False  # it comes back under the new rules, if they let it
+            goes_on = False  # it comes back under the new rules, if they let it
         self._stream.deadline = time.monotonic() + self._server.settings.answer_timeout
         head = [
             f"HTTP/1.1 {status:d} {status.phrase}",
             "Server: ovirt-scheduler",
             f"Date: {formatdate(usegmt=True)}",
-            f"Content-Length: {len(body)}",
-            f"X-Request-Id: {self._request.id}",
-            *(f"{name}: {value}" for name, value in headers.items()),
+            f"Content-Length: {len(answer.body)}",
+            f"X-Request-Id: {request.id}",
+            *(f"{name}: {value}" for name, value in answer.headers.items()),
         ]
-        if not self._goes_on:
+        if not goes_on:
             head.append("Connection: close")
         sent = "\r\n".join((*head, "", "")).encode("ascii")
-        self._stream.send_all(sent if self._request.method == "HEAD" else sent + body)
+        self._stream.send_all(sent if request.method == "HEAD" else sent + answer.body)
+        return goes_on
+
+    def _log_error(self, request: Request, answer: Page) -> None:
+        status = HTTPStatus(answer.status)
+        is_text = answer.headers["Content-Type"].startswith("text/plain")
+        # Verb and path: no more of what came, which may be anything.
+        target = f"{request.method} {request.path}" if request.method else "-"
+        logger.info(
+            "request %(request)s %(target)s, %(peer)s: %(outcome)s, %(reason)s",
+            {
+                "request": request.id,
+                "target": Name(target),
+                "peer": self._peer,
+                "outcome": f"HTTP {status:d}",
+                "reason": answer.body.decode().strip() if is_text else status.phrase,
+            },
+        )
 
     def _open(self) -> bool:
         """Shake hands if the port speaks TLS; False, and logged, if the peer cannot be served."""
@@ -386,8 +387,8 @@ class ConnectionHandler:
             logger.warning(
                 "%(peer)s speaks no TLS, but this port does: ssl = true", {"peer": self._peer}
             )
-            self._refuse(HTTPStatus.BAD_REQUEST, "this port speaks TLS; use https")
-            return False
+            request, text = Request(), "this port speaks TLS; use https"
+            return self._send(request, _refusal(request, HTTPStatus.BAD_REQUEST, text), False)
         if not self._server.connections.set_greeted(self._connection):
             return False
         try:
@@ -403,49 +404,13 @@ class ConnectionHandler:
             self._peer = f"{client} at {self._peer}"
         return True
 
-    def _receive(self) -> Union[bytes, Page, None]:
-        """Take a request in: the body of a call, or the page to answer with; None: none came.
-
-        Raises:
-            RequestRefused: it cannot be taken; the text is for the client.
-        """
-        self._goes_on = False  # unless all of the head is good
-        request = self._request
-        if not request.read(self._input):
-            return None
-        self._goes_on = request.stays_open()
-        if is_page(request.path):
-            return self._page()
-        self._form = self._answer_form()
-        limit = self._server.settings.max_request_size
-        self._body = BodyReader(request.headers, self._input, limit, self._server.room)
-        if "100-continue" in listed(request.headers, "expect") and not request.is_old:
-            self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return self._body.read()
-
-    def _answer_form(self) -> AnswerForm:
-        """The answer form that the path asks for (contract 1.3).
-
-        Raises:
-            RequestRefused: no call is taken there, or not from a page in a browser.
-        """
-        if self._request.path not in _PATHS:
-            text = f"there is nothing here: calls go to {', '.join(_PATHS)}; pages begin at /status"
-            raise RequestRefused(HTTPStatus.NOT_FOUND, text)
-        if self._request.method != "POST":
-            text = "send an XML-RPC call with POST; pages for a browser begin at /status"
-            raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, text)
-        if "origin" in self._request.headers:  # a browser's: of any page that somebody here reads
-            raise RequestRefused(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
-        return _PATHS[self._request.path] or self._server.settings.root_form
-
-    def _page(self) -> Page:
+    def _page(self, request: Request) -> Page:
         """The page that a GET or a HEAD asks for.
 
         Raises:
-            RequestRefused: it is no GET, or no page is served.
+            RequestRefused: it is no GET, or no page is served, or the page cannot be made.
         """
-        site, request = self._server.settings.site, self._request
+        site = self._server.settings.site
         if site is None:
             text = "no page is served here: see pages in scheduler.conf"
             raise RequestRefused(HTTPStatus.NOT_FOUND, text)
@@ -464,14 +429,52 @@ class ConnectionHandler:
             text = "internal error; the daemon's log has more"
             raise RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, text) from None
 
-    def _answer(self, body: bytes) -> None:
-        afterwards: list[Callable[[], None]] = []
-        caller = Caller(
-            self._request.id, self._form, self._peer, address=self._address, afterwards=afterwards
+    def _call(self, request: Request, afterwards: list[Callable[[], None]]) -> Page:
+        """The answer to a call; its body is read here.
+
+        Args:
+            afterwards: takes what is to be done when the answer is out.
+
+        Raises:
+            RequestRefused: it cannot be taken; the text is for the client.
+            OSError: as the stream raises, TimeoutError among them.
+        """
+        settings = self._server.settings
+        form = _answer_form(request) or settings.root_form
+        reader = BodyReader(
+            request.headers, self._input, settings.max_request_size, self._server.room
         )
-        document = self._server.dispatcher.answer(caller, body)
+        if "100-continue" in listed(request.headers, "expect") and not request.is_old:
+            self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+        caller = Caller(request.id, form, self._peer, address=self._address, afterwards=afterwards)
         try:
-            self._send(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
-        finally:  # also where nobody takes the answer
-            for each in afterwards:
-                each()
+            body = reader.read()
+            document = self._server.dispatcher.answer(caller, body)
+        finally:
+            reader.release()
+        return Page(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
+
+
+def _answer_form(request: Request) -> Optional[AnswerForm]:
+    """The answer form that the path asks for (contract 1.3); None: what the settings say.
+
+    Raises:
+        RequestRefused: no call is taken there, or not from a page in a browser.
+    """
+    if request.path not in _PATHS:
+        text = f"there is nothing here: calls go to {', '.join(_PATHS)}; pages begin at /status"
+        raise RequestRefused(HTTPStatus.NOT_FOUND, text)
+    if request.method != "POST":
+        text = "send an XML-RPC call with POST; pages for a browser begin at /status"
+        raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, text)
+    if "origin" in request.headers:  # a browser's: of any page that somebody here reads
+        raise RequestRefused(HTTPStatus.FORBIDDEN, "no call from a page in a browser is taken")
+    return _PATHS[request.path]
+
+
+def _refusal(request: Request, status: HTTPStatus, text: str) -> Page:
+    """The refusal of a request, in plain text."""
+    headers = {"Content-Type": "text/plain; charset=utf-8"}
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = "GET, HEAD" if is_page(request.path) else "POST"
+    return Page(status, f"{text}\n".encode(), headers)

@@ -15,7 +15,8 @@ from ovirt_scheduler.history.schema import Named, Row
 from ovirt_scheduler.model.requests import Document
 
 _BUSY = 5.0  # seconds to wait for another program that writes
-_OLDEST = 0.05  # share of all decisions that is deleted at once, at least, if there are too many
+_AGEING = ("decisions", "events")  # tables whose oldest rows are deleted
+_OLDEST = 0.05  # share of a table that is deleted at once, at least, if the file is too large
 _ALIKE = 6  # bytes that tell the kind of an element: <host, <vm
 _MOST_KNOWN = 50_000  # rows whose numbers are remembered
 _MOST_SETS = 50  # likewise; one may have the numbers of 10,000 hosts
@@ -232,33 +233,48 @@ class Database:
 
     def forget_before(self, moment: float) -> None:
         """Delete what was recorded before; ``moment`` is in seconds since 1970."""
-        before = round(moment * 1000)
-        self._delete("time", before)
-        self._db.execute("DELETE FROM events WHERE time < ?", (before,))
+        for table in _AGEING:
+            self._delete(table, "time", round(moment * 1000))
 
     def keep_within(self, size: int) -> None:
         """Delete the oldest until the file's pages in use take no more than ``size`` bytes.
 
-        Each time half of what is too much, as the oldest may be larger than others.
+        Each time half of what is too much, as the oldest may be larger than others. The newest
+        decision and the newest event stay.
         """
         while (used := self._bytes()) > size:
-            first, last = self._ends()
-            if first == last:
-                return
             share = max(_OLDEST, (1 - size / used) / 2)
-            self._delete("number", first + max(1, int((last - first) * share)))
+            oldest = [*filter(None, (self._oldest(table, share) for table in _AGEING))]
+            if not oldest:
+                return
+            _, table, below = min(oldest)
+            self._delete(table, "number", below)
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
+
+    def _oldest(self, table: str, share: float) -> Optional[tuple[int, str, int]]:
+        """The share of a table that was written first; None if the table has one row at most.
+
+        Returns:
+            When the first row behind that share happened, the table, and that row's number.
+        """
+        first, last = self._ends(table)
+        if first == last:
+            return None
+        below = first + max(1, int((last - first) * share))
+        select = f"SELECT time, ?, number FROM {table} WHERE number >= ? ORDER BY number"  # noqa: S608
+        found: tuple[int, str, int] = self._db.execute(select, (table, below)).fetchone()
+        return found
 
     def totals(self) -> tuple[int, int]:
         """How many decisions there are, and how many bytes are in use."""
-        first, last = self._ends()
+        first, last = self._ends("decisions")
         return last - first + (last > 0), self._bytes()
 
-    def _ends(self) -> tuple[int, int]:
-        """The numbers of the oldest decision and of the newest; 0 without any."""
+    def _ends(self, table: str) -> tuple[int, int]:
+        """The numbers of the oldest row and of the newest; 0 without any."""
         # Each by itself: to find both at once, SQLite reads all of an index.
         first, last = self._db.execute(
-            "SELECT (SELECT min(number) FROM decisions), (SELECT max(number) FROM decisions)"
+            f"SELECT (SELECT min(number) FROM {table}), (SELECT max(number) FROM {table})"  # noqa: S608
         ).fetchone()
         return first or 0, last or 0
 
@@ -269,12 +285,12 @@ class Database:
         ]
         return int((counts[0] - counts[1]) * counts[2])
 
-    def _delete(self, column: str, below: int) -> None:
-        """Delete decisions, and what no other decision names."""
+    def _delete(self, table: str, column: str, below: int) -> None:
+        """Delete decisions, and what no other decision names; or events."""
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            delete = f"DELETE FROM decisions WHERE {column} < ?"  # noqa: S608  names of our own
-            if self._db.execute(delete, (below,)).rowcount:
+            delete = f"DELETE FROM {table} WHERE {column} < ?"  # noqa: S608  names of our own
+            if self._db.execute(delete, (below,)).rowcount and table == "decisions":
                 self._sweep()
 
     def _sweep(self) -> None:

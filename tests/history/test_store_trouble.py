@@ -244,6 +244,31 @@ def test_a_history_that_is_much_too_large_shrinks_in_few_steps(tmp_path: Path):
     assert sum(each.startswith("DELETE FROM decisions") for each in statements) < 15
 
 
+def test_the_oldest_events_make_room_as_the_oldest_decisions_do(tmp_path: Path):
+    """Large events neither push out all decisions nor stay; both are left from the same time on."""
+    database = Database(tmp_path / store.FILE)
+    now, count = time.time(), 500
+    rows = [(schema.pack(made(number, now + number)()), None) for number in range(count)]
+    database.write(
+        rows, [(now + number, {"event": "plan", "x": "y" * 5000}) for number in range(count)]
+    )
+    statements: list[str] = []
+    database._db.set_trace_callback(statements.append)
+    database.keep_within(1 << 20)
+    assert database._bytes() <= 1 << 20
+    assert sum(each.startswith("DELETE FROM decisions") for each in statements) < 15
+    statements.clear()
+    database.keep_within(1 << 20)
+    assert not any(each.startswith("DELETE") for each in statements)
+    oldest = [
+        database._db.execute(f"SELECT min(time) FROM {table}").fetchone()[0]
+        for table in ("decisions", "events")
+    ]
+    assert 50 < database.totals()[0] < count
+    database.close()
+    assert abs(oldest[0] - oldest[1]) < 100_000  # milliseconds
+
+
 @pytest.mark.parametrize("column", ["body = x'00'", "host_set = 99", "time = 1 << 62"])
 def test_a_row_that_is_damaged_is_told(tmp_path: Path, column: str):
     """SQLite itself sees nothing wrong in it."""

@@ -88,6 +88,7 @@ class History:
         self._database: Optional[Database] = None
         self._totals = (0, 0)  # decisions, bytes
         self._old_at = 0.0
+        self._old_stays = False  # what is beyond the bounds could not be deleted
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
     def start(self) -> None:
@@ -186,6 +187,7 @@ class History:
             events, decisions = self._made(waiting)
             if self._keeps:
                 self._write(events, decisions)
+                self._delete_old()
         except Exception as error:  # noqa: BLE001  nobody else would tell
             self._fail(error, len(waiting))
         finally:
@@ -228,12 +230,25 @@ class History:
             self._problem = ""
             _log.info("the history is written again; records that are missing in all: %(count)d",
                       {"count": self.dropped})  # fmt: skip
+
+    def _delete_old(self) -> None:
+        """Keep within the bounds. A failure is logged once; the next write tries again."""
         database, now = self._opened(), time.monotonic()
-        if now >= self._old_at:
-            self._old_at = now + _LOOK_FOR_OLD
-            database.forget_before(time.time() - self._days * _DAY)
-        database.keep_within(self._size)
-        self._totals = database.totals()
+        try:
+            if now >= self._old_at:
+                database.forget_before(time.time() - self._days * _DAY)
+                self._old_at = now + _LOOK_FOR_OLD
+            database.keep_within(self._size)
+            self._totals = database.totals()
+            self._old_stays = False
+        except (OSError, sqlite3.Error) as error:
+            self._close()
+            if not self._old_stays:
+                _log.error(
+                    "the history grows, as its oldest decisions cannot be deleted: %(reason)s",
+                    {"reason": f"{self._path}: {error}", "file": str(self._path)},
+                )
+            self._old_stays = True
 
     def _opened(self) -> Database:
         if self._database is not None and self._database.is_gone():

@@ -269,6 +269,39 @@ def test_the_oldest_events_make_room_as_the_oldest_decisions_do(tmp_path: Path):
     assert abs(oldest[0] - oldest[1]) < 100_000  # milliseconds
 
 
+def test_written_decisions_are_not_lost_where_old_ones_cannot_be_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """That is told once, and tried again after each write."""
+    path = tmp_path / store.FILE
+    history = History(path)
+    history.bound(1, 1 << 20)
+    history.start()
+    history.put(made(1, time.time()))
+    wait_until(lambda: Reader(path, LONG).decisions(Query(vm="vm 1")))
+    with contextlib.closing(sqlite3.connect(path, LONG)) as db:
+        db.execute(
+            "CREATE TRIGGER stays BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        )
+        db.execute("UPDATE decisions SET time = 1")
+        db.commit()
+    history.bound(1, 1 << 20)  # looks for old ones anew
+    for vm in (2, 3):
+        history.put(made(vm, time.time()))
+        wait_until(lambda vm=vm: Reader(path, LONG).decisions(Query(vm=f"vm {vm}")))
+    wait_until(lambda: history.waiting == 0)
+    assert (history.dropped, history.state().problem) == (0, "")
+    (told,) = caplog.messages
+    assert told.startswith("the history grows, as its oldest decisions cannot be deleted: ")
+    with contextlib.closing(sqlite3.connect(path, LONG)) as db:
+        db.execute("DROP TRIGGER stays")
+        db.commit()
+    history.put(made(4, time.time()))
+    wait_until(lambda: Reader(path, LONG).decisions(Query(vm="vm 4")))
+    history.close(LONG)
+    assert not Reader(path, LONG).decisions(Query(vm="vm 1"))
+
+
 @pytest.mark.parametrize("column", ["body = x'00'", "host_set = 99", "time = 1 << 62"])
 def test_a_row_that_is_damaged_is_told(tmp_path: Path, column: str):
     """SQLite itself sees nothing wrong in it."""

@@ -144,10 +144,10 @@ def make_calls(
             if not running:
                 continue
             for ended in exchange.wait([*running]):
-                of = running.pop(ended)
-                result = _finished(pool, of, ended)
+                pending = running.pop(ended)
+                result = _finished(pool, pending, ended)
                 if isinstance(result, CallResult):
-                    results[of.place] = result
+                    results[pending.place] = result
                 else:
                     waiting.appendleft(result)
     finally:
@@ -156,9 +156,9 @@ def make_calls(
     return [results[place] for place in range(len(calls))]
 
 
-def _begin(pool: Pool, of: _Pending, deadline: float) -> Exchange:
+def _begin(pool: Pool, pending: _Pending, deadline: float) -> Exchange:
     """Hand a call, or what it printed, to a process of its plugin."""
-    call, printed = of.call, of.printed
+    call, printed = pending.call, pending.printed
     task: Task
     if printed is None:
         seconds = min(call.limits.timeout, deadline - time.monotonic())
@@ -170,7 +170,7 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> Exchange:
     nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)
     limit = messages.answer_limit(call.function, call.inputs)
-    kept = pool.take(Setup(call.plugin, call.limits), deadline, of.tries_left)
+    kept = pool.take(Setup(call.plugin, call.limits), deadline, pending.tries_left)
     try:
         # From here on its time counts. It tells itself which regex was not done in that time.
         until = min(time.monotonic() + call.limits.timeout, deadline)
@@ -191,50 +191,50 @@ def _begin(pool: Pool, of: _Pending, deadline: float) -> Exchange:
     return begun
 
 
-def _finished(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
+def _finished(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
     """Take in an exchange that has ended: the call's result, or its next step."""
     if done.state is State.ANSWERED:
-        return _answered(pool, of, done)
+        return _answered(pool, pending, done)
     if done.state is State.NOT_READY:
         pool.put_back(done.worker)
-        return of._replace(tries_left=of.tries_left - 1)
+        return pending._replace(tries_left=pending.tries_left - 1)
     status = done.end_worker()
     if done.state is State.NOT_BEGUN:
-        if of.tries_left > 1:
+        if pending.tries_left > 1:
             pool.discard(done.worker, done.differs or "ended")
-            return of._replace(tries_left=of.tries_left - 1)
+            return pending._replace(tries_left=pending.tries_left - 1)
         if status is not None and status < 0:
             pool.discard(done.worker, "not started")
             raise exchange.never_started(status)
-    outcome, message = done.how_it_ended(status, of.call.limits)
+    outcome, message = done.how_it_ended(status, pending.call.limits)
     pool.discard(done.worker, outcome.value)
-    return _result(of.call, of.printed or done, Answered(outcome, message=message))
+    return _result(pending.call, pending.printed or done, Answered(outcome, message=message))
 
 
-def _answered(pool: Pool, of: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
+def _answered(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
     """Take in an answer: the call's result, or another process has to read the printed answer."""
     if done.differs:
         done.worker.end()
-    shown = of.printed or done
+    shown = pending.printed or done
     try:
-        answered = messages.unpack_answer(done.answer, of.call.function, of.call.inputs)
+        answered = messages.unpack_answer(done.answer, pending.call.function, pending.call.inputs)
     except FrameError as error:
         done.worker.end()
         pool.discard(done.worker, "misled")
         message = f"its answer cannot be read: {error}"
-        return _result(of.call, shown, Answered(Outcome.BAD_ANSWER, message=message))
+        return _result(pending.call, shown, Answered(Outcome.BAD_ANSWER, message=message))
     except BaseException:
         pool.discard(done.worker, "abandoned")
         raise
     if done.differs:
         pool.discard(done.worker, done.differs)
     else:
-        called = not of.call.checks and of.printed is None
+        called = not pending.call.checks and pending.printed is None
         pool.give_back(done.worker, done.nonce, called)
     read = (len(shown.stdout.data), len(shown.stderr.data))
-    if answered.read is None or answered.read == read or of.printed is not None:
-        return _result(of.call, shown, answered)
-    return of._replace(tries_left=TRIES, printed=done)
+    if answered.read is None or answered.read == read or pending.printed is not None:
+        return _result(pending.call, shown, answered)
+    return pending._replace(tries_left=TRIES, printed=done)
 
 
 def _result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:

@@ -101,14 +101,14 @@ class _Pending(NamedTuple):
 
     Attributes:
         place: of the call among those of its request.
-        tries_left: to find a process that lives.
+        tried: how often it was handed to a process that did not take it.
         printed: the call's own exchange, if another process has to read its printed answer,
             because the call did not print through Python's streams.
     """
 
     place: int
     call: PluginCall
-    tries_left: int = TRIES
+    tried: int = 0
     printed: Optional[Exchange] = None
 
 
@@ -170,7 +170,7 @@ def _begin(pool: Pool, pending: _Pending, deadline: float) -> Exchange:
     nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)
     limit = messages.answer_limit(call.function, call.inputs)
-    kept = pool.take(Setup(call.plugin, call.limits), deadline, pending.tries_left)
+    kept = pool.take(Setup(call.plugin, call.limits), deadline, pending.tried)
     try:
         # From here on its time counts. It tells itself which regex was not done in that time.
         until = min(time.monotonic() + call.limits.timeout, deadline)
@@ -197,12 +197,12 @@ def _finished(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult
         return _answered(pool, pending, done)
     if done.state is State.NOT_READY:
         pool.put_back(done.worker)
-        return pending._replace(tries_left=pending.tries_left - 1)
+        return pending._replace(tried=pending.tried + 1)
     status = done.end_worker()
     if done.state is State.NOT_BEGUN:
-        if pending.tries_left > 1:
+        if pending.tried < TRIES - 1:
             pool.discard(done.worker, done.differs or "ended")
-            return pending._replace(tries_left=pending.tries_left - 1)
+            return pending._replace(tried=pending.tried + 1)
         if status is not None and status < 0:
             pool.discard(done.worker, "not started")
             raise exchange.never_started(status)
@@ -234,7 +234,7 @@ def _answered(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult
     read = (len(shown.stdout.data), len(shown.stderr.data))
     if answered.read is None or answered.read == read or pending.printed is not None:
         return _result(pending.call, shown, answered)
-    return pending._replace(tries_left=TRIES, printed=done)
+    return pending._replace(tried=0, printed=done)
 
 
 def _result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:

@@ -205,25 +205,24 @@ class Pool:
             self._miss()
         return found or self._fork(deadline)
 
-    def take(self, setup: AnySetup, deadline: float, tries_left: int = TRIES) -> Worker:
+    def take(self, setup: AnySetup, deadline: float, tried: int = 0) -> Worker:
         """Take a process for one task; it may still be settling.
 
-        First an idle one, then a new one; on the last try any that there is, even if it has not
-        settled, because there may be no new one.
+        An idle one if there is one; but at the second try a new one if one can be made. At the last
+        try, and where none can be made, the task waits until the process has settled.
 
         Args:
             deadline: to wait for one at most, in seconds on the monotonic clock.
-            tries_left: to find a process that lives, of ``TRIES``.
+            tried: how often the task was handed over before, of ``TRIES``.
 
         Raises:
             ExecutorUnavailable: none is available.
         """
-        if tries_left == TRIES - 1:
+        if tried == 1:
             with contextlib.suppress(ExecutorUnavailable):
                 return self._take(setup, deadline, fresh=True)
-            tries_left = 1
         worker = self._take(setup, deadline)
-        worker.patient = worker.patient or tries_left == 1
+        worker.patient = worker.patient or tried == 1 or tried >= TRIES - 1
         return worker
 
     def _take(self, setup: AnySetup, deadline: float, fresh: bool = False) -> Worker:

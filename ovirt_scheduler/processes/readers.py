@@ -45,15 +45,16 @@ def read(
     limit, most = messages.read_limit(size), len(documents)
     nonce = frames.new_nonce()
     frame = frames.pack_task(ReadTask(tuple(documents), tells_states), nonce)
-    for tries_left in range(TRIES, 0, -1):
-        reader = pool.take(ReaderSetup(), deadline, tries_left)
+    for tried in range(TRIES):
+        reader = pool.take(ReaderSetup(), deadline, tried)
         done = Exchange(reader, frame, nonce, deadline, limit, OUTPUT_LIMIT, most_descriptors=most)
         why = "abandoned"
         try:
             done.begin()
             exchange.wait([done])
             why = done.differs or _ENDS.get(done.state, done.state.value)
-            if done.state is State.NOT_READY or (done.state is State.NOT_BEGUN and tries_left > 1):
+            is_last = tried == TRIES - 1
+            if done.state is State.NOT_READY or (done.state is State.NOT_BEGUN and not is_last):
                 continue
             if done.state is not State.ANSWERED:
                 raise _failure(done)

@@ -103,7 +103,7 @@ def _done(
     """
     nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)
-    for tries_left in reversed(range(TRIES)):
+    for tried in range(TRIES):
         worker = pool.spare(deadline)
         if isinstance(task, Candidate):
             worker.file = task.source.path
@@ -113,7 +113,7 @@ def _done(
         try:
             done.begin()
             exchange.wait([done])
-            if done.state is not State.NOT_BEGUN or not tries_left:
+            if done.state is not State.NOT_BEGUN or tried == TRIES - 1:
                 yield done
                 return
             status = worker.end()

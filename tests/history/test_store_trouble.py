@@ -279,7 +279,7 @@ def test_written_decisions_are_not_lost_where_old_ones_cannot_be_deleted(
     history.start()
     history.put(made(1, time.time()))
     wait_until(lambda: Reader(path, LONG).decisions(Query(vm="vm 1")))
-    with contextlib.closing(sqlite3.connect(path, LONG)) as db:
+    with contextlib.closing(sqlite3.connect(path, timeout=LONG)) as db:
         db.execute(
             "CREATE TRIGGER stays BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'no room'); END"
         )
@@ -293,7 +293,7 @@ def test_written_decisions_are_not_lost_where_old_ones_cannot_be_deleted(
     assert (history.dropped, history.state().problem) == (0, "")
     (told,) = caplog.messages
     assert told.startswith("the history grows, as its oldest decisions cannot be deleted: ")
-    with contextlib.closing(sqlite3.connect(path, LONG)) as db:
+    with contextlib.closing(sqlite3.connect(path, timeout=LONG)) as db:
         db.execute("DROP TRIGGER stays")
         db.commit()
     history.put(made(4, time.time()))

@@ -129,7 +129,7 @@ def _host(number: int, units: list[Unit], chance: random.Random) -> Host:
         if word == "removed":
             live = False
             verdict["reason"] = f"runs {chance.randrange(10, 40)} VMs, maximum_vm_count is 10"
-        host.setdefault("verdicts", []).append(verdict)
+        host["verdicts"] = (*host.get("verdicts", ()), verdict)
     return host
 
 

@@ -249,12 +249,9 @@ def _put_verdicts(
     failed = result is not None and not result.ok
     rejects = asked.call is not None and asked.call.unit.on_failure is OnFailure.REJECT
     reasons = {} if result is None else result.reasons
-    # Hosts of which a filter says the same share the entry: of 20 filters and 10,000 hosts, entries
-    # of their own would take 44 MB.
-    entries: dict[str, Verdict] = {
-        verdict: {"unit": asked.unit["name"], "verdict": verdict}
-        for verdict in (PASSED, REMOVED, FAILED, NEVER_ASKED)
-    }
+    # Hosts of which the filters say the same share their verdicts: of 20 filters and 10,000 hosts,
+    # verdicts of their own would take 44 MB.
+    shared: dict[tuple[int, str, str], tuple[Verdict, ...]] = {}
     for host in hosts:
         key, reason = host["id"], ""
         if key not in about:
@@ -263,8 +260,14 @@ def _put_verdicts(
             verdict = REMOVED if rejects else FAILED
         else:
             verdict, reason = PASSED if key in kept else REMOVED, reasons.get(key, "")
-        entry = entries[verdict]
-        host.setdefault("verdicts", []).append({**entry, "reason": reason} if reason else entry)
+        before = host.get("verdicts", ())
+        alike = id(before), verdict, reason
+        if alike not in shared:
+            entry: Verdict = {"unit": asked.unit["name"], "verdict": verdict}
+            if reason:
+                entry["reason"] = reason
+            shared[alike] = (*before, entry)
+        host["verdicts"] = shared[alike]
     return [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
 
 
@@ -304,4 +307,4 @@ def _put_reasons(
         if reason is not None and result.unit not in asked:
             verdict: Verdict = {"verdict": PASSED} if host["id"] in chosen else of_others
             entry: Verdict = {"unit": result.unit, **verdict, "reason": reason}
-            host.setdefault("verdicts", []).append(entry)
+            host["verdicts"] = (*host.get("verdicts", ()), entry)

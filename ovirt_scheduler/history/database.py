@@ -86,11 +86,13 @@ class Database:
         self._db.close()
 
     def shrink(self) -> None:
-        """Free the pages of the file that are kept in memory, some 2 MB.
+        """Free the pages of the file that are kept in memory, some 2 MB, and the known names.
 
         Raises:
             sqlite3.Error: the database is of no use now.
         """
+        self._known.clear()
+        self._sets.clear()
         self._db.execute("PRAGMA shrink_memory").fetchall()
 
     def write(self, decisions: Sequence[Made], events: Sequence[tuple[float, Event]] = ()) -> None:

@@ -5,7 +5,7 @@ What is not known is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, TypedDict
 
 # Verdicts on a host.
@@ -44,7 +44,7 @@ class Cost(TypedDict, total=False):
 class Host(Entity, total=False):
     """A host that a decision is about."""
 
-    verdicts: list[Verdict]  # in the order of the units
+    verdicts: Sequence[Verdict]  # in the order of the units
     costs: list[Cost]
     total: int  # the sum of the weighted costs
     rank: int  # 1 is the best

@@ -42,6 +42,7 @@ _REST = 2.0  # seconds without a record, after which memory is given back
 _GATHER = 0.25  # seconds that records are gathered before they are written together
 _MOST_WAITING = 4096  # records in the queue
 _MOST_BYTES = 64 << 20  # of memory that they keep, about
+_MOST_TOGETHER = 4 << 20  # likewise, of records that are written together
 _BREATH = 0.00005  # seconds between two records, in which calls go on
 _DAY = 86400.0
 _LOOK_FOR_OLD = 600.0  # seconds
@@ -180,18 +181,26 @@ class History:
         self._close()
 
     def _write_all(self) -> None:
+        """Write what is in the queue now, a few large decisions or many small ones at a time."""
         with self._lock:
             waiting, self._queue, self._queued = self._queue, deque(), 0
             self._under_way = len(waiting)
+        while waiting:
+            together, size = [], 0
+            while waiting and size < _MOST_TOGETHER:
+                together.append(waiting.popleft())
+                size += together[-1].size
+            self._write_together(together)
+            self._under_way = len(waiting)
+
+    def _write_together(self, entries: Sequence[_Entry]) -> None:
         try:
-            events, decisions = self._made(waiting)
+            events, decisions = self._made(entries)
             if self._keeps:
                 self._write(events, decisions)
                 self._delete_old()
         except Exception as error:  # noqa: BLE001  nobody else would tell
-            self._fail(error, len(waiting))
-        finally:
-            self._under_way = 0
+            self._fail(error, len(entries))
 
     def _made(self, waiting: Iterable[_Entry]) -> tuple[list[tuple[float, Event]], list[Made]]:
         """The events, and the counted decisions; those that cannot be made are logged."""

@@ -1,4 +1,4 @@
-"""Reads the values of calls' parameters. Pure.
+"""Reads the values of calls' parameters.
 
 The type of a value says what it is (contract 1.4): hosts as one string are a document, as an
 array they are ids; a VM that starts with ``<`` is a document, else an id.
@@ -7,7 +7,7 @@ array they are ids; a VM that starts with ``<`` is a document, else an id.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Union
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
@@ -24,6 +24,8 @@ _TYPES: Mapping[type, str] = {  # in XML-RPC's words
     dict: "a struct", type(None): "nil", bytes: "a base64",
 }  # fmt: skip
 _MOST_PROPERTIES = 1 << 18  # characters of the names and values of one call's
+_MOST_KNOWN = 10_000  # ids of one call that are shared with others
+_known: dict[str, str] = {}
 
 
 def expected(place: str, wanted: str, value: object) -> BadParameters:
@@ -75,7 +77,20 @@ def hosts(value: object, place: str = "hosts") -> Hosts:
                 f"{place}[{position}]: {each!r:.80} is {place}[{first[each]}] already; give it once"
             )
         first[each] = position
-    return tuple(first)
+    return _shared(first)
+
+
+def _shared(ids: Collection[str]) -> tuple[str, ...]:
+    """These ids, as strings that other calls use as well.
+
+    Most calls have the same hosts, and their decisions wait for the history: with 10,000 ids, each
+    would take 0.9 MB. Strings of ``sys.intern`` are never freed by Python 3.12.
+    """
+    if len(ids) > _MOST_KNOWN:
+        return tuple(ids)
+    if len(_known) + len(ids) > 2 * _MOST_KNOWN:
+        _known.clear()
+    return tuple(map(_known.setdefault, ids, ids))
 
 
 def vm(value: object, place: str = "vm") -> Vm:

@@ -85,6 +85,26 @@ def dropped(state: Path) -> int:
     return int(ask_control(state, "status")["history"]["dropped"])
 
 
+def test_large_decisions_that_wait_are_written_a_few_at_a_time(tmp_path: Path):
+    """Else the rows of all would be in memory at once."""
+    path = tmp_path / store.FILE
+    history = History(path)
+    written: list[int] = []
+
+    def last() -> Record:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            written.extend(database.execute("SELECT count(*) FROM decisions").fetchone())
+        return made(9, time.time())()
+
+    for number in range(9):
+        history.put(made(number, time.time()), 3 << 20)
+    history.put(last, 3 << 20)
+    history.start()
+    history.close()
+    assert written == [8]
+    assert history.state().decisions == 10
+
+
 def test_a_clock_that_is_set_back_loses_nothing(tmp_path: Path):
     """The newest is what was written last; a time asked for is a time as the clock said it."""
     now, hour = time.time(), 3600.0

@@ -10,6 +10,7 @@ from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.decisions import Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Subjects, WantedUnit
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.server import values
 from ovirt_scheduler.server.call_parameters import unit_request
 
 CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
@@ -176,3 +177,17 @@ def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
     with pytest.raises(BadParameters) as caught:
         unit_request(CALLER, C, ([["a" * 10_000, "x"]], [], "vm", {}))
     assert len(str(caught.value)) < 200
+
+
+def test_calls_with_the_same_ids_share_their_strings():
+    """Decisions wait for the history: each with strings of its own, they would take much memory."""
+    first, second = (values.hosts([f"host {number}" for number in range(100)]) for _ in range(2))
+    assert isinstance(first, tuple)
+    assert all(one is other for one, other in zip(first, second))
+    for call in range(30):
+        others = [f"host {call} {number}" for number in range(1000)]
+        assert values.hosts(others) == tuple(others)
+    assert len(values._known) <= 20_000
+    many = [f"host {number}" for number in range(10_001)]
+    assert values.hosts(many) == tuple(many)
+    assert len(values._known) <= 20_000

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional
@@ -255,13 +255,12 @@ class Registry:
         def load(file: PluginFile) -> Optional[FileState]:
             return self._load(file, scan, self._states.get(file.path))
 
-        with ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
-            try:
-                loads = [pool.submit(load, file) for file in files]
-            except RuntimeError:  # no thread can be started
-                loaded = [load(file) for file in files]
-            else:
-                loaded = [each.result() for each in loads]
+        loads: list[Future[Optional[FileState]]] = []
+        # Where no further thread can be started, the other files are loaded here, after those.
+        with contextlib.suppress(RuntimeError), ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
+            for file in files:
+                loads.append(pool.submit(load, file))
+        loaded = [*(each.result() for each in loads), *map(load, files[len(loads) :])]
         return {file.path: state for file, state in zip(files, loaded) if state is not None}
 
     def _load(

@@ -13,6 +13,7 @@ longer changes. If something is wrong with the file or the disk, it is logged, a
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import sqlite3
@@ -272,6 +273,7 @@ class History:
         if self._database is not None:
             with contextlib.suppress(sqlite3.Error):  # the next decision finds it, and tells
                 self._database.shrink()
+        gc.collect()  # Python's lists of free objects, too, which are all over its memory
         self._at_rest()
 
     def _close(self) -> None:

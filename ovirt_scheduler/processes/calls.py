@@ -170,21 +170,14 @@ def _begin(pool: Pool, pending: _Pending, deadline: float) -> Exchange:
     nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)
     limit = messages.answer_limit(call.function, call.inputs)
+    output = call.kept if printed is None else call.shown
+    begun = Exchange(frame, nonce, limit, output, descriptors)
     kept = pool.take(Setup(call.plugin, call.limits), deadline, pending.tried)
     try:
         # From here on its time counts. It tells itself which regex was not done in that time.
         until = min(time.monotonic() + call.limits.timeout, deadline)
         until += _GRACE if call.has_values else 0.0
-        begun = Exchange(
-            kept,
-            frame,
-            nonce,
-            until if printed is None else printed.deadline,
-            limit,
-            call.kept if printed is None else call.shown,
-            descriptors,
-        )
-        begun.begin()
+        begun.begin(kept, until if printed is None else printed.deadline)
     except BaseException:
         pool.discard(kept, "abandoned")
         raise

@@ -42,6 +42,7 @@ class State(enum.Enum):
     TIMED_OUT = "timed out"
     ENDED = "ended"  # its worker did, without an answer
     MISLED = "misled"  # what came is no answer; ``problem`` says why
+    NOT_SENT = "not sent"  # descriptors or memory lack for the task; likewise
 
 
 _OPEN = (State.SETTLING, State.UNDER_WAY)
@@ -71,9 +72,9 @@ class Exchange:
     """What is sent to a worker, and what has come back.
 
     Attributes:
+        worker: that has the task, from ``begin`` on.
         unsent: what is left to be sent of the task's frame.
         nonce: of the task; the answer has to have it too.
-        deadline: seconds on the monotonic clock; the worker is killed then.
         limit: bytes of its answer.
         output: bytes to keep of each of stdout and stderr.
         passed: descriptors that go with the task.
@@ -84,10 +85,9 @@ class Exchange:
         said: the payload of each frame that came, by its kind.
     """
 
-    worker: Worker
+    worker: Worker = field(init=False)
     unsent: memoryview
     nonce: int
-    deadline: float
     limit: int
     output: int
     passed: Sequence[int] = ()
@@ -98,6 +98,7 @@ class Exchange:
     problem: str = ""
     differs: str = ""
     said: dict[bytes, bytes] = field(default_factory=dict)
+    deadline: float = math.inf
     started: float = 0.0
     ended: float = 0.0
     patience: float = math.inf  # until when the worker may settle, on the monotonic clock
@@ -122,8 +123,13 @@ class Exchange:
         """How long it took."""
         return self.ended - self.started
 
-    def begin(self) -> None:
-        """Send the task, or what has to come before it."""
+    def begin(self, worker: Worker, deadline: float) -> None:
+        """Send the task, or what has to come before it.
+
+        Args:
+            deadline: seconds on the monotonic clock; the worker is killed then.
+        """
+        self.worker, self.deadline = worker, deadline
         self.started = time.monotonic()
         if self.worker.ready:
             self._send_task()
@@ -155,7 +161,7 @@ class Exchange:
             self._end(State.NOT_BEGUN)
         except OSError as error:  # descriptors or memory lack
             self.problem = f"its task cannot be sent: {error.strerror}"
-            self._end(State.MISLED)
+            self._end(State.NOT_SENT)
 
     def take(self) -> None:
         """Read what the worker has sent, without waiting."""
@@ -248,7 +254,7 @@ class Exchange:
         Args:
             status: of its worker, as waitpid(2) gives it; None: it is not known.
         """
-        if self.state is State.MISLED:
+        if self.state in (State.MISLED, State.NOT_SENT):
             return Outcome.BAD_ANSWER, self.problem
         if self.state is State.TIMED_OUT:
             message = f"was killed after {self.seconds:.1f} s; its timeout is {limits.timeout:g} s"

@@ -27,13 +27,13 @@ from typing import Callable, Optional, Union
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import ProcessKey
 from ovirt_scheduler.model.tasks import ENDS, READERS, ReaderSetup, Setup
+from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.workers import OUT_OF_TURN, Worker
 
 _log = logging.getLogger(__name__)
 
 SPARE = 2  # workers forked ahead
-# How often a task is handed over. At worst an idle process, each spare one and one that was just
-# being made were killed meanwhile.
+# How often a task is handed over: an idle process, each spare one and a new one may be killed.
 TRIES = SPARE + 3
 
 _SETTLE_SECONDS = 1.0  # from an answer until the process has to be ready again
@@ -135,9 +135,12 @@ class Pool:
             worker.close()
 
     def zygote_died(self) -> None:
-        """Load at once what has ended with a zygote; ``ended`` was told of each of its workers."""
+        """Load at once what has ended with a zygote; ``ended`` was told of most of its workers."""
         with self._news:
             self._failed.clear()
+            for worker in [each for each in self._spare if not each.zygote.alive]:
+                self._spare.remove(worker)  # its own end could not be noted
+                worker.close()
             self._miss()
 
     @property
@@ -255,8 +258,10 @@ class Pool:
         return worker
 
     def _new(self, setup: AnySetup, deadline: float) -> Worker:
+        nonce = frames.new_nonce()
+        frame = frames.pack_task(setup, nonce)  # first: there may be no memory for it
         worker = self.spare(deadline)
-        worker.begin_setup(setup)
+        worker.begin_setup(setup, nonce, frame)
         return worker
 
     def give_back(self, worker: Worker, nonce: int, called: bool) -> None:

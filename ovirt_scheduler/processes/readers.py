@@ -46,11 +46,11 @@ def read(
     nonce = frames.new_nonce()
     frame = frames.pack_task(ReadTask(tuple(documents), tells_states), nonce)
     for tried in range(TRIES):
+        done = Exchange(frame, nonce, limit, OUTPUT_LIMIT, most_descriptors=most)
         reader = pool.take(ReaderSetup(), deadline, tried)
-        done = Exchange(reader, frame, nonce, deadline, limit, OUTPUT_LIMIT, most_descriptors=most)
         why = "abandoned"
         try:
-            done.begin()
+            done.begin(reader, deadline)
             exchange.wait([done])
             why = done.differs or _ENDS.get(done.state, done.state.value)
             is_last = tried == TRIES - 1
@@ -79,6 +79,8 @@ def _failure(done: Exchange) -> Union[UnreadableDocument, ExecutorUnavailable]:
     if done.lacks_descriptors:
         lacking = os.strerror(errno.EMFILE)
         return ExecutorUnavailable(f"documents cannot be passed on: {lacking}")
+    if done.state is State.NOT_SENT:
+        return ExecutorUnavailable(f"documents cannot be read: {done.problem}")
     if status is not None and status < 0:
         return exchange.never_started(status)
     return UnreadableDocument(f"{_WHO} {done.how_a_reader_ended(status)}")

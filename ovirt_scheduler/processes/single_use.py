@@ -104,14 +104,12 @@ def _done(
     nonce = frames.new_nonce()
     frame = frames.pack_task(task, nonce)
     for tried in range(TRIES):
+        done = Exchange(frame, nonce, limit, OUTPUT_LIMIT, most_descriptors=most_descriptors)
         worker = pool.spare(deadline)
         if isinstance(task, Candidate):
             worker.file = task.source.path
-        done = Exchange(
-            worker, frame, nonce, deadline, limit, OUTPUT_LIMIT, most_descriptors=most_descriptors
-        )
         try:
-            done.begin()
+            done.begin(worker, deadline)
             exchange.wait([done])
             if done.state is not State.NOT_BEGUN or tried == TRIES - 1:
                 yield done

@@ -134,10 +134,9 @@ class Worker:
         except BlockingIOError:
             return None
 
-    def begin_setup(self, setup: Union[Setup, ReaderSetup]) -> None:
-        """Make it a process of a plugin, or a reader; ``send_setup`` sends it."""
-        self.key, self.file, self.nonce = setup.key, setup.file, frames.new_nonce()
-        self.setup = frames.pack_task(setup, self.nonce)
+    def begin_setup(self, setup: Union[Setup, ReaderSetup], nonce: int, frame: memoryview) -> None:
+        """Make it a process of a plugin, or a reader; ``send_setup`` sends the setup's frame."""
+        self.key, self.file, self.nonce, self.setup = setup.key, setup.file, nonce, frame
         self.ready, self.loading = False, True
 
     def send_setup(self) -> None:
@@ -456,11 +455,11 @@ class Zygote:
         except ConnectionError:  # it has ended, and had messages to read
             pass
         except Exception as error:  # noqa: BLE001  nobody would hear of another end
+            self._process.kill()
             _log.error(
                 "the zygote (pid %(pid)d) is killed, an end cannot be noted: %(reason)s",
                 {"pid": self.pid, "reason": repr(error)},
             )
-            self._process.kill()
         status = self._process.wait()
         if self._adopts and not children.end_all(_ORPHANS_SECONDS):
             _log.error(
@@ -470,14 +469,16 @@ class Zygote:
             self.alive, self.over = False, True
             workers, self._workers = [*self._workers.values()], {}
             self._news.notify_all()
-        for worker in workers:
-            self._on_end(worker)
-        if not self._stopping:
-            ended = {"pid": self.pid, "status": status}
-            _log.warning(
-                "the zygote (pid %(pid)d) ended (status %(status)d); starting another", ended
-            )
-            self._on_death()
+        try:
+            for worker in workers:
+                self._on_end(worker)
+        finally:
+            if not self._stopping:
+                ended = {"pid": self.pid, "status": status}
+                _log.warning(
+                    "the zygote (pid %(pid)d) ended (status %(status)d); starting another", ended
+                )
+                self._on_death()
 
     def _hear(self, message: bytes) -> None:
         serial, status, left = 0, 0, False

@@ -91,6 +91,31 @@ def without_threads(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
+def test_where_one_thread_can_be_started_alone_no_file_is_loaded_twice_at_once(place, monkeypatch):
+    """A thread that cannot be started is known when its file waits for one already."""
+    names = [f"p{number}" for number in range(6)]
+    for name in names:
+        place.write(name, plugin(1))
+    start, load, under_way = threading.Thread.start, place.registry._loader.load, []
+
+    def start_first(thread: threading.Thread) -> None:
+        if thread.name.startswith("load") and thread.name != "load_0":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def loaded(file, scan):
+        assert file.path not in under_way
+        under_way.append(file.path)
+        time.sleep(0.05)  # as an analysis takes
+        found = load(file, scan)
+        under_way.remove(file.path)
+        return found
+
+    monkeypatch.setattr(threading.Thread, "start", start_first)
+    monkeypatch.setattr(place.registry._loader, "load", loaded)
+    assert place.versions() == dict.fromkeys(names, "1")
+
+
 def test_without_processes_what_was_loaded_stays(tmp_path, caplog):
     """A refresh says that there are none; a run call does not fail for it."""
     with running() as executor:

@@ -178,7 +178,7 @@ def test_a_call_over_its_time_is_killed_and_told(executor, unit_named, name):
 )
 def test_a_timeout_that_is_shown_as_over_was_the_calls_own(seconds, more):
     """However many milliseconds its process took to be there."""
-    done = Exchange(None, memoryview(b""), 0, 0.0, 0, 0, state=State.TIMED_OUT, ended=seconds)
+    done = Exchange(memoryview(b""), 0, 0, 0, state=State.TIMED_OUT, ended=seconds)
     _, message = done.how_it_ended(None, LIMITS)
     assert message == f"was killed after {seconds:.1f} s; its timeout is 10 s{more}"
 

@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -21,11 +22,13 @@ import pytest
 
 from ovirt_scheduler.daemon.watchdog import _PROBE
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import exchange, pool, workers
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.processes.protocol import messages
+from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.workers import Worker
 from tests.support.command import script
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
@@ -142,6 +145,17 @@ def raising(error: BaseException) -> Callable[..., NoReturn]:
     return fail
 
 
+def once(error: BaseException, then: Callable[[Worker], None]) -> Callable[[Worker], None]:
+    errors = [error]
+
+    def fail(worker: Worker) -> None:
+        if errors:
+            raise errors.pop()
+        then(worker)
+
+    return fail
+
+
 def test_a_process_that_cannot_be_set_up_is_given_back(own, unit_named, monkeypatch):
     """The kernel has no memory for what is sent: the call fails, its process ends."""
     unit = unit_named("keeps_all")
@@ -150,6 +164,36 @@ def test_a_process_that_cannot_be_set_up_is_given_back(own, unit_named, monkeypa
         result = only(own.run(job_of([unit])))
     assert result.message == "its task cannot be sent: No buffer space"
     assert own._pool._busy == {}
+    assert only(own.run(job_of([unit]))).value == HOSTS
+
+
+def test_a_reader_whose_task_cannot_be_sent_is_no_fault_of_the_documents(
+    own, unit_named, monkeypatch
+):
+    """The kernel has no memory for what is sent."""
+    job = job_of([unit_named("keeps_all")], hosts=Document(b"<hosts><host id='a'/></hosts>"))
+    monkeypatch.setattr(Worker, "send", raising(OSError(errno.ENOBUFS, "No buffer space")))
+    with pytest.raises(ExecutorUnavailable, match="documents cannot be read: its task cannot be"):
+        own.run(job)
+
+
+def test_setups_for_which_there_is_no_memory_leave_no_processes(own, unit_named, monkeypatch):
+    """They are tried again now and then, and each would leave one."""
+    unit, times, pack_task = unit_named("keeps_all"), [], frames.pack_task
+    wait_until(lambda: len(offspring(zygote_of(own))), suits=lambda count: count == SPARE_BELOW)
+
+    def packed(task: object, nonce: int) -> memoryview:
+        if isinstance(task, Setup):
+            times.append(time.monotonic())
+            raise MemoryError
+        return pack_task(task, nonce)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(frames, "pack_task", packed)
+        own.want([(unit.plugin, unit.limits)])
+        wait_until(lambda: times, suits=lambda tried: len(tried) > 3)
+        assert len(offspring(zygote_of(own))) == SPARE_BELOW
+        assert times[3] - times[1] > pool._TICK  # not again at once
     assert only(own.run(job_of([unit]))).value == HOSTS
 
 
@@ -170,7 +214,9 @@ def test_a_process_that_cannot_be_set_up_ahead_is_set_up_later(own, unit_named, 
 
 
 @pytest.mark.parametrize(
-    ("where", "name"), [(Worker, "send"), (messages, "unpack_answer")], ids=["task", "answer"]
+    ("where", "name"),
+    [(exchange.Exchange, "__post_init__"), (Worker, "send"), (messages, "unpack_answer")],
+    ids=["exchange", "task", "answer"],
 )
 def test_a_call_for_which_there_is_no_memory_loses_no_process(
     own, unit_named, monkeypatch, where, name
@@ -236,18 +282,23 @@ def test_where_the_end_of_a_process_cannot_be_noted_another_zygote_is_started(
 ):
     """Nobody would hear of any end again."""
     unit, zygote = unit_named("tells_its_pid"), own._zygotes._zygote
-    note, troubles = zygote._on_end, [MemoryError()]
-
-    def on_end(worker: Worker) -> None:
-        if troubles:
-            raise troubles.pop()
-        note(worker)
-
-    monkeypatch.setattr(zygote, "_on_end", on_end)
+    monkeypatch.setattr(zygote, "_on_end", once(MemoryError(), zygote._on_end))
     os.kill(int(only(own.run(job_of([unit]))).stdout), signal.SIGKILL)
     wait_until(lambda: "an end cannot be noted: MemoryError()" in caplog.text)
     assert only(own.run(job_of([unit]))).outcome is Outcome.OK
     assert zygote_of(own) not in (None, zygote.pid)
+
+
+def test_a_spare_process_whose_end_could_not_be_noted_is_not_kept(own, monkeypatch):
+    """It would stand below those that are used, and nobody would ever find it."""
+    spare = wait_until(lambda: own._pool._spare[:], suits=lambda seen: len(seen) == pool.SPARE)
+    zygote = own._zygotes._zygote
+    monkeypatch.setattr(zygote, "_on_end", once(MemoryError(), zygote._on_end))
+    spare[0].kill()
+    wait_until(
+        lambda: own._pool._spare[:], suits=lambda seen: len({*seen} - {*spare}) == pool.SPARE
+    )
+    assert [each.channel.fileno() for each in spare] == [-1, -1]
 
 
 def test_closing_leaves_no_descriptor_open():

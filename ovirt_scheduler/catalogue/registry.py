@@ -259,7 +259,7 @@ class Registry:
         # Where no further thread can be started, the other files are loaded here, after those.
         with contextlib.suppress(RuntimeError), ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
             for file in files:
-                loads.append(pool.submit(load, file))
+                loads.append(pool.submit(load, file))  # noqa: PERF401  one of these may fail
         loaded = [*(each.result() for each in loads), *map(load, files[len(loads) :])]
         return {file.path: state for file, state in zip(files, loaded) if state is not None}
 

@@ -171,11 +171,14 @@ class ClusterDrive:
         if not self._memory.statuses:  # the cluster is new, or was taken over
             self._migrations.adopt(view.state)
         self._actions.settle_plans(view.state)
-        self._call_hooks(driver, view)
-        if timer and not self._services.stopping.is_set():
-            self._call_scheduler(driver, "on_timer_invoked", view)
-        if balance and not self._migrations.under_way and not self._services.stopping.is_set():
-            self._call_scheduler(driver, BALANCE, self._reader.complete(view, statistics=True))
+        stopping = self._services.stopping
+        try:
+            self._call_hooks(driver, view)
+        finally:  # however often a hook's answer cannot be acted on
+            if timer and not stopping.is_set():
+                self._call_scheduler(driver, "on_timer_invoked", view)
+            if balance and not self._migrations.under_way and not stopping.is_set():
+                self._call_scheduler(driver, BALANCE, self._reader.complete(view, statistics=True))
 
     def _wants_statistics(self, driver: DriverUnit) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""
@@ -309,6 +312,7 @@ class ClusterThreads:
             threading.Thread(target=run, name=name, daemon=True)
             for name, run in {"events": self._watch, **runs}.items()
         ]
+        self._lock = threading.Lock()  # of those who start threads
 
     def start(self) -> None:
         """Begin with a look at each cluster; called again, start the threads that do not run yet.
@@ -316,9 +320,10 @@ class ClusterThreads:
         Raises:
             RuntimeError: a thread cannot be started.
         """
-        for thread in self._threads:
-            if thread.ident is None:
-                thread.start()
+        with self._lock:
+            for thread in self._threads:
+                if thread.ident is None:
+                    thread.start()
 
     def state(self) -> tuple[ClusterLook, ...]:
         """How each cluster is looked after."""

@@ -81,6 +81,8 @@ class Shadows:
     def close(self) -> None:
         """Keep the decisions that wait, when the executor is closed."""
         self.stop()
+        with contextlib.suppress(RuntimeError):  # a thread for those that came when none started
+            self._thread.submit(int)
         self._thread.shutdown()
 
     def _put(
@@ -121,18 +123,19 @@ class Shadows:
             (call,) = job.calls
             problem, result = "in shadow, and no place was free", None
             try:
-                if self._stopped:
-                    problem = _STOPS
-                elif self._executor.is_free:
+                if self._executor.is_free and not self._stopped:
                     patient = job._replace(deadline=time.monotonic() + _ENGINE_SECONDS)
                     one, _ = add_engine(patient)
                     secret = one.engine.token or secret
-                    deadline = time.monotonic() + call.unit.limits.timeout
-                    execution = self._executor.run_shadow(one._replace(deadline=deadline))
-                    result = next(iter(execution.results), None)
-                    problem = "; ".join(execution.errors)
+                    if not self._stopped:  # meanwhile
+                        deadline = time.monotonic() + call.unit.limits.timeout
+                        execution = self._executor.run_shadow(one._replace(deadline=deadline))
+                        result = next(iter(execution.results), None)
+                        problem = "; ".join(execution.errors)
             except (RequestError, ExecutorUnavailable) as error:
                 problem = str(error)
+            if self._stopped and result is None:
+                problem = _STOPS
             if result is not None:
                 call_log.log_call(decision.request.caller.request_id, call.unit.words, result)
             ended.append(ShadowCall(call, result, problem))

@@ -220,7 +220,7 @@ _CONDITIONS = {
     "method": "method = :method",
     "since": "time >= :since",
     "until": "time < :until",
-    "before": "number < (SELECT number FROM decisions WHERE id = :before)",
+    "before": "number < (SELECT number FROM decisions WHERE id = lower(:before))",
 }
 
 

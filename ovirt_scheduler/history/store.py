@@ -90,7 +90,7 @@ class History:
         self._database: Optional[Database] = None
         self._totals = (0, 0)  # decisions, bytes
         self._old_at = 0.0
-        self._old_stays = False  # what is beyond the bounds could not be deleted
+        self._undeleted = ""  # why what is beyond the bounds could not be deleted
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
     def start(self) -> None:
@@ -155,7 +155,9 @@ class History:
 
     def state(self) -> HistoryState:
         """How it is now."""
-        return HistoryState(*self._totals, self.waiting, self.dropped, self._problem)
+        return HistoryState(
+            *self._totals, self.waiting, self.dropped, self._problem, self._undeleted
+        )
 
     def drain(self, seconds: float = 2.0) -> None:
         """Wait until the queue is written; documents of decisions need a process for that."""
@@ -243,22 +245,25 @@ class History:
 
     def _delete_old(self) -> None:
         """Keep within the bounds. A failure is logged once; the next write tries again."""
-        database, now = self._opened(), time.monotonic()
         try:
-            if now >= self._old_at:
-                database.forget_before(time.time() - self._days * _DAY)
-                self._old_at = now + _LOOK_FOR_OLD
-            database.keep_within(self._size)
-            self._totals = database.totals()
-            self._old_stays = False
-        except (OSError, sqlite3.Error) as error:
+            database, now = self._opened(), time.monotonic()
+            try:
+                if now >= self._old_at:
+                    database.forget_before(time.time() - self._days * _DAY)
+                    self._old_at = now + _LOOK_FOR_OLD
+                database.keep_within(self._size)
+            finally:
+                self._totals = database.totals()
+        except Exception as error:  # noqa: BLE001  what was written is written
             self._close()
-            if not self._old_stays:
+            before, self._undeleted = self._undeleted, str(error) or type(error).__name__
+            if not before:
                 _log.error(
                     "the history grows, as its oldest decisions cannot be deleted: %(reason)s",
-                    {"reason": f"{self._path}: {error}", "file": str(self._path)},
+                    {"reason": f"{self._path}: {self._undeleted}", "file": str(self._path)},
                 )
-            self._old_stays = True
+        else:
+            self._undeleted = ""
 
     def _opened(self) -> Database:
         if self._database is not None and self._database.is_gone():

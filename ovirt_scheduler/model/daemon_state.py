@@ -52,7 +52,8 @@ class HistoryState(NamedTuple):
     bytes: int
     waiting: int
     dropped: int
-    problem: str = ""
+    problem: str = ""  # why it cannot be written
+    undeleted: str = ""  # why its oldest decisions cannot be deleted
 
 
 class ProcessesState(NamedTuple):

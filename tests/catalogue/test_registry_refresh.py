@@ -91,7 +91,7 @@ def without_threads(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
 
-def test_where_one_thread_can_be_started_alone_no_file_is_loaded_twice_at_once(place, monkeypatch):
+def test_with_one_thread_alone_no_file_is_loaded_twice_at_once(place, monkeypatch):
     """A thread that cannot be started is known when its file waits for one already."""
     names = [f"p{number}" for number in range(6)]
     for name in names:

@@ -182,6 +182,37 @@ def test_a_hook_whose_answer_is_not_acted_on_is_called_again(
     assert (tmp_path / "told").read_text().count("web up paused") == 2
 
 
+def test_a_hook_whose_answer_can_never_be_acted_on_does_not_keep_the_timer_waiting(
+    scheduled, engine, place, tmp_path, clock
+):
+    """It is called at each look, and the timer as well."""
+    place.write("slow", SLOW.format(folder=str(tmp_path)))
+    place.write("Any", "def do_filter(hosts, vm, properties):\n    return hosts\n")
+    place.registry.refresh()
+    decide = scheduled.decisions.decide
+
+    def fail(request, known):
+        if request.last is None:
+            raise Overloaded("too many requests wait")
+        return decide(request, known)
+
+    scheduled.decisions.decide = fail
+    settings = ClusterSettings(
+        "Default", scheduler="slow", filters=(WantedUnit("Any"),),
+        properties={"seconds": "0", "target": "lynx"},
+        load_balance_interval=0.0, timer_interval=5.0,
+    )  # fmt: skip
+    cluster = ClusterDrive(settings, scheduled)
+    clock.now = cluster.run_due()
+    engine.vms[0].status = "paused"
+    for _ in range(5):
+        clock.now = cluster.run_due()
+    told = (tmp_path / "told").read_text()
+    assert told.count("web up paused") > 1
+    assert "timer" in told
+    assert "too many requests wait" in cluster.state().problem
+
+
 def test_a_look_at_statuses_reads_no_statistics(scheduled, engine, place, tmp_path):
     """Though its scheduler does: they are more than all else."""
     text = RECORDER.format(folder=str(tmp_path))

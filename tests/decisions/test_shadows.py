@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
+import struct
 import threading
 import time
+import xmlrpc.client
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -29,6 +33,7 @@ from tests.support.daemon import Daemon, StartDaemon
 from tests.support.jobs import HOSTS, job_of
 from tests.support.pages import get
 from tests.support.rest_server import Host, RestServer
+from tests.support.served import post
 from tests.support.waiting import LONG, wait_until
 
 LYNX, PUMA, OCELOT = IDS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
@@ -268,6 +273,20 @@ def test_one_that_hangs_holds_up_nobody(daemon, pipe):
     assert 'hosts_removed_total{mode="shadow",unit="New"}' in counted
 
 
+def test_a_caller_who_has_gone_costs_no_decision(daemon, pipe):
+    """Nobody takes the answer after which units in shadow are called."""
+    path, end = pipe
+    body = xmlrpc.client.dumps((["Waits"], IDS, "of a gone caller", {"pipe": path}), "runFilters")
+    address = urlsplit(daemon.url)
+    with socket.create_connection((address.hostname, address.port)) as connection:
+        connection.sendall(post(body.encode()))
+        wait_until(lambda: get(daemon.url, "/status.json").json["calls"]["running"])
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    os.write(end, b"go on\n")
+    (record,) = wait_until(lambda: records(daemon, vm="of a gone caller"))
+    assert [unit["mode"] for unit in record["units"]] == ["live", "shadow"]
+
+
 def test_it_is_not_called_while_no_place_is_free(daemon, pipe):
     """The decision says so."""
     path, end = pipe
@@ -283,6 +302,72 @@ def test_it_is_not_called_while_no_place_is_free(daemon, pipe):
     assert (record["units"][0]["outcome"], record["units"][0]["message"]) == (
         "not asked", "in shadow, and no place was free",
     )  # fmt: skip
+
+
+def test_a_daemon_that_stops_calls_no_further_unit_in_shadow(
+    start_daemon: StartDaemon, pipe, tmp_path: Path
+):
+    """Though requests go on for a while: their decisions say so."""
+    path, end = pipe
+    settings = "max_parallel_calls = 2\npages = loopback\nssl = false"
+    names = ("NotLynx", "Waits", "New")
+    plugins = {name: PLUGINS[name] for name in names}
+    conf = f"{SHADOW}timeout = 60\n" + "customProperties = without=[a-z]*\ndefaultValues = puma\n"
+    daemon = start_daemon(plugins, settings, confs={"New": conf})
+    live_path = str(tmp_path / "live")
+    os.mkfifo(live_path)
+    live_end = os.open(live_path, os.O_RDWR)
+    with daemon.proxy() as scheduler, daemon.proxy() as other:
+        scheduler.runFilters(["New"], IDS, "first", {"pipe": path})
+        wait_until(Path(f"{path}.begun").exists)
+        scheduler.runFilters(["NotLynx"], IDS, "second", {})
+        live = threading.Thread(
+            target=lambda: other.runFilters(["Waits"], IDS, "live", {"pipe": live_path}),
+            daemon=True,
+        )
+        live.start()
+        wait_until(lambda: get(daemon.url, "/status.json").json["calls"]["running"])
+        daemon.process.terminate()
+        wait_until(lambda: "stopping on SIGTERM" in daemon.log)
+        os.write(end, b"go on\n")
+        wait_until(lambda: records(daemon, vm="second"))
+        os.write(live_end, b"go on\n")
+        live.join(LONG)
+    assert daemon.process.wait(LONG) == 0
+    os.close(live_end)
+    of_shadow = {
+        vm: record["units"][-1]
+        for vm in ("first", "second", "live")
+        for record in records(daemon, vm=vm)
+    }
+    assert of_shadow["first"]["outcome"] == "ok"
+    for vm in ("second", "live"):
+        assert of_shadow[vm]["message"] == "in shadow, and the daemon stops"
+
+
+def test_a_stop_while_the_engine_is_asked_for_it_is_heeded(executor, unit_named, tmp_path: Path):
+    """The engine may take many seconds."""
+    units = [dataclasses.replace(unit_named("keeps_all"), shadow=True) for _ in range(2)]
+    history = History(tmp_path / FILE)
+    history.start()
+    shadows = Shadows(executor, history)
+    times: list[int] = []
+
+    def stop_at_the_second(job):
+        times.append(1)
+        if len(times) == 2:
+            shadows.stop()
+        return job, ()
+
+    caller = Caller("0" * 16, AnswerForm.ENGINE, "here")
+    request = Request(caller, Subjects(HOSTS, vm="vm-1"), {}, {Kind.FILTER: ()})
+    decision = Decision(request, Execution(HOSTS), HOSTS, time=time.time())
+    shadows.call(decision, None, [job_of([unit]) for unit in units], stop_at_the_second)
+    (kept,) = wait_until(lambda: history.reader.decisions(Query()))
+    shadows.close()
+    history.close()
+    assert [unit["outcome"] for unit in kept["units"]] == ["ok", "not asked"]
+    assert kept["units"][1]["message"] == "in shadow, and the daemon stops"
 
 
 def test_check_and_status_say_that_it_is_in_shadow(daemon, tmp_path):
@@ -321,10 +406,11 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
     assert kept["properties"] == {"said": HIDDEN}
 
 
+@pytest.mark.parametrize("comes_another", [True, False])
 def test_without_a_thread_a_decision_waits_for_the_next(
-    executor, unit_named, tmp_path: Path, monkeypatch
+    executor, unit_named, tmp_path: Path, monkeypatch, comes_another: bool
 ):
-    """Its request ends as ever, and no memory counts as taken for good."""
+    """Or for the end. Its request ends as ever, and no memory counts as taken for good."""
     unit = dataclasses.replace(unit_named("keeps_all"), shadow=True)
     history = History(tmp_path / "history.sqlite")
     history.start()
@@ -339,10 +425,12 @@ def test_without_a_thread_a_decision_waits_for_the_next(
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", no_thread)
         call()
-    call()
-    wait_until(lambda: len([*history.reader.decisions(Query())]) == 2)
+    if comes_another:
+        call()
+        wait_until(lambda: len([*history.reader.decisions(Query())]) == 2)
     shadows.close()
     history.close()
+    assert len([*history.reader.decisions(Query())]) == 1 + comes_another
     assert shadows._bytes == 0
 
 

@@ -147,6 +147,22 @@ def test_what_happens_to_plugins_and_settings_is_kept(start_daemon: StartDaemon)
     assert "nonsense" in happened("reload refused")["message"]
 
 
+def test_a_list_goes_on_after_the_last_of_an_answer(start_daemon: StartDaemon):
+    """In whichever letters its id is given; after one that is not there comes nothing."""
+    settings = "ssl = false\npages = loopback"
+    daemon = start_daemon({"First": FILTER.format(refused=HOSTS[0])}, settings)
+    with daemon.proxy() as scheduler:
+        for number in range(3):
+            scheduler.runFilters(["First"], HOSTS, f"vm {number}", {})
+        newest(daemon, vm="vm 2")
+        (last,) = scheduler.decisions({"limit": 1})
+        assert last["vm"] == {"id": "vm 2"}
+        for named in (last["id"], last["id"].upper()):
+            after = scheduler.decisions({"before": named})
+            assert [each["vm"]["id"] for each in after] == ["vm 1", "vm 0"]
+        assert scheduler.decisions({"before": "0" * 16}) == []
+
+
 def test_a_killed_daemon_loses_no_more_than_the_last_second(
     start_daemon: StartDaemon, tmp_path: Path
 ):

@@ -200,9 +200,13 @@ def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
         if cluster.problem:
             yield _problem("cluster", f"cluster {cluster.name} is not looked after",
                            cluster.problem, "See its page, or the log")  # fmt: skip
-    if state.history is not None and state.history.problem:
-        yield _problem("history", "the history is not written", state.history.problem,
-                       "Make room on the disk, or mend the state folder's rights")  # fmt: skip
+    if state.history is not None:
+        mend = "Make room on the disk, or mend the state folder's rights"
+        if state.history.problem:
+            yield _problem("history", "the history is not written", state.history.problem, mend)
+        elif state.history.undeleted:
+            what = "the history grows, as its oldest decisions cannot be deleted"
+            yield _problem("history", what, state.history.undeleted, mend)
 
 
 def _problem(kind: str, what: str, detail: str, mend: str, since: Optional[str] = None) -> Status:

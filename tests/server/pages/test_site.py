@@ -10,7 +10,7 @@ import lxml.html
 import pytest
 
 from ovirt_scheduler.history.query import written
-from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState
+from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState, HistoryState
 from ovirt_scheduler.model.plans import Plan, Step
 from tests.support.site import DECISION, MadeSite, call, record, unit_state
 
@@ -210,6 +210,22 @@ def test_a_cluster_that_another_daemon_drives_says_so(tmp_path):
     told = json.loads(site.text("/status.json"))
     assert told["clusters"][0]["driven_by"] == "sched-a-9f46"
     assert told["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("problem", "undeleted", "what"),
+    [
+        ("disk I/O error", "", "the history is not written"),
+        ("", "no room", "the history grows, as its oldest decisions cannot be deleted"),
+    ],
+)
+def test_a_history_that_is_not_written_or_grows_is_a_problem(tmp_path, problem, undeleted, what):
+    """With what SQLite said of it."""
+    history = HistoryState(1, 4096, 0, 0, problem, undeleted)
+    told = json.loads(MadeSite(tmp_path, history=history).text("/status.json"))
+    (found,) = told["problems"]
+    assert (found["kind"], found["what"]) == ("history", what)
+    assert found["detail"] == problem + undeleted
 
 
 def test_a_certificate_that_has_ended_is_told_with_its_day(tmp_path):

@@ -43,8 +43,9 @@ _REST = 2.0  # seconds without a record, after which memory is given back
 _GATHER = 0.25  # seconds that records are gathered before they are written together
 _MOST_WAITING = 4096  # records in the queue
 _MOST_BYTES = 64 << 20  # of memory that they keep, about
-_MOST_TOGETHER = 4 << 20  # likewise, of records that are written together
+_MOST_TOGETHER = 1 << 20  # likewise, of records that are written together
 _BREATH = 0.00005  # seconds between two records, in which calls go on
+_NO_BREATH = 500  # records in the queue: the thread must not fall behind calls for good
 _DAY = 86400.0
 _LOOK_FOR_OLD = 600.0  # seconds
 _MOST_ASIDE = 9  # files that are set aside for the same reason
@@ -213,12 +214,14 @@ class History:
             if isinstance(entry.what, tuple):
                 events.append(entry.what)
                 continue
-            time.sleep(_BREATH)
+            if len(self._queue) < _NO_BREATH:
+                time.sleep(_BREATH)
             try:
                 made = entry.what()
                 self.tally.add(made, query.moment(made["time"]))
                 if self._keeps:
                     decisions.append((schema.pack(made), entry.inputs))
+                del made  # before the next is made: it may have many hosts
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception("the history: a record could not be made, this is a bug")
         return events, decisions

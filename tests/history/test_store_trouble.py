@@ -85,6 +85,31 @@ def dropped(state: Path) -> int:
     return int(ask_control(state, "status")["history"]["dropped"])
 
 
+def test_calls_go_first_unless_many_decisions_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """If calls never ended, the queue would overflow."""
+    history, sleep = History(tmp_path / store.FILE), time.sleep
+    waited: list[int] = []
+
+    def rest(seconds: float) -> None:
+        if seconds == store._BREATH:
+            waited.append(len(history._queue))
+        sleep(seconds)
+
+    def first() -> Record:
+        for number in range(store._NO_BREATH):
+            history.put(made(number, time.time()))
+        return made(0, time.time())()
+
+    monkeypatch.setattr(time, "sleep", rest)
+    history.put(first)
+    for number in range(5):
+        history.put(made(number, time.time()))
+    history.start()
+    wait_until(lambda: history.state().decisions == 6 + store._NO_BREATH)
+    history.close()
+    assert waited == [0] * (1 + store._NO_BREATH)
+
+
 def test_large_decisions_that_wait_are_written_a_few_at_a_time(tmp_path: Path):
     """Else the rows of all would be in memory at once."""
     path = tmp_path / store.FILE
@@ -97,8 +122,8 @@ def test_large_decisions_that_wait_are_written_a_few_at_a_time(tmp_path: Path):
         return made(9, time.time())()
 
     for number in range(9):
-        history.put(made(number, time.time()), 3 << 20)
-    history.put(last, 3 << 20)
+        history.put(made(number, time.time()), store._MOST_TOGETHER // 2)
+    history.put(last, store._MOST_TOGETHER // 2)
     history.start()
     history.close()
     assert written == [8]

@@ -11,7 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
@@ -213,6 +213,17 @@ class Loader:
             source.name, path, units, used or (source,), conf_data, checksum, drivers, warnings
         )
 
+    def renewed(self, plugin: LoadedPlugin) -> LoadedPlugin:
+        """A plugin that another loader made, with the limits and ``on_failure`` of this one."""
+        conf = parse_plugin_conf(plugin.conf or b"", self.conf_path(plugin.name))
+        limits, on_failure = self._limits_of(conf), self._on_failure_of(conf)
+        return plugin._replace(
+            units=tuple(
+                replace(unit, limits=limits, on_failure=on_failure) for unit in plugin.units
+            ),
+            drivers=tuple(driver._replace(limits=limits) for driver in plugin.drivers),
+        )
+
     def _analysed(self, candidate: Candidate) -> tuple[Analysis, tuple[Source, ...]]:
         """Analyse a file.
 
@@ -241,7 +252,6 @@ class Loader:
             expected = f"expected at most {LONGEST_NAME} printable characters; rename it"
             problem = f"{found.name!r:.160} cannot be the name of a unit: {expected}"
             raise PluginError(problem, code.modules[0].path, found.line)
-        on_failure = conf.on_failure or self._settings.on_failure
         return PolicyUnit(
             name=found.name,
             kind=found.kind,
@@ -250,7 +260,7 @@ class Loader:
             checksum=checksum,
             limits=self._limits_of(conf),
             properties=self._properties(found, code, conf),
-            on_failure=OnFailure.IGNORE if conf.shadow else on_failure,
+            on_failure=self._on_failure_of(conf),
             class_name=found.class_name,
             shadow=conf.shadow,
         )
@@ -270,6 +280,9 @@ class Loader:
         elif conf.shadow:
             why = "its conf file says shadow = true, which is for policy units alone"
         return why and f"the {driver.words} {driver.name} is left out: {why}"
+
+    def _on_failure_of(self, conf: PluginConf) -> OnFailure:
+        return OnFailure.IGNORE if conf.shadow else conf.on_failure or self._settings.on_failure
 
     def _limits_of(self, conf: PluginConf) -> Limits:
         settings = self._settings

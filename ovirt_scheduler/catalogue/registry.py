@@ -273,7 +273,10 @@ class Registry:
         except FileNotFoundError:  # since the scan
             return None
         except PluginError as fault:
-            good = before.good if before else self._store.restore(file.path, self._loader)
+            if before is None:
+                good = self._store.restore(file.path, self._loader)
+            else:  # the settings may be others than when it was loaded
+                good = before.good and self._loader.renewed(before.good)
             if before is not None and before.fault:
                 since, good_since = before.fault_since, before.good_since
             else:

@@ -272,10 +272,10 @@ class Assembly:
         """
         self._start_drive()
         if time.monotonic() >= self._certificates_due:
-            self._certificates_due = time.monotonic() + _DAY
             # This thread feeds the watchdog: a file that hangs must not hold it up.
             look = self._look_at_certificates
             threading.Thread(target=look, name="certificates", daemon=True).start()
+            self._certificates_due = time.monotonic() + _DAY
         return str(self.status()["line"])
 
     def _look_at_certificates(self) -> None:

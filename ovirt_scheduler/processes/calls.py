@@ -191,7 +191,11 @@ def _finished(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult
     if done.state is State.NOT_READY:
         pool.put_back(done.worker)
         return pending._replace(tried=pending.tried + 1)
-    status = done.end_worker()
+    try:
+        status = done.end_worker()
+    except BaseException:
+        pool.discard(done.worker, "abandoned")
+        raise
     if done.state is State.NOT_BEGUN:
         if pending.tried < TRIES - 1:
             pool.discard(done.worker, done.differs or "ended")
@@ -206,10 +210,10 @@ def _finished(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult
 
 def _answered(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
     """Take in an answer: the call's result, or another process has to read the printed answer."""
-    if done.differs:
-        done.worker.end()
     shown = pending.printed or done
     try:
+        if done.differs:
+            done.worker.end()
         answered = messages.unpack_answer(done.answer, pending.call.function, pending.call.inputs)
     except FrameError as error:
         done.worker.end()

@@ -305,20 +305,19 @@ class Pool:
         Not many while the lock is held: the zygote would wait until somebody, with the lock, reads
         how they ended, and would take no further message.
         """
+        if worker.status is None:
+            worker.kill()
+        worker.close()
         with self._news:
             self._replaced[why.partition(":")[0]] += 1
             if worker.key != READERS:
                 self._latest.append(why)
+            self._miss()
         if not self._closed:
             _log.debug(
                 "a process of %(file)s is ended: %(reason)s",
                 {"file": worker.file, "reason": _in_words(why)},
             )
-        if worker.status is None:
-            worker.kill()
-        worker.close()
-        with self._news:
-            self._miss()
 
     def _end_idle(self, worker: Worker, why: str) -> None:
         if worker.loading and why.partition(":")[0] in _BY_ITSELF:
@@ -419,23 +418,25 @@ class Pool:
         everyone = sorted(itertools.chain(*self._idle.values()), key=lambda worker: worker.used)
         of_plugins = [worker for worker in everyone if worker.key != READERS]
         too_many = {*of_plugins[: max(0, self.kept - self._most)]}  # those used longest ago
-        for worker in everyone:
-            why = worker.hear()
-            if not why and not worker.ready:
-                settled = False
-                with contextlib.suppress(OSError):  # memory lacks: the next look tries again
-                    worker.send_setup()
-                why = "did not get ready" if now >= worker.ready_by else ""
-            worker.drop_output()
-            if not why and worker.ready:
-                if now >= worker.ready_by:  # ready for a while: the plugin loads well
-                    self._failed.pop(worker.key, None)
-                why = self._superfluous(worker, now, worker in too_many)
-            if why:
-                self._idle[worker.key].remove(worker)
-                over.append((worker, why))
-        for key in [key for key, idle in self._idle.items() if not idle]:
-            del self._idle[key]
+        try:
+            for worker in everyone:
+                why = worker.hear()
+                if not why and not worker.ready:
+                    settled = False
+                    with contextlib.suppress(OSError):  # memory lacks: the next look tries again
+                        worker.send_setup()
+                    why = "did not get ready" if now >= worker.ready_by else ""
+                worker.drop_output()
+                if not why and worker.ready:
+                    if now >= worker.ready_by:  # ready for a while: the plugin loads well
+                        self._failed.pop(worker.key, None)
+                    why = self._superfluous(worker, now, worker in too_many)
+                if why:
+                    over.append((worker, why))
+                    self._idle[worker.key].remove(worker)
+        except MemoryError:  # what was found is ended; the next look goes on
+            settled = False
+        self._idle = {key: idle for key, idle in self._idle.items() if idle}
         return settled, over
 
     def _superfluous(self, worker: Worker, now: float, too_many: bool) -> str:

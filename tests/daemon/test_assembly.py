@@ -163,6 +163,22 @@ def test_settings_of_calls_answers_and_plugins_take_effect(settled):
     settled.wait_for(lambda: "DEBUG" in log.read_text())
 
 
+def test_settings_take_effect_for_the_last_version_that_loads(settled):
+    """The plugin's file has a mistake meanwhile."""
+    plain = settled.folder / "plugins" / "plain.py"
+    plain.write_text("def do_filter(hosts, vm, properties): raise ValueError\n")
+    with settled.daemon.proxy() as proxy:
+        proxy.discover()
+        assert proxy.runFilters(["plain"], IDS, "vm-1", {}) == IDS
+        assert "ValueError" in settled.daemon.log
+        plain.write_text("def do_filter(:\n")
+        settled.wait_for(lambda: "cannot be loaded" in settled.daemon.log)
+        settled.write("on_failure = reject\nplugin_timeout = 5")
+        assert "are read again" in settled.hang_up()
+        proxy.discover()
+        assert proxy.runFilters(["plain"], IDS, "vm-1", {}) == []
+
+
 BAD = {
     "an unknown key": ("plugin_timout = 3", "did you mean plugin_timeout?"),
     "a missing certificate": (

@@ -232,6 +232,31 @@ def test_a_call_for_which_there_is_no_memory_loses_no_process(
     assert only(own.run(job_of([unit]))).value == HOSTS
 
 
+def test_where_memory_lacks_while_processes_are_looked_at_none_is_lost(
+    own, unit_named, monkeypatch
+):
+    """Those that were found to be superfluous are ended, the others are kept."""
+    units = [unit_named("keeps_all"), unit_named("tells_its_pid")]
+    own.want([(unit.plugin, unit.limits) for unit in units])
+    wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 2 + SPARE_BELOW)
+    idle = [own._pool._idle[key][0] for key in own._pool._idle if key != pool.READERS]
+    first, last = sorted(idle, key=lambda worker: worker.used)
+    drop, left = Worker.drop_output, [MemoryError()]
+
+    def drops(worker):
+        if worker is last and left:
+            raise left.pop()
+        drop(worker)
+
+    monkeypatch.setattr(Worker, "drop_output", drops)
+    with own._pool._news:
+        first.born -= pool._LIFE_SECONDS
+        own._pool._miss()
+    wait_until(lambda: not left and first.channel.fileno() == -1)
+    assert last.channel.fileno() != -1
+    wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 2 + SPARE_BELOW)
+
+
 def test_an_analysis_for_which_there_is_no_memory_leaves_no_descriptor(own, monkeypatch):
     """Nobody else knows of its process."""
     for where, name in ((exchange, "wait"), (messages, "unpack_analysis")):

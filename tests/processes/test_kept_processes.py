@@ -58,6 +58,40 @@ def test_class_units_that_print_find_a_stdout_of_their_own(calls_of):
     assert {*calls.replaced} <= {"idle"}  # where one that settles was not waited for
 
 
+def test_a_library_may_keep_the_stdout_that_it_found_when_it_was_imported(
+    calls_of, tmp_path_factory
+):
+    """What it prints belongs to the call, and is the answer of a class unit."""
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "says.py").write_text("import sys\nOUT = sys.stdout\n")
+    calls = calls_of(
+        "import sys\n"
+        f"sys.path.append({str(folder)!r})\n"
+        "import says\n"
+        "class Changes:\n"
+        "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        "        says.OUT.write(str(hosts_ids[int(args_map['first']):]))\n"
+    )
+    for first in range(3):
+        result = calls.call(first=str(first))
+        assert (result.value, result.stdout) == (HOSTS[first:], str([*HOSTS[first:]]))
+    assert calls.replaced == {}
+
+
+def test_what_c_code_prints_belongs_to_its_call(calls_of):
+    """The C library holds it back by itself."""
+    calls = calls_of(
+        "import ctypes\n"
+        "class Changes:\n"
+        "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        "        if args_map['prints']:\n"
+        "            ctypes.CDLL(None).printf(str(hosts_ids[1:]).encode())\n"
+    )
+    assert calls.call(prints="1").value == HOSTS[1:]
+    silent = calls.call(prints="")
+    assert (silent.outcome, silent.stdout) == (Outcome.BAD_ANSWER, "")
+
+
 def test_a_class_unit_may_print_by_a_program_and_leave_its_process_different(calls_of):
     """Its output is read in another process then, and it is called once."""
     calls = calls_of(
@@ -148,6 +182,31 @@ def test_an_exception_of_the_plugin_costs_no_process(calls_of):
     )
     for how, outcome in (("raise", Outcome.RAISED), ("exit", Outcome.BAD_ANSWER)):
         assert calls.call(how=how).outcome is outcome
+    assert calls.replaced == {}
+
+
+def test_a_class_may_print_its_answer_and_exit_while_it_is_made(calls_of):
+    """As in the old proxy, where it was a program of its own."""
+    calls = calls_of(
+        "import sys\n"
+        "class Changes:\n"
+        "    def __init__(self):\n"
+        "        print(['host-2'])\n"
+        "        sys.exit(0)\n"
+        "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        "        raise AssertionError\n"
+    )
+    assert calls.call().outcome is Outcome.OK
+    assert calls.replaced == {}
+
+
+def test_a_process_for_one_call_that_only_checked_a_value_has_not_grown(calls_of, executor):
+    """It stays for the next call."""
+    calls = calls_of(ordinary(""), calls_per_process=1)
+    unit = replace(calls.unit, properties=properties.parse("Changes", "n=[0-9]+", ""))
+    with contextlib.suppress(RefusedProperty):
+        executor.run(job_of([unit], properties={"n": "x"}))
+    calls.settle()
     assert calls.replaced == {}
 
 

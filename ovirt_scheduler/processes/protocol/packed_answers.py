@@ -193,7 +193,7 @@ def _pack_value(value: object, _: Sequence[str] = ()) -> object:
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode("ascii")}
     if isinstance(value, datetime):
-        return {"dateTime": value.isoformat()}
+        return {"dateTime": datetime.isoformat(value)}  # a class of the plugin's may have its own
     if isinstance(value, dict):
         return {"struct": {key: _pack_value(item) for key, item in value.items()}}
     if isinstance(value, (list, tuple)):

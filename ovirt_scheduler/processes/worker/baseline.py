@@ -109,7 +109,7 @@ class Baseline:
         self._saved.keep_filters()
         new = self._restore()
         if not compares:
-            self._status.read()
+            self._memory = self._status.read().memory
             return
         self._modules.take_in(new)
         self._status.keep()

@@ -34,6 +34,8 @@ _WORD = ctypes.sizeof(ctypes.c_void_p)
 _CYTHON = ("cython_runtime", "_cython_")
 # Modules whose classes are looked at, too: entities and connections are made of them.
 _SDK = ("ovirtsdk4", "ovirtsdk4.service", "ovirtsdk4.services", "ovirtsdk4.types")
+# What Python itself adds to a class: copyreg, and whoever reads its annotations.
+_OF_PYTHON = ("__slotnames__", "__annotations__", "__annotations_cache__")
 
 
 _Versions = Union[bytes, list[list[object]]]
@@ -226,7 +228,7 @@ def _changed(words: str, before: Mapping[str, object], now: Mapping[str, object]
             by_itself = _may_add(words, name, before, value)
         else:
             was = before[name]
-            by_itself = was is value or was == value or _may_change(name, was)
+            by_itself = was is value or was == value or _may_change(words, name, was)
         if not by_itself and f"{words}.{name}" not in _ELSEWHERE:
             return f"{words}.{name}"
     return next((f"{words}.{name}" for name in before if name not in now), "")
@@ -236,6 +238,8 @@ def _may_add(words: str, name: str, before: Mapping[str, object], value: object)
     """Whether a library may have a further name: a private one, a module of its package, or one
     that it makes when it is asked for it (PEP 562). In builtins everybody would see it.
     """
+    if _is_class(words):
+        return name in _OF_PYTHON
     if words != "builtins" and (name.startswith("_") or "__getattr__" in before):
         return True
     if words.startswith(_CYTHON):
@@ -243,9 +247,16 @@ def _may_add(words: str, name: str, before: Mapping[str, object], value: object)
     return sys.modules.get(f"{words}.{name}") is value
 
 
-def _may_change(name: str, before: object) -> bool:
+def _may_change(words: str, name: str, before: object) -> bool:
     """Whether a library may change a global by itself: from None, or one of its private ones."""
+    if _is_class(words):
+        return False
     return before is None or (name.startswith("_") and not callable(before))
+
+
+def _is_class(words: str) -> bool:
+    """Whether they name a class of the SDK: it changes none of their attributes by itself."""
+    return words not in _SDK and words.rpartition(".")[0] in _SDK
 
 
 def _is_compiled(module: object) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import ctypes
 import importlib
 import io
 import itertools
@@ -58,6 +59,7 @@ _A_CHILD_CAME_BACK = (
     b"a child that the plugin forked came back from the plugin's code and was ended; end it with "
     b"os._exit(0)\n"
 )
+_flush_c = ctypes.CDLL(None).fflush  # of what C code prints by way of stdio
 _CHILDREN_SECONDS = 1.0  # for what a call left running to be gone, once it is killed
 
 
@@ -75,6 +77,12 @@ class _Output(io.FileIO):
         self.kept = bytearray()
         self.holds = False
         self.held = bytearray()
+
+    def begin(self) -> None:
+        """Forget what was kept: another call follows."""
+        self.kept.clear()
+        self.holds = False
+        self.held.clear()
 
     def write(self, data: ReadableBuffer) -> int:
         """Write, and keep what is written."""
@@ -95,6 +103,26 @@ class _Output(io.FileIO):
             self.held.clear()
 
 
+class _Stream(io.TextIOWrapper):
+    """``sys.stdout`` or ``sys.stderr`` of a plugin."""
+
+    def __init__(self, output: _Output) -> None:
+        super().__init__(io.BufferedWriter(output), "utf-8", errors="backslashreplace")
+
+    def reconfigure(self, **settings: Any) -> None:
+        """Change settings, and remember that."""
+        self._reconfigured = True
+        super().reconfigure(**settings)
+
+    @property
+    def changed(self) -> bool:
+        """Whether it has other settings or attributes now, or is closed or detached."""
+        try:
+            return self.closed or bool(vars(self))
+        except ValueError:  # detached
+            return True
+
+
 class PluginProcess:
     """A process of one plugin, from its setup to its end.
 
@@ -111,6 +139,7 @@ class PluginProcess:
         self._own = [module.name for module in setup.plugin.modules]
         self._finder = modules.finder_of(setup.plugin)
         self._outputs: list[_Output] = []
+        self._streams: list[_Stream] = []
         calls = setup.limits.calls_per_process  # some a few less: not all end together
         self._calls_left = calls - random.randrange(calls // 10 + 1)  # noqa: S311  no secret
         self._module: Optional[ModuleType] = None  # for the next call; nothing of it has run
@@ -119,7 +148,7 @@ class PluginProcess:
     def serve(self, nonce: int) -> None:
         """Load the plugin, and do tasks until there are no more or the process has to end."""
         limits.set_hard(self._limits)
-        self._make_outputs()
+        self._begin_output()
         enter_folder(self._plugin.folder)
         self._finder.install(self._plugin.folder)
         self._baseline = Baseline()
@@ -130,7 +159,8 @@ class PluginProcess:
         limits.set_hard(self._limits, loaded=True)
         self._baseline.begin(compares=self._calls_left > 1)
         self._baseline.allow(self._limits)
-        self._make_outputs()
+        self._flush()
+        self._begin_output()
         self._send(frames.pack(frames.READY, nonce))
         while True:
             task, nonce, descriptors = frames.receive_task(self._daemon)
@@ -229,12 +259,7 @@ class PluginProcess:
         reasons.of_call.begin(task.hosts)
         made, self._module = self._module, None
         module = self._finder.run(made or self._finder.make(self._plugin.name))
-        target: Any = module
-        if task.function.class_name is not None:
-            target = getattr(module, task.function.class_name)()
-            for name, value in task.attributes.items():
-                setattr(target, name, value)
-        return _returned(target, task, descriptors)
+        return _returned(module, task, descriptors)
 
     def _printed(self, task: tasks.CallTask) -> bytes:
         """Read the answer that a class unit printed, as far as this process has it."""
@@ -259,8 +284,8 @@ class PluginProcess:
             differs = self._baseline.settle()
             if differs:
                 return differs
-            flush(*self._streams)  # what was printed when objects of the call were freed
-            self._make_outputs()
+            self._flush()  # what was printed when objects of the call were freed
+            self._begin_output()
             self._module = self._finder.make(self._plugin.name)
         except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
             return f"comparison: {type(error).__name__}"
@@ -279,19 +304,28 @@ class PluginProcess:
         for name in self._own:
             sys.modules.pop(name, None)
 
-    def _make_outputs(self) -> None:
-        self._outputs = [_Output(1), _Output(2)]
-        self._streams = [
-            io.TextIOWrapper(io.BufferedWriter(output), "utf-8", errors="backslashreplace")
-            for output in self._outputs
-        ]
+    def _begin_output(self) -> None:
+        """Give the next call its standard output and error.
+
+        They stay the same: a library keeps those that it found when it was imported. They are made
+        anew where the plugin closed or changed one.
+        """
+        if not self._streams or any(stream.changed for stream in self._streams):
+            self._outputs = [_Output(1), _Output(2)]
+            self._streams = [*map(_Stream, self._outputs)]
+        for output in self._outputs:
+            output.begin()
         sys.stdout, sys.stderr = self._streams
         sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
 
     def _end_output(self) -> None:
         for output in self._outputs:
             output.holds = True
+        self._flush()
+
+    def _flush(self) -> None:
         flush(*self._streams)
+        _flush_c(None)
 
 
 def _refusal(task: Union[tasks.CallTask, tasks.CheckTask]) -> bytes:
@@ -309,10 +343,15 @@ def _refusal(task: Union[tasks.CallTask, tasks.CheckTask]) -> bytes:
     return b""
 
 
-def _returned(target: Any, task: tasks.CallTask, descriptors: Sequence[int]) -> object:
+def _returned(module: ModuleType, task: tasks.CallTask, descriptors: Sequence[int]) -> object:
     """What the function returns; ``sys.exit(0)`` counts as returning nothing (contract 5.3)."""
     function = task.function
+    target: Any = module
     try:
+        if function.class_name is not None:
+            target = getattr(module, function.class_name)()
+            for name, value in task.attributes.items():
+                setattr(target, name, value)
         if function.parameters is None:
             return getattr(target, function.name)(**task.arguments)
         name, base = function.name, interfaces.HostSelector

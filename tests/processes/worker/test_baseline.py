@@ -127,6 +127,9 @@ decimal context | decimal.getcontext().prec | decimal.getcontext().prec = 5
 context variable | VARIABLE.get() | VARIABLE.set(1)
 stdout | type(sys.stdout).__name__ | sys.stdout = io.StringIO()
 closed stdout | sys.stdout.closed | sys.stdout.close()
+detached stdout | sys.stdout.buffer.name | sys.stdout.detach()
+encoding of stdout | sys.stdout.encoding | sys.stdout.reconfigure(encoding='ascii')
+method of stdout | vars(sys.stdout) | sys.stdout.trace = 1
 child that has ended | children() | os.fork() or os._exit(0); os.waitid(os.P_ALL, 0, os.WEXITED + os.WNOWAIT)
 """)]  # fmt: skip
 if sys.version_info >= (3, 11):
@@ -192,6 +195,9 @@ modules | the SDK's attribute | hosts[0].name | ovirtsdk4.types.Host.name = prop
 modules | the SDK's connection | ovirtsdk4.Connection.send.__name__ | ovirtsdk4.Connection.send = lambda *_: None
 modules | the SDK's services | ovirtsdk4.services.HostsService.list.__name__ | ovirtsdk4.services.HostsService.list = lambda *_: None
 modules | the SDK's class | hasattr(ovirtsdk4.types.Host, 'trace') | ovirtsdk4.types.Host.trace = 1
+modules | the SDK's equality | '__eq__' in vars(ovirtsdk4.types.Host) | ovirtsdk4.types.Host.__eq__ = lambda *_: True
+modules | the SDK's private name | hasattr(ovirtsdk4.Connection, '_trace') | ovirtsdk4.Connection._trace = 1
+modules | the SDK's private attribute | hosts[0]._comment | ovirtsdk4.types.Host._comment = 'trace'
 atexit | atexit | atexit._ncallbacks() | atexit.register(print)
 faulthandler | faulthandler | faulthandler.is_enabled() | faulthandler.enable()
 garbage collection | gc callback | gc.callbacks | gc.callbacks.append(lambda *_: None)

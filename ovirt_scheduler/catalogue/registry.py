@@ -228,8 +228,7 @@ class Registry:
             else:
                 continue
             over.discard(str(path))  # that line says it
-        for file in sorted(filter(None, over)):
-            _log.info("%(file)s is in order again", {"file": file})
+        _log_over(sorted(filter(None, over)))
 
     def _orphaned(
         self, states: Mapping[Path, FileState], scan: FolderScan
@@ -318,6 +317,15 @@ def _just_written(path: Path, scan: FolderScan) -> bool:
         with contextlib.suppress(OSError):
             return scan.started - _SETTLE < changed.stat().st_mtime <= time.time()
     return False
+
+
+def _log_over(files: Iterable[str]) -> None:
+    """Log that files have no mistake any more."""
+    for file in files:
+        if Path(file).exists():
+            _log.info("%(file)s is in order again", {"file": file})
+        else:
+            _log.info("%(file)s is gone", {"file": file})
 
 
 def _fields(problem: PluginError) -> dict[str, object]:

@@ -99,9 +99,9 @@ def old_versions(state: Path, units: Collection[str] = ()) -> Iterator[str]:
     except (NoAnswer, CallRefused):
         return
     yield from dict.fromkeys(  # a file may have several units
-        f"{unit['name']}: {unit['because']}"
+        f"{unit['name']}: {unit['old_version']}"
         for unit in report["units"]
-        if unit["state"] == "old version" and (not units or unit["name"] in units)
+        if "old_version" in unit and (not units or unit["name"] in units)
     )
 
 

@@ -106,11 +106,15 @@ def _replay(options: argparse.Namespace) -> Shown:
     reader = Reader(file, _QUERY_SECONDS)
     numbers = reader.recorded(chosen, options.limit)
     if not numbers:
+        if reader.recorded(Query(), 1):
+            raise NotRecorded(
+                "no recorded decision fits; leave out --since, --until, --vm or --unit"
+            )
+        how = (
+            "" if settings.record else "set record = true in scheduler.conf and reload the daemon; "
+        )
         raise NotRecorded(
-            "no recorded decision fits; leave out --since, --until, --vm or --unit"
-            if reader.recorded(Query(), 1)
-            else f"nothing is recorded in {file}: set record = true in scheduler.conf and reload "
-            "the daemon; each decision from then on can be replayed"
+            f"nothing is recorded in {file}: {how}each decision from now on can be replayed"
         )
     with runtime.started(settings) as running:
         policies = [Policy(running.executor, settings, Changes())]

@@ -167,13 +167,15 @@ def in_order(decision: Record) -> list[Host]:
 def why(decision: Record) -> dict[str, str]:
     """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
     out, shadows = removed(decision), ranking.shadows(decision, Kind.COST_FUNCTION)
+    counted = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
 
     def of(host: Host) -> str:
         if host["id"] in out:
             return _said(out[host["id"]])
         if host.get("costs"):
             return _sum(host, shadows)
-        return "; ".join(_said(each) for each in host.get("verdicts", ()) if each.get("reason"))
+        verdicts = (each for each in host.get("verdicts", ()) if each["unit"] in counted)
+        return "; ".join(_said(each) for each in verdicts if each.get("reason"))
 
     return {host["id"]: of(host) for host in decision.get("hosts", ())}
 

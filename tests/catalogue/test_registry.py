@@ -464,7 +464,7 @@ def test_an_edit_back_to_the_good_version_closes_the_error_in_the_log(place, cap
         place.registry.refresh()
         broken, mended = caplog.messages
         assert broken.startswith(f"a plugin cannot be loaded: {file}:1: ")
-        assert mended == f"{file} is in order again"
+        assert mended == f"{file} {'is in order again' if good else 'is gone'}"
     path.write_text("x = (\n")
     place.registry.refresh()
     caplog.clear()

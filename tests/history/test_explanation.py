@@ -103,6 +103,23 @@ def test_who_removed_a_host_and_why():
     )
 
 
+def test_a_table_has_no_reason_of_a_unit_in_shadow():
+    """It did not count; ``why`` shows it apart."""
+    decision = {
+        "units": [
+            {"name": "Live", "kind": "filter"},
+            {"name": "Trial", "kind": "filter", "mode": "shadow"},
+        ],
+        "hosts": [
+            {"id": "a", "verdicts": [
+                {"unit": "Live", "verdict": "passed", "reason": "fits"},
+                {"unit": "Trial", "verdict": "removed", "reason": "is too far"},
+            ]},
+        ],
+    }  # fmt: skip
+    assert explanation.why(decision) == {"a": "Live: fits"}
+
+
 def test_what_made_a_host_the_best():
     """Its sum, its place, its place without each unit, and which units were decisive."""
     assert text(explanation.lines(SCORED))[2:] == [

@@ -161,7 +161,7 @@ class Site:
         if found and len(found) == wanted.get("limit", _ROWS):
             older = f"/decisions?{urlencode({**asked, 'before': found[-1]['id']})}"
         return self._html(
-            "decisions.html", code, asked=asked, outcomes=query.OUTCOMES,
+            "decisions.html", code, asked=asked, searched=bool(wanted), outcomes=query.OUTCOMES,
             problem=problem, decisions=views.summaries(found), older=older,
         )  # fmt: skip
 
@@ -186,9 +186,11 @@ class Site:
         failures = views.failures(self._brief(unit=name, outcomes=query.FAILURES), name)
         if as_json:
             return _json({"units": units, "failures": failures})
+        properties = dict.fromkeys(pair for of in named for pair in of.properties)
         return self._html(
-            "unit.html", units=units, failures=failures, decisions=self._last(unit=name)
-        )
+            "unit.html", units=units, failures=failures, decisions=self._last(unit=name),
+            properties=properties,
+        )  # fmt: skip
 
     def _cluster(self, name: str, as_json: bool) -> Page:
         report = status.status(self.state()._replace(units=()), self.tally)

@@ -93,13 +93,14 @@ def _cluster(cluster: ClusterLook) -> Status:
 
 
 def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
-    state, since, because = "ok" if unit.mode == "live" else "in shadow", None, ""
+    state, since, old = "ok" if unit.mode == "live" else "in shadow", None, ""
     if unit.old_since is not None and unit.old_version is not None:
         state, since = "old version", unit.old_since
-        because = (
+        old = (
             f"the version of {clock(unit.old_version)} answers; the file has not loaded "
             f"since {clock(since)}: {unit.old_because}"
         )
+    because = old
     if tally.failing_since is not None:
         state, since, because = "failing", tally.failing_since, tally.last_error
     return _known(
@@ -110,6 +111,7 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
         since=moment(since),
         because=because,
         version_of=moment(unit.old_version),
+        old_version=old,
         file=unit.file,
         checksum=unit.checksum,
         calls=tally.calls,
@@ -166,12 +168,13 @@ def _problems(state: DaemonState, units: list[Status], now: float) -> Iterator[S
                 f"See its calls: ovirt-scheduler decisions --unit {shlex.quote(unit['name'])}; "
                 f"try it: ovirt-scheduler try {shlex.quote(unit['file'])}", unit["since"],
             )  # fmt: skip
-        elif unit["state"] == "old version":
+        if "old_version" in unit:
+            since = unit["since"] if unit["state"] == "old version" else None
             yield _problem(
                 "old version", f"an older version of {unit['name']} ({unit['kind']}) answers",
-                unit["because"],
+                unit["old_version"],
                 "Mend the file, or put its former text back: the daemon reads it again by itself",
-                unit["since"],
+                since,
             )  # fmt: skip
     for fault in state.faults:
         yield _problem("plugin", "a plugin is not loaded", fault,

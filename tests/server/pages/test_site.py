@@ -176,6 +176,37 @@ def test_an_older_version_that_answers_is_told(tmp_path):
     assert [each["kind"] for each in told["problems"]] == ["old version"]
 
 
+def test_an_older_version_that_fails_is_told_as_both(tmp_path):
+    """Its mistake may be gone from the file, which has another."""
+    unit = unit_state(
+        "Night", old_version=1.0, old_since=time.time(), old_because="Night.py:3: syntax error"
+    )
+    site = MadeSite(
+        tmp_path, [record([call("Night", outcome="raised", message="no")])], units=(unit,)
+    )
+    told = json.loads(site.text("/status.json"))
+    assert [each["kind"] for each in told["problems"]] == ["failing", "old version"]
+    assert told["units"][0]["because"] == "no"
+    assert told["units"][0]["old_version"].endswith("Night.py:3: syntax error")
+
+
+def test_the_page_of_a_file_with_several_units_has_what_each_says(tmp_path):
+    """Its description, its properties, and a chart of its calls."""
+    filtering = unit_state("Rack", description="Keeps racks.", properties=(("rack", "[A-Z]"),))
+    scoring = unit_state("Rack", kind="cost function", description="Counts racks.")
+    text = MadeSite(tmp_path, units=(scoring, filtering)).text("/units/Rack")
+    for words in ("Keeps racks.", "Counts racks.", "Property rack", "[A-Z]",
+                  "Filter: calls in the last hour", "Cost function: calls in the last hour"):  # fmt: skip
+        assert words in text
+
+
+def test_a_search_that_finds_nothing_does_not_say_that_nothing_is_kept(tmp_path):
+    """There are decisions, only none that fits."""
+    site = MadeSite(tmp_path, [record([call("Night")])])
+    assert "No decision that is kept fits." in site.text("/decisions?vm=nosuch")
+    assert "No decision" not in site.text("/decisions")
+
+
 def test_a_cluster_has_its_plans_and_its_imbalance(tmp_path):
     """Each migration with its reason, and how to approve it."""
     waiting = plan("CPU 84 % to 61 %")

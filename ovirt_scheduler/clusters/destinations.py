@@ -99,7 +99,8 @@ class ClusterDestinations:
             Caller.of_cluster(self.settings.name),
             subjects,
             self.settings.properties,
-            last=DriverCall(self.driver, self.method, arguments, self._known),
+            # A copy: ``learn`` adds to it, and the history keeps what this call was given.
+            last=DriverCall(self.driver, self.method, arguments, dict(self._known)),
         )
 
     def answer(self) -> Migrations:

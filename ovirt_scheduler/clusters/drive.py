@@ -155,14 +155,21 @@ class ClusterDrive:
     def _run(self, timer: bool, balance: bool) -> None:
         """Look at the cluster, call the hooks for changes, and call the scheduler if it is due."""
         self.ownership.settle()  # also if the rest fails: else the marks of others would pile up
-        driver = self._scheduler()  # first: a mistake in the section is logged in any case
+        try:
+            driver = self._scheduler()  # first: a mistake in the section is logged in any case
+        except ConfigError:
+            if self._migrations.under_way:  # they are followed to their end all the same
+                view = self._reader.look(False, False, self._migrations.under_way)
+                self._migrations.follow(view.state)
+            raise
         if self._actions.begin_look():
             balance = True  # it shows whether an approved plan is still worth it
         if self.ownership.driven_by:
             timer = balance = False
         # Statistics show whether a migration improves anything.
-        statistics = balance or (timer and self._wants_statistics(driver))
-        view = self._reader.look(timer or balance, statistics, self._migrations.under_way)
+        balances = balance and not self._migrations.under_way
+        statistics = balances or (timer and self._wants_statistics(driver))
+        view = self._reader.look(timer or balances, statistics, self._migrations.under_way)
         self._looked = time.time()
         self._migrations.follow(view.state)
         if self.ownership.driven_by:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -158,10 +158,12 @@ def _ends(move: Step) -> tuple[_End, _End]:
     return (move.source, True), (move.target, False)
 
 
-def _groups(moves: Sequence[Step]) -> Iterator[list[Step]]:
+def _groups(moves: Sequence[Step]) -> Iterable[list[Step]]:
     """Those that leave the same host."""
-    for source in dict.fromkeys(move.source for move in moves):
-        yield [move for move in moves if move.source == source]
+    groups: dict[str, list[Step]] = {}
+    for move in moves:
+        groups.setdefault(move.source, []).append(move)
+    return groups.values()
 
 
 def cluster_imbalance(state: ClusterState) -> Optional[float]:

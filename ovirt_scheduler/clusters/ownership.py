@@ -139,9 +139,10 @@ class ClusterOwnership:
         memory = self.memory
         memory.taking = False
         former = Mark.read(memory.driven_by)
-        # What happened meanwhile was for the other daemon: go on from what the engine says.
         memory.driven_by = ""
-        memory.statuses, memory.moved = {}, []
+        if former is not None:
+            # What happened meanwhile was for the other daemon: go on from what the engine says.
+            memory.statuses, memory.moved = {}, []
         self._warned.clear()
         _log.info(
             "cluster %(cluster)s: taken over, this daemon drives it from now on",

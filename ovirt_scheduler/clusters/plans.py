@@ -106,9 +106,9 @@ class Plans:
     def keep_clusters(self, names: Collection[str], because: str) -> None:
         """End the open plans of other clusters."""
         with self._changed:
-            others = [plan for plan in self._plans.values() if plan.cluster not in names]
-        for plan in others:
-            self.end(plan, DROPPED, because)
+            others = {plan.cluster for plan in self._plans.values()}.difference(names)
+        for name in others:
+            self.drop(name, because)
 
     def was_refused(self, cluster: str, vm: str, target: str) -> bool:
         """Whether somebody refused that migration within the last hour."""

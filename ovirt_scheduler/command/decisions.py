@@ -312,8 +312,10 @@ def _last_placement(kept: Recorded, vm: str) -> Sequence[Record]:
         BadUsage: several VMs have that name.
     """
     found = kept.decisions(Query(vm=vm, limit=_MOST_LOOKED_AT, brief=True))
-    ids = list(dict.fromkeys(each["vm"]["id"] for each in found if "id" in each.get("vm", {})))
-    if len(ids) > 1 and vm not in ids:
+    # Hooks of other VMs that migrated this one are found, too.
+    named = (each["vm"] for each in found if each.get("vm", {}).get("name") == vm)
+    ids = list(dict.fromkeys(each["id"] for each in named if "id" in each))
+    if len(ids) > 1:
         raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
     return placement.of_last(found, kept.decision)
 
@@ -331,7 +333,7 @@ def _not_asked_about(last: Record, host: str, hosts: Iterable[str]) -> Iterator[
     yield Line(f"{at}  {explanation.heading(last)}", Tone.HEADING)
     yield Line(
         f"  {explanation.cleaned(host)}: not among the hosts that were asked about: whoever asked "
-        f"had left it out before{spelling.hint(host, hosts)}",
+        f"had left it out before, or there is no such host{spelling.hint(host, hosts)}",
         Tone.BAD,
     )
 

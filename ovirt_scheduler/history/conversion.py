@@ -189,14 +189,14 @@ def _put_answer(record: Record, decision: Decision) -> None:
         _put_vm(record, answer.vm, decision.execution.names)
         chosen, answer = answer.hosts, {"vm": answer.vm, "hosts": list(answer.hosts)}
     elif request.returns is Returns.MIGRATIONS:
-        chosen = [host for hosts in answer.values() for host in hosts]
+        chosen = {host for hosts in answer.values() for host in hosts}
         answer = {vm: list(hosts) for vm, hosts in answer.items()}
         names = decision.execution.names
         named: list[Entity] = [entity(vm, names[vm]) for vm in answer if vm in names]
         if named:
             record["vms"] = named
     elif isinstance(answer, tuple):
-        chosen, answer = answer, list(answer)
+        chosen, answer = {*answer}, list(answer)
         best = ranking.best(record)
         if best is not None and answer[:1] == [best]:
             record["decisive"] = [*ranking.decisive(record)]

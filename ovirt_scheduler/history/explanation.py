@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Optional, TypeVar, Union, cast
 
 from ovirt_scheduler.history import query, ranking
@@ -229,11 +229,12 @@ def _circumstances(decision: Record) -> str:
 
 def _of_units(decision: Record) -> Iterator[Line]:
     """Units that failed or were not asked, what was put right, and what is wrong besides."""
+    removers = {verdict["unit"] for verdict in removed(decision).values()}
     for unit in decision.get("units", ()):
         name, ended = unit["name"], unit.get("outcome", "ok")
         because = f": {unit['message']}" if unit.get("message") else ""
         if has_failed(unit):
-            effect = _effect(decision, unit)
+            effect = _effect(unit, removers)
             yield Line(f"{name} {_ENDED.get(ended, ended)}, {effect}{because}", Tone.TROUBLE)
         elif ended == NOT_ASKED:
             yield Line(f"{name} was not asked{because or ': no host was left for it'}")
@@ -254,7 +255,7 @@ def has_failed(unit: Unit) -> bool:
     return unit.get("outcome", "ok") not in ("ok", NOT_ASKED)
 
 
-def _effect(decision: Record, unit: Unit) -> str:
+def _effect(unit: Unit, removers: Collection[str]) -> str:
     """The effect of a unit's failure on the hosts."""
     if unit.get("mode") == "shadow":
         return "which counts for nothing (shadow)"
@@ -262,7 +263,7 @@ def _effect(decision: Record, unit: Unit) -> str:
         return "and added nothing"
     if unit.get("kind") != Kind.FILTER.words:
         return "and decided nothing"
-    if unit["name"] in {verdict["unit"] for verdict in removed(decision).values()}:
+    if unit["name"] in removers:
         return "and accepted no host (on_failure = reject)"
     return "and was left out"
 

@@ -8,6 +8,7 @@ changes. Any other request is answered with a fault that says so.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import fnmatch
 import functools
@@ -371,9 +372,13 @@ class MadeEngine(ThreadingHTTPServer):
             document = Document(self.cluster.get(f"{path}{query}").encode(), "utf-8")
             return EngineReply(document, tuple(ids))
 
+        machine = None
+        if vm is not None:
+            with contextlib.suppress(Absent):
+                machine = reply(f"/vms/{vm}", (vm,))
         return EngineReplies(
             (reply("/hosts", hosts),) if hosts else (),
-            None if vm is None else reply(f"/vms/{vm}", (vm,)),
+            machine,
             (reply("/vms", vms),) if vms else (),
         )
 

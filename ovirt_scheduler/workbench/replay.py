@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -86,6 +87,7 @@ class Changes:
                 WantedUnit(name, 1 if factor is None else factor)
                 for name, factor in self.added.items()
                 if name not in there
+                and any(unit["kind"] == kind.words for unit in former["units"])
                 and kind in catalogue.kinds_of(name)
                 and (kind is Kind.COST_FUNCTION or factor is None)
             ]
@@ -272,9 +274,13 @@ def run(
             raise _Gone
         return EngineReply(found, asked)
 
+    stopping = threading.Event()
+
     def make(some: Sequence[int]) -> list[Replayed]:
         replayed: list[Replayed] = []
         for recorded in filter(None, map(reader.recording, some)):
+            if stopping.is_set():
+                break
             with contextlib.suppress(_Gone):
                 past = Past(recorded, document)
                 made = [policy.make(recorded, past) for policy in policies]
@@ -283,5 +289,8 @@ def run(
 
     chunks = (numbers[start : start + _CHUNK] for start in range(0, len(numbers), _CHUNK))
     with ThreadPoolExecutor(parallel) as threads:
-        for replayed in threads.map(make, chunks):
-            yield from replayed
+        try:
+            for replayed in threads.map(make, chunks):
+                yield from replayed
+        finally:  # whoever takes them may stop early
+            stopping.set()

@@ -369,8 +369,6 @@ class Simulation:
                     vm.fell = host
         else:
             host.set("status", UP)
-            for vm in host.vms.values():  # that found no other host
-                self._outcome.unplaced.pop(vm.name, None)
             for vm in self._cluster.vms.values():
                 if vm.fell is host:
                     vm.fell, vm.waits = None, RESTARTED
@@ -388,10 +386,10 @@ class Simulation:
         fit = [host for host, refusal in refusals.items() if not refusal]
         chosen, why = self._policy.choose(vm, fit) if fit else (None, "")
         if chosen is None:
-            reasons = Counter(filter(None, refusals.values()))
-            engine = [f"{number} {reason}" for reason, number in sorted(reasons.items())]
-            self._outcome.unplaced[vm.name] = "; ".join(filter(None, (why, *engine)))
-            if vm.host is None:
+            if vm.host is None:  # else it stays where it runs
+                reasons = Counter(filter(None, refusals.values()))
+                engine = [f"{number} {reason}" for reason, number in sorted(reasons.items())]
+                self._outcome.unplaced[vm.name] = "; ".join(filter(None, (why, *engine)))
                 vm.waits = what
             return
         vm.waits = ""

@@ -14,6 +14,19 @@ STATE = ClusterState(
 )
 
 
+def test_a_call_keeps_the_destinations_that_it_was_given():
+    """The history writes them later, when the scheduler has been asked again with more."""
+    destinations = ClusterDestinations(
+        None, ClusterSettings("Default"), None, BALANCE, View(STATE), (), {"w": "l"},
+        threading.Event(),
+    )  # fmt: skip
+    first = destinations.request().last
+    destinations._allowed = lambda _: {"p": 0}
+    destinations.learn({"w": ("p",)})
+    assert first.destinations == {}
+    assert destinations.request().last.destinations == {"w": {"p": 0}}
+
+
 def test_a_vm_that_the_cluster_does_not_run_is_passed_over():
     """A balance unit may name one of another cluster, or one that is down."""
     settings = ClusterSettings("Default")

@@ -13,11 +13,12 @@ from ovirt_scheduler.clusters import drive, reader
 from ovirt_scheduler.clusters.actions import ClusterServices
 from ovirt_scheduler.clusters.drive import ClusterDrive, ClusterThreads
 from ovirt_scheduler.clusters.ownership import Mark
-from ovirt_scheduler.clusters.persistence import DriveMemory
+from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import Overloaded
+from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
@@ -75,6 +76,49 @@ def test_a_bug_is_told_once_and_tried_again_less_and_less_often(services, caplog
     )
     assert caplog.text.count("Traceback") == 1
     assert "looking after it failed, and is tried again: AttributeError" in cluster.state().problem
+
+
+@pytest.fixture
+def migrating(services, engine):
+    """The migration of web from lynx to puma is under way."""
+    engine.hosts = [Host("lynx", measured=True), Host("puma", measured=True)]
+    (web,) = engine.vms = [Vm("web", "lynx", status="migrating")]
+    lynx, puma = (each.id for each in engine.hosts)
+    step = Step(web.id, lynx, puma, "web", "lynx", "puma")
+    memory = services.memory.cluster("Default")
+    memory.migrating[web.id] = Migrating(step, time.monotonic(), moving=True)
+    return web
+
+
+def test_migrations_are_followed_though_the_scheduler_is_gone(scheduled, engine, migrating, caplog):
+    """Their end is told, and the look fails all the same."""
+    caplog.set_level("INFO")
+    settings = ClusterSettings("Default", Drive.ON, scheduler="gone", timer_interval=0.0)
+    cluster = ClusterDrive(settings, scheduled)
+    migrating.status, migrating.host = "up", "puma"
+    cluster.run_due()
+    assert "the migration of web to puma is done" in caplog.text
+    assert "gone" in cluster.state().problem
+
+
+def test_a_balancing_that_waits_for_a_migration_reads_no_statistics(
+    scheduled, engine, migrating, clock
+):
+    """It is due all the time, and would read the whole cluster every two seconds."""
+    settings = ClusterSettings(
+        "Default", Drive.ON, scheduler="recorder", properties={}, load_balance_interval=0.001,
+        timer_interval=0.0,
+    )  # fmt: skip
+    cluster = ClusterDrive(settings, scheduled)
+    clock.now = cluster.run_due()
+    for _ in range(3):
+        engine.queries.clear()
+        clock.now = max(clock.now + 2.1, cluster.run_due())
+        assert not [query for query in engine.queries if query.follow]
+    migrating.status, migrating.host = "up", "puma"
+    engine.queries.clear()
+    cluster.run_due()
+    assert [query for query in engine.queries if query.follow]
 
 
 def test_who_drives_is_settled_though_the_look_fails(services):

@@ -94,6 +94,15 @@ def test_a_takeover_in_the_middle_of_a_reload_holds(tmp_path):
     assert following.memory.mark == former.memory.mark
 
 
+def test_who_takes_what_it_drives_already_loses_no_change_of_status(tmp_path):
+    """It alone was to act on it."""
+    driver = begin(tmp_path)
+    driver.memory.statuses["web"] = "up"
+    driver.take()
+    driver.settle()
+    assert driver.memory.statuses == {"web": "up"}
+
+
 def test_a_takeover_holds_over_a_restart_before_the_next_look(tmp_path):
     """Whoever was told that the daemon drives the cluster goes home."""
     driver = begin(tmp_path / "driver")

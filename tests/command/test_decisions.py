@@ -123,6 +123,20 @@ def test_a_terminal_that_knows_ascii_alone_is_told_too(kept):
     assert "cost 8 = EvenVms 2 \\xd7 4\n" in told
 
 
+def test_why_of_a_vm_that_hooks_of_others_migrated(kept, tmp_path):
+    """They are decisions on other VMs, which have other names."""
+    hooks = [
+        record(number, "onVmStatusChanged", [], [LYNX, PUMA], vm={"id": name, "name": name},
+               answer={VM: [PUMA["id"]]}, vms=[{"id": VM, "name": "web"}])
+        for number, name in enumerate(("mail", "db"), 8)
+    ]  # fmt: skip
+    write(tmp_path, FILTERED, *hooks)
+    for vm in ("web", VM):
+        status, out, err = run(tmp_path, "why", vm)
+        assert (status, err) == (0, "")
+        assert "onVmStatusChanged: migrate VM web to puma" in out
+
+
 def test_why_of_vms_that_share_a_name(kept, tmp_path):
     """Which one is meant has to be said."""
     write(tmp_path, FILTERED, {**SCORED, "vm": {"id": "another", "name": "web"}})

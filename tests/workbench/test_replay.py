@@ -14,13 +14,16 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Optional
 from unittest import mock
 
 import pytest
 
 from ovirt_scheduler.command import cli
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.workbench.comparison import Comparison
+from ovirt_scheduler.workbench.replay import Changes
 from tests.support.command import program, spawned
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.paths import PROJECT
@@ -344,6 +347,16 @@ def test_factors_and_units_can_be_changed(replay):
     assert told["units"] == ["Large"]
     assert told["why"][0] == "h0: 4 = Free 2 × (-30) + Large 1 × 64; now -60 = Free 2 × (-30)"
     assert told["why"][-2:] == ["before: 3 hosts: h2 is best", "now: 3 hosts: h0 is best"]
+
+
+def test_a_unit_is_added_where_units_of_its_kind_were_asked():
+    """A selection without filters gets none."""
+    catalogue = SimpleNamespace(kinds_of=lambda _: (Kind.FILTER,))
+    changes = Changes(added={"Few": None})
+    scored = {"units": [{"name": "Even", "kind": "cost function"}]}
+    filtered = {"units": [{"name": "Other", "kind": "filter"}]}
+    assert changes.units(Kind.FILTER, scored, catalogue) == ()
+    assert [each.name for each in changes.units(Kind.FILTER, filtered, catalogue)] == ["Other", "Few"]  # fmt: skip
 
 
 def test_a_schedulers_selection_is_made_again(replay, recording):

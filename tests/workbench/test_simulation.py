@@ -321,6 +321,14 @@ def test_a_vm_that_stayed_through_a_maintenance_is_not_told(simulate):
     assert outcome.unplaced == {}
 
 
+def test_a_vm_that_stays_in_a_maintenance_without_end_has_a_host(simulate):
+    """It found no other one, and runs where it ran."""
+    happens = "hours = 3\n[hosts]\n[[lynx]]\nmaintenance = 1\n"
+    outcome = simulate(snapshot([host("lynx")], [vm("web", "lynx")]), happens)
+    assert counts(outcome.views[-1]) == {"lynx": 1}
+    assert outcome.unplaced == {}
+
+
 def test_a_vm_on_a_host_that_is_not_there_is_told(simulate):
     """It cannot count for any host."""
     outcome = simulate(snapshot([host("lynx")], [vm("web", "puma"), vm("mail", "lynx")]))

@@ -21,6 +21,7 @@ from ovirt_scheduler.command.calls import client, inputs
 from ovirt_scheduler.command.calls.client import Call
 from ovirt_scheduler.command.calls.inputs import Inputs, names
 from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.log.format import printable
@@ -108,7 +109,13 @@ def _schedule(call: Call, asked: argparse.Namespace) -> Shown:
 
 
 def _run(options: argparse.Namespace) -> Shown:
-    """Call the daemon, or the plugins in this process."""
+    """Call the daemon, or the plugins in this process.
+
+    Raises:
+        BadUsage: options that do not go together.
+    """
+    if options.plugins is not None and not options.local:
+        raise BadUsage("--plugins needs --local: the daemon has folders of its own")
     opened: AbstractContextManager[Call] = (
         client.local(arguments.settings(options)) if options.local else client.of_options(options)
     )
@@ -139,7 +146,8 @@ def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
     """Ask which hosts every filter accepts."""
     answer = _Answer(call, inputs, "runFilters", list(units), *inputs.parameters())
     accepted = answer.result
-    rejected = [host for host in answer.hosts if host not in accepted]
+    kept = {*accepted}
+    rejected = [host for host in answer.hosts if host not in kept]
     text = answer.table("VERDICT", {**dict.fromkeys(accepted, "accepted"),
                                     **dict.fromkeys(rejected, "rejected")})  # fmt: skip
     if aggregate.ALL_FILTERS_FAILED in answer.problems:

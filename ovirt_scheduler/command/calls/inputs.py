@@ -122,7 +122,9 @@ def vm(file: Path) -> str:
     if isinstance(found, str):
         return found
     if len(found) > 1:
-        raise BadInput(f"{file}: holds {len(found)} ids; give the document or the id of one VM")
+        raise BadInput(
+            f"{_named(file)}: holds {len(found)} ids; give the document or the id of one VM"
+        )
     return found[0]
 
 
@@ -151,10 +153,14 @@ def factors(option: str, items: Iterable[str]) -> Iterator[tuple[str, Optional[i
         option: the option or command that has them, for the message.
 
     Raises:
-        BadUsage: a factor is no integer of 32 bits.
+        BadUsage: a factor is no integer of 32 bits, or a name occurs twice.
     """
+    names: set[str] = set()
     for item in items:
         name, equals, factor = item.partition("=")
+        if name in names:
+            raise BadUsage(f"{option}: {name} occurs twice")
+        names.add(name)
         try:
             number = int(factor) if equals else None
         except ValueError:

@@ -130,6 +130,8 @@ def test_a_factor_may_be_left_out():
     assert dict(inputs.factors("score", ["a", "b=-3"])) == {"a": None, "b": -3}
     with pytest.raises(BadUsage, match="score b=much: the factor of b has to be an integer"):
         dict(inputs.factors("score", ["b=much"]))
+    with pytest.raises(BadUsage, match="score: b occurs twice"):
+        dict(inputs.factors("score", ["b=1", "a", "b=2"]))
 
 
 @pytest.mark.parametrize("value", ['{"mail": 900', "[1, 2", "[" * 100_000])

@@ -64,6 +64,14 @@ def test_the_default_scheduler_runs_on_a_snapshot(tmp_path):
     assert found(r"^test +\S+ +\w+", out)
 
 
+def test_a_vm_that_the_snapshot_does_not_have_is_one_of_which_nothing_is_known(tmp_path):
+    """As for the daemon, if the engine does not have it."""
+    (tmp_path / "ids").write_text("00000000-0000-4000-8000-00000000abcd")
+    options = ("--cluster", CLUSTER, "--vm", str(tmp_path / "ids"))
+    status, _, err = run(tmp_path, "try", str(SHIPPED), *options)
+    assert (status, err) == (0, "")
+
+
 ACTS = """
 from ovirt_scheduler.plugin import engine_connection
 

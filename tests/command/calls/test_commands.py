@@ -121,6 +121,13 @@ def test_discover_lists_the_units(call):
     assert shown.text.splitlines()[0].split() == ["UNIT", "KIND", "PROPERTIES", "DESCRIPTION"]
 
 
+def test_folders_of_plugins_are_for_a_call_without_the_daemon(tmp_path):
+    """It has its own, and would answer from them."""
+    status, out, err = run(tmp_path, "discover", "--plugins", str(tmp_path))
+    assert (status, out) == (2, "")
+    assert "--plugins needs --local: the daemon has folders of its own" in err
+
+
 def test_filters_tell_who_is_out(call):
     """Not only who is in."""
     shown = commands.run_filters(call, ["First"], Inputs(HOSTS))

@@ -13,7 +13,7 @@ from ovirt_scheduler.catalogue import plugin_states, registry
 from ovirt_scheduler.errors import ExecutorUnavailable
 from tests.support.jobs import running
 from tests.support.place import Place, plugin, versions
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 
 def test_run_calls_see_what_has_come_changed_and_gone(place):
@@ -96,7 +96,12 @@ def test_with_one_thread_alone_no_file_is_loaded_twice_at_once(place, monkeypatc
     names = [f"p{number}" for number in range(6)]
     for name in names:
         place.write(name, plugin(1))
-    start, load, under_way = threading.Thread.start, place.registry._loader.load, []
+    start, load = threading.Thread.start, place.registry._loader.load
+    shutdown, ended, main = (
+        ThreadPoolExecutor.shutdown,
+        threading.Event(),
+        threading.current_thread(),
+    )
 
     def start_first(thread: threading.Thread) -> None:
         if thread.name.startswith("load") and thread.name != "load_0":
@@ -104,13 +109,17 @@ def test_with_one_thread_alone_no_file_is_loaded_twice_at_once(place, monkeypatc
         start(thread)
 
     def loaded(file, scan):
-        assert file.path not in under_way
-        under_way.append(file.path)
-        time.sleep(0.05)  # as an analysis takes
-        found = load(file, scan)
-        under_way.remove(file.path)
-        return found
+        if threading.current_thread() is main:
+            assert ended.is_set()
+        else:
+            assert ended.wait(LONG)
+        return load(file, scan)
 
+    def shut_down(pool, *words, **options):
+        ended.set()  # whoever loads here from now on waits for the threads first
+        shutdown(pool, *words, **options)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut_down)
     monkeypatch.setattr(threading.Thread, "start", start_first)
     monkeypatch.setattr(place.registry._loader, "load", loaded)
     assert place.versions() == dict.fromkeys(names, "1")

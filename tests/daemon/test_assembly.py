@@ -9,6 +9,7 @@ import time
 import xmlrpc.client
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -285,6 +286,24 @@ def test_a_password_that_cannot_be_read_is_told_at_the_start(tmp_path, start_dae
     log = start_daemon(settings=settings).log
     told = f"WARNING the engine cannot be asked: {tmp_path}/password: cannot be read: No such file"
     assert log.count(told) == 1
+
+
+def test_certificates_are_looked_at_once_a_thread_can_be_started(tmp_path, monkeypatch):
+    """Not a day later."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("listening_port = 0\nssl = false\n")
+    made = Assembly(config.load(conf, {}), tmp_path, Notifier({}))
+    looked = threading.Event()
+    monkeypatch.setattr(made, "_look_at_certificates", looked.set)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", mock.Mock(side_effect=RuntimeError))
+            with pytest.raises(RuntimeError):
+                made._line()
+        made._line()
+        assert looked.wait(LONG)
+    finally:
+        made.stop(0)
 
 
 def test_certificates_are_looked_at_once_a_day(tmp_path, monkeypatch, caplog):

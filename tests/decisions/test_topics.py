@@ -62,8 +62,8 @@ def test_the_log_tells_of_no_hosts(values, daemon):
     values[1].schedule("values", "echo", {"value": 1})
     values[1].schedule("values", "bad", {"which": "none"})
     told = "schedule, engine form, .*; units 'values of every type'; "
-    wait_until(lambda: re.search(f"{told}answered; ", daemon.log), lambda: daemon.log)
-    wait_until(lambda: re.search(f"{told}no answer; problems with", daemon.log), lambda: daemon.log)
+    for ending in ("answered; ", "no answer; problems with"):
+        assert wait_until(lambda: re.search(told + ending, daemon.log), lambda: daemon.log)  # noqa: B023
 
 
 def test_values_of_every_type_come_back(values):

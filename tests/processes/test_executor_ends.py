@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -211,6 +212,7 @@ def test_a_process_that_cannot_be_set_up_ahead_is_set_up_later(own, unit_named, 
     own.want([(unit.plugin, unit.limits)])
     wait_until(lambda: refused and refused[0].ready)
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 1 + SPARE_BELOW)
+    assert own._pool._idle[refused[0].key] == deque(refused)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +232,17 @@ def test_a_call_for_which_there_is_no_memory_loses_no_process(
     assert own._pool._busy == {}
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == SPARE_BELOW)
     assert only(own.run(job_of([unit]))).value == HOSTS
+
+
+@pytest.mark.parametrize("name", ["dies_by_signal", "leaves_a_child"])
+def test_a_process_that_cannot_be_waited_for_is_not_lost(own, unit_named, monkeypatch, name):
+    """Memory lacks: neither one that died, nor one that has to end before its answer counts."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Worker, "end", raising(MemoryError()))
+        with pytest.raises(MemoryError):
+            own.run(job_of([unit_named(name)]))
+    assert own._pool._busy == {}
+    wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == SPARE_BELOW)
 
 
 def test_where_memory_lacks_while_processes_are_looked_at_none_is_lost(

@@ -442,14 +442,6 @@ def test_a_factor_or_unit_that_is_none_is_refused(recording, monkeypatch, capsys
         assert words in capsys.readouterr().err
 
 
-def test_without_a_recording_it_is_said_what_to_do(tmp_path: Path, monkeypatch, capsys):
-    """Whatever else is in the history."""
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    (tmp_path / "scheduler.conf").write_text("", "utf-8")
-    assert cli.main(["replay", "--config", str(tmp_path / "scheduler.conf")]) == 1
-    assert "set record = true in scheduler.conf" in capsys.readouterr().err
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(
     "damage",

@@ -129,7 +129,10 @@ stdout | type(sys.stdout).__name__ | sys.stdout = io.StringIO()
 closed stdout | sys.stdout.closed | sys.stdout.close()
 detached stdout | sys.stdout.buffer.name | sys.stdout.detach()
 encoding of stdout | sys.stdout.encoding | sys.stdout.reconfigure(encoding='ascii')
-method of stdout | vars(sys.stdout) | sys.stdout.trace = 1
+attribute of stdout | vars(sys.stdout) | sys.stdout.trace = 1
+method of stdout's buffer | vars(sys.stdout.buffer) | sys.stdout.buffer.trace = 1
+method of stdout's file | sorted(vars(sys.stdout.buffer.raw)) | sys.stdout.buffer.raw.trace = 1
+newlines of stdout | vars(sys.stdout) | sys.stdout.reconfigure(newline='\\r\\n')
 child that has ended | children() | os.fork() or os._exit(0); os.waitid(os.P_ALL, 0, os.WEXITED + os.WNOWAIT)
 """)]  # fmt: skip
 if sys.version_info >= (3, 11):

@@ -200,9 +200,9 @@ class Settings:
         "The form of answers at the URL paths / and /RPC2. An engine calls / and needs the value "
         "engine.",
         choices=AnswerForm)
-    engine_scores: EngineScores = setting("choice", "summed",
-        "What runCostFunctions answers in the engine form: one sum for each host, or each "
-        "function's own cost, which engines of 4.1 and later multiply themselves.",
+    engine_scores: EngineScores = setting("choice", "per_unit",
+        "What runCostFunctions answers in the engine form: each function's own cost, which the "
+        "engine multiplies, or one sum for each host, for engines before 4.1.",
         choices=EngineScores)
     plugin_user: Optional[PluginUser] = setting("user", None,
         "The user that runs plugins, so that they cannot read the daemon's secrets. Root then has "

@@ -42,18 +42,18 @@ def send(daemon, path, body, headers=None):
 class Engine:
     """Calls as the engine does, and reads the answers as strictly as can be."""
 
-    def __init__(self, daemon, path="/engine", per_unit=False):
+    def __init__(self, daemon, path="/engine", summed=False):
         self.daemon = daemon
         self.path = path
-        self.per_unit = per_unit
+        self.summed = summed
 
     def __getattr__(self, method):
         def call(*arguments):
             body = dumps(arguments, method, allow_none=True).encode("utf-8")
             status, answer = send(self.daemon, self.path, body)
             assert status == 200
-            if self.per_unit and method == "runCostFunctions":
-                return engine_reader.scored(answer, per_unit=True)
+            if method == "runCostFunctions":
+                return engine_reader.scored(answer, self.summed)
             return READERS[method](answer)
 
         return call
@@ -88,12 +88,12 @@ def engine(daemon):
 
 
 @pytest.fixture(scope="module")
-def per_unit(start_daemon, tmp_path_factory):
-    settings = "ssl = false\nengine_scores = per_unit"
+def summing(start_daemon, tmp_path_factory):
+    settings = "ssl = false\nengine_scores = summed"
     folder = tmp_path_factory.mktemp("plugins")
     shutil.copy(PLUGINS / "keeps_all.py", folder)
     daemon = start_daemon(plugins=f"{folder}:{OLD_PLUGINS}", settings=settings)
-    return Engine(daemon, per_unit=True)
+    return Engine(daemon, summed=True)
 
 
 def test_discover_gives_each_unit_its_description_and_properties(engine):
@@ -113,7 +113,8 @@ def test_only_classes_of_the_module_are_units_and_they_may_inherit(engine):
         name for name in found["filters"] if name in ("inherits", "from_helper")
     }
     assert engine.runFilters(["inherits"], HOSTS, VM, {})["result"] == [H1]
-    assert engine.runCostFunctions([["inherits", 2]], HOSTS, VM, {})["result"] == [[H1, 14]]
+    costs = engine.runCostFunctions([["inherits", 2]], HOSTS, VM, {})["result"]
+    assert costs == [[H1, 7, "inherits"]]
 
 
 @pytest.mark.parametrize(
@@ -146,10 +147,8 @@ def test_a_class_unit_without_an_answer_fails_and_is_left_out(engine, name, mess
 
 def test_printed_costs_and_migrations_count_too(engine):
     """Pairs and [vm, hosts] as literals."""
-    assert engine.runCostFunctions([["prints_a_literal", 3]], HOSTS, VM, {})["result"] == [
-        [H1, 0],
-        [H2, 30],
-    ]
+    costs = engine.runCostFunctions([["prints_a_literal", 3]], HOSTS, VM, {})["result"]
+    assert costs == [[H1, 0, "prints_a_literal"], [H2, 10, "prints_a_literal"]]
     assert engine.runLoadBalancing("prints_a_literal", HOSTS, {"vm": VM})["result"] == [VM, HOSTS]
 
 
@@ -171,7 +170,7 @@ def test_unknown_units_are_errors_and_the_others_still_run(engine):
     filters = engine.runFilters(["nobody", "returns"], HOSTS, VM, {})
     assert filters["result"] == [H1]
     costs = engine.runCostFunctions([["nobody", 1], ["inherits", 1]], HOSTS, VM, {})
-    assert costs["result"] == [[H1, 7]]
+    assert costs["result"] == [[H1, 7, "inherits"]]
     balance = engine.runLoadBalancing("nobody", HOSTS, {})
     assert balance["result"] == ["", []]
     for answer, kind in ((filters, "filter"), (costs, "cost function"), (balance, "balance")):
@@ -230,6 +229,17 @@ def test_any_host_is_passed_on_where_the_plugin_said_so(engine):
     assert engine.runLoadBalancing("to_any_host", HOSTS, {"vm": VM})["result"] == [VM, []]
 
 
+def test_an_engine_that_ranks_weighs_our_function_by_its_factor_beside_its_own(engine, summing):
+    """With the sums of the old proxy, which have no unit's name, the factor is lost."""
+    hosts = [*HOSTS, "44444444-4444-4444-4444-444444444444"]
+    factors = {"prints_a_literal": 10, "the engine's own": 2}
+    own = [[host, cost, "the engine's own"] for host, cost in zip(hosts, (300, 200, 100))]
+    calls = [[["prints_a_literal", 10]], hosts, VM, {}]
+    answers = [asked.runCostFunctions(*calls)["result"] for asked in (engine, summing)]
+    best = [engine_reader.best_by_rank([*scores, *own], factors, hosts) for scores in answers]
+    assert best == [H1, hosts[2]]
+
+
 @pytest.mark.parametrize(
     ("wanted", "held"),
     [
@@ -240,9 +250,9 @@ def test_any_host_is_passed_on_where_the_plugin_said_so(engine):
         ([["just_too_large", 1]], {"just_too_large": 10**9}),
     ],
 )  # fmt: skip
-def test_huge_costs_are_held_so_that_no_sum_overflows(engine, per_unit, wanted, held):
+def test_huge_costs_are_held_so_that_no_sum_overflows(engine, summing, wanted, held):
     """The worst host stays the worst in 32 bits, and each unit is told once (contract 3.6)."""
-    answer = engine.runCostFunctions(wanted, HOSTS, VM, {})
+    answer = summing.runCostFunctions(wanted, HOSTS, VM, {})
     total = sum(factor * held[name] for name, factor in wanted)
     assert dict(answer["result"])[H1] == total
     assert abs(total) < 2**31
@@ -254,7 +264,7 @@ def test_huge_costs_are_held_so_that_no_sum_overflows(engine, per_unit, wanted, 
         )
     own = {
         name: cost
-        for host, cost, name in per_unit.runCostFunctions(wanted, HOSTS, VM, {})["result"]
+        for host, cost, name in engine.runCostFunctions(wanted, HOSTS, VM, {})["result"]
         if host == H1
     }
     assert own == held
@@ -266,14 +276,14 @@ def test_properties_may_be_nil_empty_or_have_nil_values(engine, properties):
     assert engine.runFilters(["tells_what_it_got"], HOSTS, VM, properties)["result"] == [H1]
 
 
-def test_the_same_request_means_the_same_in_both_forms(daemon, engine):
+def test_the_same_request_means_the_same_in_both_forms(daemon, engine, summing):
     """Hosts, costs and balance are those of /design (contract 1.3)."""
     with daemon.proxy("/design") as design:
         arguments = (HOSTS, VM, {"vm": VM})
         assert design.runFilters(["prints_a_literal"], *arguments) == [H1]
         assert engine.runFilters(["prints_a_literal"], *arguments)["result"] == [H1]
         wanted = [["prints_a_literal", 3], ["huge", 5]]
-        costs = engine.runCostFunctions(wanted, *arguments)["result"]
+        costs = summing.runCostFunctions(wanted, *arguments)["result"]
         assert design.runCostFunctions(wanted, *arguments) == dict(costs)
         migration = engine.runLoadBalancing("prints_a_literal", HOSTS, {"vm": VM})["result"]
         assert design.runLoadBalancing("prints_a_literal", HOSTS, {"vm": VM}) == {
@@ -353,8 +363,8 @@ def test_the_raw_calls_of_the_engines_client_are_answered(daemon, method):
         ("envelope", {"result_code": 1, "result": []}),
         ("envelope", {"result_code": 1, "result": [], "errors": ["two\nlines"]}),
         ("filtered", {"result_code": 0, "result": ["host-1"]}),
-        ("scored", {"result_code": 0, "result": [[H1, 1.5]]}),
-        ("scored", {"result_code": 0, "result": [[H1, 1, "unit"]]}),
+        ("scored", {"result_code": 0, "result": [[H1, 1.5, "unit"]]}),
+        ("scored", {"result_code": 0, "result": [[H1, 1]]}),
         ("balanced", {"result_code": 0, "result": []}),
         ("balanced", {"result_code": 0, "result": ["", [H1]]}),
     ],

@@ -6,6 +6,7 @@ Anything that contract 3.1 to 3.6 forbids is a ``Forbidden``.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -92,16 +93,36 @@ def filtered(body: bytes) -> dict:
     return value
 
 
-def scored(body: bytes, per_unit: bool = False) -> dict:
+def scored(body: bytes, summed: bool = False) -> dict:
     """The answer to ``runCostFunctions`` (contract 3.4)."""
     value = envelope(body)
     _must(isinstance(value["result"], list), value)
     for entry in value["result"]:
-        _must(isinstance(entry, list) and len(entry) == (3 if per_unit else 2), entry)
+        _must(isinstance(entry, list) and len(entry) == (2 if summed else 3), entry)
         _ids(entry[:1])
         _must(isinstance(entry[1], int), entry)
-        _must(not per_unit or isinstance(entry[2], str), entry)
+        _must(summed or isinstance(entry[2], str), entry)
     return value
+
+
+def best_by_rank(
+    scores: Sequence[Sequence[Any]], factors: Mapping[str, int], hosts: Sequence[str]
+) -> str:
+    """The host that an engine chooses with the selector that ranks (contract 3.4).
+
+    Args:
+        scores: ``[host, cost, unit]``; those without a unit's name are one unit of the factor 1.
+        factors: of the units.
+    """
+    by_unit: dict[str, dict[str, int]] = {}
+    for host, cost, *unit in scores:
+        by_unit.setdefault(unit[0] if unit else "", dict.fromkeys(hosts, 0))[host] = cost
+    total = dict.fromkeys(hosts, 0)
+    for unit, costs in by_unit.items():
+        ranks = sorted({*costs.values()})
+        for host, cost in costs.items():
+            total[host] += factors.get(unit, 1) * ranks.index(cost)
+    return min(total, key=total.__getitem__)
 
 
 def balanced(body: bytes) -> dict:

@@ -87,15 +87,15 @@ def daemon(start_daemon, plugins):
 
 @pytest.fixture(scope="module")
 def plain(start_daemon, plugins):
-    """One without TLS, which tells each unit's own costs."""
-    return start_daemon(plugins, "ssl = false\nengine_scores = per_unit")
+    """One without TLS, which tells the sums of costs."""
+    return start_daemon(plugins, "ssl = false\nengine_scores = summed")
 
 
 @pytest.fixture(scope="module", params=["summed", "per_unit", "local"])
 def call(request, daemon, plain, plugins):
     """Calls to a daemon, with either form of its answers, and the same without it."""
     if request.param != "local":
-        asked = daemon if request.param == "summed" else plain
+        asked = daemon if request.param == "per_unit" else plain
         certificate = None if asked is plain else asked.certificate
         yield Daemon(asked.url, certificate, Reader(asked.state / FILE))
     else:

@@ -40,7 +40,7 @@ setup(
         "ovirt_scheduler.command": ["templates/*"],
         "ovirt_scheduler.server.pages": ["templates/*"],
         "ovirt_scheduler.workbench": ["templates/*"],
-        "ovirt_scheduler.etc": ["*.conf", "plugins/*.conf"],
+        "ovirt_scheduler.etc": ["*.conf", "plugins/*.conf", "logrotate.d/*"],
         "ovirt_scheduler.systemd": ["*.service", "*/*.conf"],
     },
     data_files=[

@@ -36,6 +36,7 @@ _ENGINE_SECONDS = 20.0  # for all that is asked of the engine
 _PORT_SECONDS = 5.0  # for whoever has the port to answer
 _MOST_BYTES = 1 << 16  # of its answer
 _REQUEST = xmlrpc.client.dumps((), "system.listMethods").encode()
+_LOGS, _ROTATED = Path("/var/log/ovirt-scheduler"), (".log", ".json")  # etc/logrotate.d
 _METHOD = b"<string>selectHost</string>"  # a method that the old proxy does not have
 
 # What is told of each, for JSON.
@@ -83,7 +84,8 @@ def _run(options: argparse.Namespace) -> Shown:
     found = f"port {port['port']} of {port['address']}: "
     found += "the daemon listens" if port["daemon"] else "free"
     lines = [*(each.line() for each in reports), f"{port['problem'] or found}\n"]
-    lines += (f"note: {each}\n" for each in (*old_versions, *_seen_as(state)))
+    notes = (*old_versions, *_seen_as(state), *_unrotated(settings.log_file))
+    lines += (f"note: {note}\n" for note in notes)
     lines += _lines(settings, catalogue, mend, wrong)
     return Shown("".join(lines), fields, not wrong)
 
@@ -97,6 +99,17 @@ def _seen_as(state: Path) -> Iterator[str]:
             f"root may read every file; to see what the daemon's user {name} may not read: "
             f"sudo -u {name} ovirt-scheduler check"
         )
+
+
+def _unrotated(log_file: Optional[Path]) -> Iterator[str]:
+    """A note that the log lies where the logrotate file of the package does not look."""
+    if log_file is None or (log_file.parent == _LOGS and log_file.suffix in _ROTATED):
+        return
+    rotated = " and ".join(f"*{suffix}" for suffix in _ROTATED)
+    yield (
+        f"nothing that comes with the package rotates {log_file}: /etc/logrotate.d/ovirt-scheduler "
+        f"names {rotated} in {_LOGS}"
+    )
 
 
 def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:

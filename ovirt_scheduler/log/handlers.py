@@ -1,8 +1,7 @@
-"""Handlers that write the log: to standard error, to a file that rotates, to systemd's journal.
+"""Handlers that write the log: to standard error, to a file, to systemd's journal.
 
 Nothing stops if the log cannot be written: the disk may be full, the folder gone, the journal or
 the reader of standard error stuck. The lines then go to standard error, after one that says why.
-When the file can be written again, its first line says how many it has missed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import stat
 import time
 import weakref
 from collections.abc import Mapping
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Optional
 
@@ -28,9 +26,6 @@ _log = logging.getLogger(__name__)
 
 SOCKET = "/run/systemd/journal/socket"
 
-_MOST_BYTES = 10 << 20
-_KEPT = 6
-_RETRY_BYTES = 1 << 20  # that a file grows beyond its size before its rotation is tried again
 _STANDARD_ERROR = 2
 _PATIENCE = 1.0  # seconds for standard error to take a line
 _PAUSE = 10.0  # seconds without a try after a line that it did not take
@@ -39,7 +34,7 @@ _LONGEST_ENTRY = 160 << 10  # bytes, so that a datagram holds it
 
 
 def make(style: str, file: Optional[Path], environ: Mapping[str, str]) -> logging.Handler:
-    """Make the handler for the journal, for standard error, or for a file that rotates.
+    """Make the handler for the journal, for standard error, or for a file.
 
     Args:
         style: auto, plain, json or journal.
@@ -128,39 +123,36 @@ def _is_writable() -> bool:
     return bool(waiting.poll(_PATIENCE * 1000))
 
 
-class LogFile(RotatingFileHandler):
-    """Appends lines to a file, and makes a new file if others moved or removed it.
+class LogFile(logging.Handler):
+    """Appends lines to a file, and makes a new one where it was moved or removed, as by logrotate.
 
-    Lines that the file does not take go to standard error.
+    Lines that the file does not take go to standard error. The standard library's
+    ``WatchedFileHandler`` would wait for a pipe, leave half a line on a full disk, and print a
+    traceback for each line that it cannot write.
     """
 
-    def __init__(self, path: Path, most_bytes: int = _MOST_BYTES, kept: int = _KEPT) -> None:
+    def __init__(self, path: Path) -> None:
         """Open the file.
 
         Args:
             path: of the file; its folder has to exist.
-            most_bytes: the size at which a file is renamed to ``PATH.1``, and that to ``PATH.2``.
-            kept: how many renamed files there are at most.
 
         Raises:
             ConfigError: it cannot be opened.
         """
-        self._most_bytes = most_bytes
-        self._missed = 0  # lines
-        self._reason = ""  # why they were missed
-        self._ended = False
-        self._instead = StandardError()
+        super().__init__()
+        self._path = str(path)
+        self._fails = self._ended = False
+        self._file: Optional[_WholeLines] = None
+        self._standard_error = StandardError()
         try:
-            super().__init__(
-                path, maxBytes=most_bytes, backupCount=kept, encoding="utf-8",
-                errors="backslashreplace",
-            )  # fmt: skip
+            self._file = self._current()
         except OSError as error:
             message = (
                 f"the log cannot be written: {error.strerror}; make its folder, writable for the "
                 "daemon, or mend log_file"
             )
-            raise ConfigError(message, str(path)) from None
+            raise ConfigError(message, self._path) from None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record to the file, or to standard error if that fails."""
@@ -170,87 +162,49 @@ class LogFile(RotatingFileHandler):
             self.handleError(record)
             return
         try:
-            stream, size = self._current()
-            if size and size + len(line) >= self.maxBytes:
-                self.doRollover()
-                stream, _ = self._current()
-            stream.write(f"{self._missed_lines()}{line}\n")
+            self._current().write(f"{line}\n".encode("utf-8", "backslashreplace"))
+            self._fails = False
         except OSError as error:
-            if not self._missed:
-                self._reason = error.strerror or str(error)
+            if not self._fails:
+                self._fails = True
                 warning = self._warning(
                     "the log %(file)s cannot be written: %(reason)s; its lines come here",
-                    {"file": self.baseFilename, "reason": self._reason},
+                    {"file": self._path, "reason": error.strerror or str(error)},
                 )
-                self._instead.write(warning)
-            self._missed += 1
-            self._instead.write(line)
-        else:
-            self._missed = 0
+                self._standard_error.write(warning)
+            self._standard_error.write(line)
         if self._ended:  # a line of a thread that was about to log when the log changed
-            self._close_stream()
-
-    def doRollover(self) -> None:  # noqa: N802  logging's own name
-        """Rename the files. If that fails, the file goes on growing.
-
-        Raises:
-            OSError: the file cannot be opened again.
-        """
-        try:
-            super().doRollover()
-        except OSError as error:
-            self.stream = self._open()
-            self.maxBytes = self.stream.tell() + _RETRY_BYTES
-            warning = self._warning(
-                "the log cannot be rotated: %(reason)s; it grows until the daemon may write to "
-                "%(folders)s",
-                {"reason": error.strerror, "folders": str(Path(self.baseFilename).parent)},
-            )
-            self.stream.write(f"{warning}\n")
-        else:
-            self.maxBytes = self._most_bytes
+            self._close_file()
 
     def close(self) -> None:
         """Close the file. A line that comes later opens and closes it once more."""
-        self._ended = True
+        self.acquire()
+        try:
+            self._ended = True
+            self._close_file()
+        finally:
+            self.release()
         super().close()
 
-    def _open(self) -> io.TextIOWrapper:
-        raw = _WholeLines(self.baseFilename, "a", opener=_open_private)
-        self._opened = os.fstat(raw.fileno())
-        return io.TextIOWrapper(raw, self.encoding, self.errors, write_through=True)
-
-    def _current(self) -> tuple[io.TextIOWrapper, int]:
-        """The open file, opened anew if another one or none has its name now; and its size.
+    def _current(self) -> _WholeLines:
+        """The open file, opened anew if another one or none has its name now.
 
         Raises:
             OSError: it cannot be opened.
         """
-        if self.stream is not None:
+        if self._file is not None:
             with contextlib.suppress(OSError):
-                named = os.stat(self.baseFilename)  # noqa: PTH116  no objects, under the lock
-                if os.path.samestat(named, self._opened):
-                    return self.stream, named.st_size
-        self._close_stream()
-        self.stream = self._open()
-        return self.stream, self._opened.st_size
+                named = os.stat(self._path)  # noqa: PTH116  no objects, under the lock
+                if os.path.samestat(named, os.fstat(self._file.fileno())):
+                    return self._file
+            self._close_file()
+        self._file = _WholeLines(self._path, "a", opener=_open_private)
+        return self._file
 
-    def _close_stream(self) -> None:
-        """Close the file, but not the handler; a line that comes later opens the file again."""
-        if self.stream is not None:
-            self.stream.close()
-            self.stream = None
-
-    def _missed_lines(self) -> str:
-        """The line that says how many lines the file has missed; empty if none."""
-        if not self._missed:
-            return ""
-        warning = self._warning(
-            "lines that could not be written here: %(count)d (%(reason)s); "
-            "they are on standard error",
-            {"count": self._missed, "reason": self._reason},
-        )
-        return f"{warning}\n"
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _warning(self, message: str, fields: Mapping[str, object]) -> str:
         """A line of this module's own."""

@@ -256,7 +256,8 @@ class Settings:
     files_limit: int = setting("whole", "256",
         "Files that each process of a plugin call may have open.", bounds=("16", "1048576"))
     log_file: Optional[Path] = setting("path", None,
-        "File for the log. It rotates at 10 MiB, and 6 are kept.", unset="standard error")
+        "File for the log. logrotate may move it: the daemon then makes it anew.",
+        unset="standard error")
     log_format: str = setting("choice", "auto",
         "Form of the log: plain text, JSON, or entries of systemd's journal with fields. auto is "
         "journal if standard error goes there, else plain.",

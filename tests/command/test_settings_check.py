@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ovirt_scheduler.command import check
+from ovirt_scheduler.command import check, cli
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.settings import config
 
@@ -83,3 +83,19 @@ def test_an_authority_that_is_none_is_told(told, password):
     """No answer of the engine would be trusted."""
     found = told(f"{ENGINE}password_file = FOLDER/password\nca_file = FOLDER/scheduler.conf\n")
     assert found == ["FOLDER/scheduler.conf: holds no PEM certificate; mend ca_file"]
+
+
+@pytest.mark.parametrize(
+    ("file", "is_rotated"),
+    [("log.json", True), ("daemon.log", True), ("log", False), ("old/daemon.log", False)],
+)
+def test_a_log_that_nothing_rotates_is_noted(tmp_path, capsys, monkeypatch, file, is_rotated):
+    """It is no mistake: the administrator may have a logrotate file for it."""
+    folder = tmp_path / "log"
+    (folder / "old").mkdir(parents=True)
+    monkeypatch.setattr(check, "_LOGS", folder)
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(f"ssl = false\nlistening_port = 0\nlog_file = {folder / file}\n")
+    assert cli.main(["check", "--config", str(conf)]) == 0
+    assert ("nothing that comes with the package rotates" in capsys.readouterr().out) != is_rotated

@@ -1,11 +1,13 @@
-"""A log that cannot be written for a while, and one that grows."""
+"""A log that cannot be written for a while, and one that is moved."""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
+import re
 import resource
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +17,11 @@ import pytest
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.log import handlers
 from ovirt_scheduler.log.handlers import LogFile, StandardError
+from tests.support.command import executed
+from tests.support.paths import PROJECT
 from tests.support.processes import open_files
 from tests.support.waiting import LONG
 
-MISSED = "lines that could not be written here: "
 F_SETPIPE_SZ = 1031  # module fcntl has it from Python 3.10 on
 
 
@@ -30,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def handler(path: Path) -> Iterator[LogFile]:
-    made = LogFile(path, most_bytes=200, kept=2)
+    made = LogFile(path)
     yield made
     made.close()
 
@@ -45,8 +48,9 @@ def lines(path: Path) -> list[str]:
 
 
 def test_the_file_is_not_for_everybody_to_read(handler, path):
-    """Whatever the umask, after a rotation too: what plugins print is in it."""
-    log(handler, "x" * 150, "y" * 150)
+    """Whatever the umask, also when it is made anew: what plugins print is in it."""
+    path.rename(path.with_name("log.1"))
+    log(handler, "one")
     assert {file.stat().st_mode & 0o007 for file in path.parent.iterdir()} == {0}
     assert len(list(path.parent.iterdir())) == 2
 
@@ -77,26 +81,6 @@ def test_lines_go_to_the_file_and_nowhere_else(handler, path, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_file_of_the_size_is_renamed_and_so_many_are_kept(handler, path):
-    """No line is cut or lost on the way; the oldest file goes."""
-    for number in range(7):
-        log(handler, f"line {number} " + "." * 150)
-    assert sorted(file.name for file in path.parent.iterdir()) == ["log", "log.1", "log.2"]
-    assert [lines(file)[0][:6] for file in (path, path.with_name("log.1"))] == ["line 6", "line 5"]
-
-
-def test_older_files_have_higher_numbers(path):
-    """None is written over on the way but the oldest."""
-    handler = LogFile(path, most_bytes=200, kept=4)
-    for number in range(7):
-        log(handler, f"line {number} " + "." * 150)
-    handler.close()
-    names = ("log", "log.1", "log.2", "log.3", "log.4")
-    assert sorted(file.name for file in path.parent.iterdir()) == sorted(names)
-    found = [lines(path.with_name(name))[0][:6] for name in names]
-    assert found == ["line 6", "line 5", "line 4", "line 3", "line 2"]
-
-
 def test_a_line_that_comes_after_the_end_is_written_and_holds_nothing(handler, path):
     """One of a thread that was about to log when the log was changed."""
     assert str(path) in open_files().values()
@@ -106,18 +90,17 @@ def test_a_line_that_comes_after_the_end_is_written_and_holds_nothing(handler, p
     assert str(path) not in open_files().values()
 
 
-def test_what_is_no_regular_file_is_never_renamed(tmp_path):
-    """A pipe gets all lines, also one that comes after the end."""
+def test_a_pipe_gets_all_lines(tmp_path):
+    """Also one that comes after the end."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    handler = LogFile(path, most_bytes=10, kept=2)
-    log(handler, "longer than ten", "once more")
+    handler = LogFile(path)
+    log(handler, "one", "two")
     handler.close()
     log(handler, "late")
-    assert os.read(reader, 1000) == b"longer than ten\nonce more\nlate\n"
+    assert os.read(reader, 1000) == b"one\ntwo\nlate\n"
     os.close(reader)
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_pipe_whose_reader_is_stuck_holds_up_nobody(tmp_path, capfd):
@@ -144,6 +127,26 @@ def test_a_file_moved_or_removed_by_others_is_made_anew(handler, path, harm):
         path.unlink()
     log(handler, "two")
     assert lines(path) == ["two"]
+
+
+@pytest.mark.skipif(shutil.which("logrotate") is None, reason="logrotate is not here")
+def test_logrotate_moves_the_file_with_the_configuration_of_the_package(tmp_path):
+    """As root it acts as the daemon's user; here as whoever runs the tests."""
+    shipped = (PROJECT / "etc" / "logrotate.d" / "ovirt-scheduler").read_text("utf-8")
+    text = re.sub("(?m)^ *su .*", f" su {os.getuid()} {os.getgid()}", shipped)
+    conf = tmp_path / "logrotate.conf"
+    conf.write_text(text.replace("/var/log/ovirt-scheduler", str(tmp_path)), "utf-8")
+    conf.chmod(0o644)
+    path = tmp_path / "log.json"
+    handler = LogFile(path)
+    log(handler, "x" * (10 << 20))
+    tmp_path.chmod(0o750)
+    ended = executed("logrotate", "--state", tmp_path / "status", conf)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    log(handler, "two")
+    handler.close()
+    assert lines(path) == ["two"]
+    assert path.with_name("log.json.1").stat().st_size > 10 << 20
 
 
 def test_a_file_moved_while_the_log_changes_holds_up_nobody(handler, path, monkeypatch):
@@ -188,7 +191,7 @@ def test_no_line_is_lost_while_the_log_changes(path, monkeypatch):
 def test_a_folder_that_is_gone_is_told_once_and_the_lines_come_to_standard_error(
     handler, path, capfd
 ):
-    """When it is back, the file says how many lines it has missed, and goes on."""
+    """When it is back, the file gets the lines again."""
     away = path.parent.with_name("away")
     path.parent.rename(away)
     log(handler, "one", "two")
@@ -199,11 +202,7 @@ def test_a_folder_that_is_gone_is_told_once_and_the_lines_come_to_standard_error
     assert (one, two) == ("one", "two")
     away.rename(path.parent)
     log(handler, "three", "four")
-    assert lines(path) == [
-        f"{MISSED}2 (No such file or directory); they are on standard error",
-        "three",
-        "four",
-    ]
+    assert lines(path) == ["three", "four"]
     assert capfd.readouterr().err == ""
 
 
@@ -220,22 +219,7 @@ def test_a_disk_without_room_for_a_whole_line_gets_no_half_of_it(path):
     assert lines(path) == ["one", "two"]
     log(handler, "five")
     handler.close()
-    assert lines(path)[2:] == [f"{MISSED}2 (File too large); they are on standard error", "five"]
-
-
-def test_a_file_that_cannot_be_renamed_grows_and_says_so_once(handler, path):
-    """A folder in the place of the next name stands for whatever keeps it from being renamed."""
-    path.with_name("log.1").mkdir()
-    (path.with_name("log.1") / "full").touch()
-    path.with_name("log.2").mkdir()
-    (path.with_name("log.2") / "full").touch()
-    log(handler, *(f"line {number} " + "." * 150 for number in range(5)))
-    told = [line for line in lines(path) if "rotated" in line]
-    assert len(told) == 1
-    assert f"it grows until the daemon may write to {path.parent}" in told[0]
-    assert [line[:6] for line in lines(path) if "rotated" not in line] == [
-        f"line {number}" for number in range(5)
-    ]
+    assert lines(path) == ["one", "two", "five"]
 
 
 @pytest.mark.parametrize("name", ["missing/log", "."])

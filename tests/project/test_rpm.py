@@ -31,6 +31,7 @@ CONFS = {
     f"/etc/ovirt/scheduler/{path.relative_to(PROJECT / 'etc')}": path
     for path in (PROJECT / "etc").rglob("*.conf")
 }
+CONFS["/etc/logrotate.d/ovirt-scheduler"] = PROJECT / "etc" / "logrotate.d" / "ovirt-scheduler"
 SYSTEM = {
     f"/usr/lib/{'systemd/system' if path.suffix == '.service' else path.parent.name}/{path.name}": path
     for path in (PROJECT / "systemd").rglob("ovirt-scheduler.*")
@@ -184,7 +185,8 @@ def test_every_file_has_its_place_and_owner(files, package):
 def test_nothing_else_is_in_it(files):
     """No tests, no leftovers, nothing outside of its folders."""
     places = (
-        "/etc/ovirt", "/usr/bin/ovirt-scheduler", "/usr/lib/", "/usr/share/doc/ovirt-scheduler",
+        "/etc/ovirt", "/etc/logrotate.d/ovirt-scheduler",
+        "/usr/bin/ovirt-scheduler", "/usr/lib/", "/usr/share/doc/ovirt-scheduler",
         "/usr/share/licenses/ovirt-scheduler", "/usr/share/man/", "/var/lib/ovirt-scheduler",
         "/var/log/ovirt-scheduler",
         "/usr/share/bash-completion/completions/ovirt-scheduler",

@@ -255,8 +255,10 @@ class UnitFile(ShippedFile):
             self.machine.run(["systemctl", "daemon-reload"])
 
 
-def sample_confs(machine: Machine, record: Record) -> Iterator[ShippedFile]:
-    """The conf files of the sample plugins."""
-    for file in sorted(shipped("etc/plugins").glob("*.conf")):
-        data = file.read_bytes()
-        yield ShippedFile(machine, record, f"{CONF_FOLDER}/plugins/{file.name}", data, data)
+def conf_files(machine: Machine, record: Record) -> Iterator[ShippedFile]:
+    """The conf files of the sample plugins, and logrotate's for the daemon's log."""
+    places = dict.fromkeys(shipped("etc/plugins").glob("*.conf"), f"{CONF_FOLDER}/plugins")
+    places[shipped("etc/logrotate.d/ovirt-scheduler")] = "/etc/logrotate.d"
+    for file, folder in sorted(places.items()):
+        content = file.read_bytes()
+        yield ShippedFile(machine, record, f"{folder}/{file.name}", content, content)

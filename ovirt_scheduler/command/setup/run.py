@@ -23,7 +23,7 @@ from ovirt_scheduler.command.setup.engine import (
 from ovirt_scheduler.command.setup.files import (
     SchedulerConf,
     UnitFile,
-    sample_confs,
+    conf_files,
 )
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.step import FILE, Record, Step, load, save
@@ -164,7 +164,7 @@ def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[Step]:
     machine, record = conf.machine, conf.record
     unit = UnitFile(machine, record)  # comes first, as it refuses a program that cannot be started
     steps: list[Step] = [unit, User(machine, record), *folders(machine, record)]
-    steps += [*links(machine, record), conf, *sample_confs(machine, record)]
+    steps += [*links(machine, record), conf, *conf_files(machine, record)]
     steps.append(Certificate(machine, record, conf))
     if engine:
         steps.append(TrustStore(machine, record, conf))

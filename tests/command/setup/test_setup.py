@@ -96,6 +96,7 @@ def test_the_first_run_puts_every_file_in_its_place(root, setup):
     places = {
         CONF: "etc/scheduler.conf",
         "/etc/ovirt/scheduler/plugins/Memory.conf": "etc/plugins/Memory.conf",
+        "/etc/logrotate.d/ovirt-scheduler": "etc/logrotate.d/ovirt-scheduler",
         UNIT: "systemd/ovirt-scheduler.service",
     }
     for place, source in places.items():

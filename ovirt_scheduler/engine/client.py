@@ -21,7 +21,7 @@ from urllib.parse import urlencode, urlsplit
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
-from ovirt_scheduler.model.plugins import EngineAccess
+from ovirt_scheduler.model.plugins import EngineAccess, set_proxy
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.values.text import writable
 from ovirt_scheduler.settings.table import EngineSettings
@@ -87,6 +87,7 @@ class EngineClient:
     def __init__(self, settings: EngineSettings) -> None:
         self.url = settings.url
         self._settings = settings
+        self._proxy = settings.proxy or ""
         parts = urlsplit(settings.url)
         self._sso = f"{parts.scheme}://{parts.netloc}/ovirt-engine"
         self._login = threading.Lock()
@@ -133,7 +134,9 @@ class EngineClient:
             self.get("", deadline)
             token = self._current_token(deadline)
         ca_file = self._settings.ca_file
-        return EngineAccess(self.url, None if ca_file is None else str(ca_file), token)
+        return EngineAccess(
+            self.url, None if ca_file is None else str(ca_file), token, proxy=self._proxy
+        )
 
     def close(self) -> None:
         """Log out, and close the connections."""
@@ -219,6 +222,7 @@ class EngineClient:
         body, pycurl = _Body(most), self._pycurl
         curl = self._idle_curl()
         try:
+            set_proxy(curl, self._proxy)
             curl.setopt(pycurl.URL, url)
             curl.setopt(pycurl.HTTPHEADER, headers)
             curl.setopt(pycurl.USERAGENT, f"ovirt-scheduler/{__version__}")

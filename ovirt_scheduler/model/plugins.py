@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,18 @@ class EngineAccess(NamedTuple):
     ca_file: Optional[str]  # None: the system's authorities
     token: str
     made: bool = False  # it stands in for any engine that a plugin names
+    proxy: str = ""  # its URL; empty: the engine is reached without one
+
+
+def set_proxy(curl: Any, proxy: str) -> None:
+    """Have a handle of libcurl use this proxy or, for an empty text, none.
+
+    Without this, libcurl follows ``http_proxy`` and others of the environment: whoever is named
+    there would be sent passwords and tokens.
+    """
+    curl.setopt(curl.PROXY, proxy)
+    curl.setopt(curl.NOPROXY, "")  # not the environment's exceptions either
+    curl.setopt(curl.NETRC, curl.NETRC_IGNORED)
 
 
 class NoEngine(NamedTuple):

@@ -28,12 +28,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ovirtsdk4 import AuthError, Connection
 
 from ovirt_scheduler.errors import EngineUnavailable
-from ovirt_scheduler.model.plugins import Engine, EngineAccess, NoEngine
+from ovirt_scheduler.model.plugins import Engine, EngineAccess, NoEngine, set_proxy
 from ovirt_scheduler.plugin.interfaces import (
     Driver,
     HostSelector,
@@ -87,7 +87,7 @@ def engine_connection() -> Connection:
             "plugins run as; it is no secret: let everybody read it"
         )
     connection = _SharedLogin(
-        url=engine.url, token=engine.token, ca_file=engine.ca_file, timeout=_TIMEOUT
+        engine.proxy, url=engine.url, token=engine.token, ca_file=engine.ca_file, timeout=_TIMEOUT
     )
     _connections.append(connection)
     return connection
@@ -113,7 +113,11 @@ def provided() -> Engine:
 
 
 class _SharedLogin(Connection):  # type: ignore[misc]  # the SDK has no type hints
-    """A connection that leaves the login to the daemon."""
+    """A connection that leaves the login to the daemon, and uses no proxy but this one."""
+
+    def __init__(self, proxy: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._multi: Any = _Handles(self._multi, proxy)
 
     def close(self, logout: bool = False) -> None:  # noqa: ARG002  the token is not ours alone
         super().close(logout=False)
@@ -121,3 +125,21 @@ class _SharedLogin(Connection):  # type: ignore[misc]  # the SDK has no type hin
     def _get_access_token(self) -> NoReturn:
         """After a 401 the SDK would log in again, but it has no password."""
         raise AuthError(f"{self.url}: the engine no longer takes the token of the daemon's login")
+
+
+class _Handles:
+    """The SDK's handle for many transfers, through which each of them goes before it begins.
+
+    The SDK has no parameter for a proxy.
+    """
+
+    def __init__(self, handles: Any, proxy: str) -> None:
+        self._handles = handles
+        self._proxy = proxy
+
+    def add_handle(self, curl: Any) -> None:
+        set_proxy(curl, self._proxy)
+        self._handles.add_handle(curl)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handles, name)

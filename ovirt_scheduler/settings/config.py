@@ -260,6 +260,8 @@ def _plugin_user(conf: ConfFile, for_daemon: bool) -> Optional[PluginUser]:
 def _engine(conf: ConfFile) -> Optional[EngineSettings]:
     section = conf.sections["engine"]
     keys = [key for key in section.values if key in section]
+    if section["proxy"] and (section["url"] or "").startswith("http:"):
+        raise section.mistake("proxy", "it would read the password: write an https:// url")
     for needed in ("url", "username", "password_file"):
         if keys and needed not in keys:
             raise section.mistake(keys[0], f"the section needs {needed} too")

@@ -72,6 +72,9 @@ class EngineSettings:
     ca_file: Optional[Path] = setting("path", None,
         "PEM file with the authority that signed the engine's certificate.",
         unset="the system's authorities")
+    proxy: Optional[str] = setting("proxy", None,
+        "The HTTP proxy through which the daemon and its plugins' connections reach the engine, "
+        "such as http://proxy.example.com:3128. Those of the environment are not used.")
     cache_seconds: float = setting("seconds", "5",
         "How long the daemon uses an answer of the engine.",
         bounds=("0", "3600"))

@@ -131,6 +131,14 @@ def _url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _proxy(text: str) -> str:
+    parts = urlsplit(text)
+    rest = parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc
+    if parts.scheme != "http" or not parts.hostname or not parts.port or rest:
+        raise ValueError(text)
+    return text.rstrip("/")
+
+
 def _match(pattern: str, text: str) -> re.Match[str]:
     found = re.fullmatch(pattern, text)
     if not found:
@@ -168,6 +176,7 @@ TYPES: dict[str, ValueType] = {
         "a host name or an IP address (0.0.0.0 or :: for every interface)", _address
     ),
     "url": ValueType("an https:// URL without user name or query", _url),
+    "proxy": ValueType("an http:// URL with a port and without user name", _proxy),
 }
 
 

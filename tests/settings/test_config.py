@@ -183,11 +183,12 @@ def test_the_engine_section_is_complete_with_three_keys(conf):
     """The others have defaults, and the URL has no slash at its end."""
     settings = conf(ENGINE.replace("/api", "/api/"))
     assert settings.engine == EngineSettings(
-        "https://e.example/api", "u@internal", Path("/p"), None, 5.0, 5.0
+        "https://e.example/api", "u@internal", Path("/p"), None, None, 5.0, 5.0
     )
-    settings = conf(ENGINE + "ca_file = /ca\ncache_seconds = 0")
+    settings = conf(ENGINE + "ca_file = /ca\ncache_seconds = 0\nproxy = http://p.example:3128/")
     assert settings.engine is not None
     assert (settings.engine.ca_file, settings.engine.cache_seconds) == (Path("/ca"), 0.0)
+    assert settings.engine.proxy == "http://p.example:3128"
 
 
 def test_clusters_are_told_by_sections_in_a_section(conf):
@@ -239,6 +240,11 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("[engine]\nurl = https://e.example", 2, "[engine] url: the section needs username too"),
         ("[engine]\ncache_seconds = 1", 2, "the section needs url too"),
         (ENGINE.replace("password_file = /p", ""), 2, "needs password_file too"),
+        (ENGINE + "proxy = http://p.example", 5, "proxy: expected an http:// URL with a port and"),
+        (ENGINE + "proxy = http://u:p@p.example:1", 5, "proxy: expected an http:// URL with a port"),
+        (ENGINE + "proxy = http://p.example:x", 5, "proxy: expected an http:// URL with a port and"),
+        (ENGINE.replace("https://e.example", "http://localhost") + "proxy = http://p.example:1", 5,
+         "proxy: it would read the password"),
         ("url = https://e.example", 1, "belongs in the section [engine]"),
         ("[engine]\nssl = no", 2, "belongs above the sections"),
         ("a line", 1, "expected `key = value`"),

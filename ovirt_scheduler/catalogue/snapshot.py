@@ -102,6 +102,10 @@ class Catalogue:
         """Whether there is nothing to call except the package's own plugins."""
         return not self.all_units and all(driver.shipped for driver in self.drivers.values())
 
+    def has(self, kind: Kind, name: str) -> bool:
+        """Whether there is a unit of that kind and name, maybe in shadow."""
+        return (kind, name) in self.units or (kind, name) in self.shadows
+
     def wanted(self, kind: Kind, name: str, hint: bool = True) -> PolicyUnit:
         """The unit of that kind and name.
 

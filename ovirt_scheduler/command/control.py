@@ -17,7 +17,7 @@ from ovirt_scheduler.daemon.control import FILE, short_name
 from ovirt_scheduler.errors import BadUsage, CallRefused, NoAnswer
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.model.plans import REFUSED
-from ovirt_scheduler.server.pages import status
+from ovirt_scheduler.server.pages import status, times
 
 _SECONDS, _MOST_BYTES = 10.0, 64 << 20  # for an answer, and of it
 _LOGIN = Path("/proc/self/loginuid")  # proc(5); sudo and su leave it as it is
@@ -123,13 +123,13 @@ def _status(_: argparse.Namespace) -> Shown:
 def _status_text(report: dict[str, Any]) -> str:
     lines: list[str] = [report["line"]]
     for problem in report["problems"]:
-        since = f", since {status.shown(problem['since'])}" if "since" in problem else ""
+        since = f", since {times.shown(problem['since'])}" if "since" in problem else ""
         lines += ["", f"{problem['what']}{since}"]
         lines += [f"  {problem[key]}" for key in ("detail", "mend") if key in problem]
     rows = [
         (
             unit["name"], unit["kind"], unit["state"], unit["calls"], unit["failures"],
-            status.milliseconds(unit.get("median_ms")), status.milliseconds(unit.get("p99_ms")),
+            times.milliseconds(unit.get("median_ms")), times.milliseconds(unit.get("p99_ms")),
         )
         for unit in report["units"]
     ]  # fmt: skip
@@ -138,7 +138,7 @@ def _status_text(report: dict[str, Any]) -> str:
     shown = [f"{term:<{width}}  {text}" for term, text in facts]
     for cluster in report["clusters"]:
         look = cluster.get("last_look")
-        looked = f"looked at {status.shown(look)}" if look else "not looked at yet"
+        looked = f"looked at {times.shown(look)}" if look else "not looked at yet"
         if "imbalance" in cluster:
             looked += f", imbalance {cluster['imbalance']} %"
         waiting = sum(plan["state"] == "waiting" for plan in cluster["plans"])
@@ -171,7 +171,7 @@ def _clusters(options: argparse.Namespace) -> Shown:
         rows = [
             (
                 each["name"], each["drive"],
-                status.shown(each["last_look"]) if "last_look" in each else "none yet",
+                times.shown(each["last_look"]) if "last_look" in each else "none yet",
                 status.cluster_state(each),
             )
             for each in clusters
@@ -205,14 +205,14 @@ def _plan(options: argparse.Namespace) -> Shown:
         raise BadUsage(f"plan {action} takes {'no id' if listed else 'the id of a plan'}")
     answer = ask(arguments.state(), "plan", action=action, plan=options.plan, login=login())
     for each in answer if listed else [answer]:
-        each["time"] = status.moment(each["time"])
+        each["time"] = times.moment(each["time"])
     found = explanation.cleaned(answer)
     if listed:
         rows = [
             (
                 each["plan"],
                 each["cluster"],
-                status.shown(each["time"]),
+                times.shown(each["time"]),
                 each["state"],
                 each["count"],
             )
@@ -235,7 +235,7 @@ def login() -> Optional[int]:
 
 def _plan_text(plan: Mapping[str, Any]) -> str:
     why = f": {plan['because']}" if "because" in plan else ""
-    about = f"plan {plan['plan']} of cluster {plan['cluster']}, {status.shown(plan['time'])}"
+    about = f"plan {plan['plan']} of cluster {plan['cluster']}, {times.shown(plan['time'])}"
     lines = [f"{about}: {plan['state']}{why}"]
     if "by" in plan:
         decision = "refused" if plan["state"] == REFUSED else "approved"

@@ -29,7 +29,12 @@ from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.daemon.watchdog import Notifier, Watchdog
 from ovirt_scheduler.errors import ConfigError, SchedulerError
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.model.daemon_state import DaemonState, UnitState
+from ovirt_scheduler.model.daemon_state import (
+    DaemonState,
+    ReloadFailure,
+    UnitState,
+    UnloadedFile,
+)
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.model.units import PolicyUnit
@@ -81,7 +86,7 @@ class Assembly:
         self._state = state
         self._started = time.time()
         self._control: Optional[Control] = None
-        self.reload_failed: Optional[float] = None  # seconds since 1970; None: the last was well
+        self.reload_failure: Optional[ReloadFailure] = None  # of the last reload
         self._lock = _lock(state)
         self.runtime = Runtime(settings, state)
         services = self.runtime.services
@@ -246,9 +251,8 @@ class Assembly:
 
         Opens no document. Waits a second at most, for a plugin that has just changed.
         """
-        settings, inventory = self.runtime.services[:2]
+        settings, inventory, decisions, _ = self.runtime.services
         catalogue = self.runtime.registry.current()
-        outdated = [each.fault for each in catalogue.outdated.values()]
         history = self.runtime.history if settings.history else None
         return DaemonState(
             version=__version__,
@@ -256,12 +260,13 @@ class Assembly:
             plugins_path=":".join(map(str, settings.plugins_path)),
             units=tuple(_unit_states(catalogue)),
             processes=self.runtime.executor.state(),
-            faults=tuple(str(fault) for fault in catalogue.faults if fault not in outdated),
+            unloaded=_unloaded(catalogue),
+            missing=decisions.missing_units(),
             certificate_ends=self._certificate.ends.timestamp() if self._certificate else None,
             engine=None if inventory is None else inventory.state(),
             clusters=() if self._drive is None else self._drive.state(),
             history=None if history is None else history.state(),
-            reload_failed=self.reload_failed,
+            reload_failure=self.reload_failure,
             stuck=self._watchdog.problem,
         )
 
@@ -315,6 +320,16 @@ def _unit_states(catalogue: Catalogue) -> Iterator[UnitState]:
     for driver in sorted(catalogue.drivers.values(), key=lambda driver: driver.name):
         if not driver.only_ours:
             yield _state(driver, driver.words, "live", catalogue)
+
+
+def _unloaded(catalogue: Catalogue) -> tuple[UnloadedFile, ...]:
+    """The files that give no unit; of an outdated one, the former version does."""
+    outdated = [former.fault for former in catalogue.outdated.values()]
+    faults: dict[str, list[str]] = {}
+    for fault in catalogue.faults:
+        if fault not in outdated:
+            faults.setdefault(fault.file or "", []).append(str(fault))
+    return tuple(UnloadedFile(file, "; ".join(texts)) for file, texts in faults.items())
 
 
 def _state(

@@ -24,6 +24,7 @@ from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
 from ovirt_scheduler.log import handlers
+from ovirt_scheduler.model.daemon_state import ReloadFailure
 from ovirt_scheduler.processes.kernel import malloc, prctl
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings import config
@@ -70,9 +71,8 @@ def serve(read: Callable[[], Settings]) -> None:
         received = signals.next()
         while received == signal.SIGHUP:
             notifier.reloading()
-            well = _reload(read, assembly, signals)
-            assembly.reload_failed = None if well else time.time()
-            refused = "" if well else "; the last reload failed, see the log"
+            assembly.reload_failure = failure = _reload(read, assembly, signals)
+            refused = f"; the last reload failed: {failure.reason}" if failure else ""
             notifier.ready(f"listening on {assembly.server.url}{refused}")
             received = signals.next()
         _log.info("stopping on %(signal)s", {"signal": received.name})
@@ -157,13 +157,15 @@ class _Signals:
         self._heard.update(os.read(self._pipe, 1 << 16))
 
 
-def _reload(read: Callable[[], Settings], assembly: Assembly, signals: _Signals) -> bool:
+def _reload(
+    read: Callable[[], Settings], assembly: Assembly, signals: _Signals
+) -> Optional[ReloadFailure]:
     """Read settings, certificates and plugins again; mistakes change nothing, and are logged.
 
     Does not wait for the plugins if SIGTERM or SIGINT comes meanwhile.
 
     Returns:
-        Whether they are in force.
+        Why they are not in force; None if they are.
     """
     try:
         settings = read()
@@ -174,22 +176,25 @@ def _reload(read: Callable[[], Settings], assembly: Assembly, signals: _Signals)
             unless_used.pop_all()
         handlers.use(handler, settings.log_level)
         if signals.unless_stopped(assembly.runtime.registry.refresh) is None:
-            return True
+            return None
     except ConfigError as error:
+        reason = str(error)
         _log.error(
             "SIGHUP: the settings are refused, the former settings stay in use: %(reason)s",
-            {"reason": str(error), "file": error.file, "line": error.line},
+            {"reason": reason, "file": error.file, "line": error.line},
         )
-        assembly.runtime.keep_event({"event": "reload refused", "message": str(error)})
+        assembly.runtime.keep_event({"event": "reload refused", "message": reason})
     except ExecutorUnavailable as error:
+        reason = f"no plugin can be loaded now: {error}"
         _log.error(
             "SIGHUP: no plugin can be loaded now, the loaded ones stay in use: %(reason)s",
             {"reason": str(error)},
         )
-    except Exception:  # noqa: BLE001  what runs is to go on, whatever is lacking just now
+    except Exception as error:  # noqa: BLE001  what runs is to go on, whatever is lacking just now
+        reason = f"{type(error).__name__}: {error}"
         _log.exception("SIGHUP: not everything could be read again")
     else:
         _log.info("SIGHUP: settings, certificates and plugins are read again")
         assembly.runtime.keep_event({"event": "reloaded"})
-        return True
-    return False
+        return None
+    return ReloadFailure(time.time(), reason)

@@ -15,6 +15,7 @@ from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
+from ovirt_scheduler.decisions.missing import MissingNames
 from ovirt_scheduler.decisions.service import DecisionService, EngineData
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.engine.inventory import Inventory
@@ -71,6 +72,7 @@ class Runtime:
             self.history = History(state / FILE, self.executor.split, malloc.give_back)
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections: dict[str, tuple[str, ...]] = {}
+        self._missing = MissingNames()
         self._inventory: Optional[Inventory] = None  # in force
         self._former: Optional[Inventory] = None  # before; calls under way may use it
         self.services = self.prepare(settings)
@@ -112,7 +114,13 @@ class Runtime:
             settings,
             inventory,
             DecisionService(
-                registry, self.executor, seconds, asked, self._shadows, self._selections
+                registry,
+                self.executor,
+                seconds,
+                asked,
+                self._shadows,
+                self._selections,
+                self._missing,
             ),
             None if self.history is None else self.history.reader,
         )

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Optional, Protocol
 
-from ovirt_scheduler.catalogue.snapshot import CatalogueSource, Chosen
+from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen
 from ovirt_scheduler.decisions import call_log
+from ovirt_scheduler.decisions.missing import MissingNames
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.history import recording
 from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.daemon_state import MissingUnit
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine
@@ -32,6 +34,9 @@ from ovirt_scheduler.processes.executor import Executor, Job
 _log = logging.getLogger(__name__)
 
 _MOST_SELECTED = 1000  # hosts of one selection that are kept
+_MOST_HINTS = 20  # missing names for which the nearest is looked for
+_KINDS = {kind.words: kind for kind in Kind}
+_SCHEDULER, _TOPIC = "scheduler", "topic"
 
 # Answers of balances and drivers that nothing is to be done.
 _NOTHING: Mapping[Returns, object] = {
@@ -66,6 +71,7 @@ class DecisionService:
         shadows: keeps decisions, after calls of the units in shadow; None: nothing is kept.
         selections: the hosts that each scheduler selected last, the best first, because a
             scheduler itself keeps nothing. The latest decision counts.
+        missing: the names that callers use, and that are not there.
     """
 
     registry: CatalogueSource
@@ -74,6 +80,7 @@ class DecisionService:
     inventory: Optional[EngineData] = None
     shadows: Optional[Shadows] = None
     selections: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: MissingNames = field(default_factory=MissingNames)
 
     def discover(self) -> tuple[PolicyUnit, ...]:
         """All policy units, after a fresh look at the folders."""
@@ -103,9 +110,7 @@ class DecisionService:
             UnknownUnit: there is none, or it does not define the method's interface; the text
                 tells what there is.
         """
-        drivers = self.registry.current().drivers
-        schedulers = {each: driver for each, driver in drivers.items() if driver.interfaces}
-        driver = _found("scheduler", name, schedulers)
+        driver = self._named(_SCHEDULER, name)
         if driver.defines(method) is None:
             raise UnknownUnit(
                 f"the scheduler {name} is no {INTERFACE_METHODS[method].interface}; "
@@ -127,7 +132,7 @@ class DecisionService:
         Raises:
             UnknownUnit: there is no such topic, or no such method; the text tells what there is.
         """
-        driver = _found("topic", topic, self.registry.current().topics)
+        driver = self._named(_TOPIC, topic)
         if driver.method(method) is None:
             there = [each.name for each in driver.methods]
             raise UnknownUnit(
@@ -135,6 +140,31 @@ class DecisionService:
                 f"{', '.join(there)}{spelling.hint(method, there)}"
             )
         return driver
+
+    def _named(self, what: str, name: str) -> DriverUnit:
+        """The scheduler of a name, or the driver of a topic.
+
+        Raises:
+            UnknownUnit: there is none, which is remembered.
+        """
+        try:
+            return _driver_named(self.registry.current(), what, name)
+        except UnknownUnit:
+            self.missing.add(what, name)
+            raise
+
+    def missing_units(self) -> tuple[MissingUnit, ...]:
+        """What callers named within the last hour and is not there, the most often named first."""
+        catalogue = self.registry.current()
+        recent = sorted(self.missing.recent().items(), key=lambda entry: -entry[1].times)
+        units = []
+        for place, ((what, name), namings) in enumerate(recent):
+            because = _why_missing(catalogue, what, name, place < _MOST_HINTS)
+            if because is None:
+                self.missing.forget(what, name)
+            else:
+                units.append(MissingUnit(what, name, namings.first, namings.times, because))
+        return tuple(units)
 
     def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
         """Run the units that a request names, and then the driver's method.
@@ -155,6 +185,10 @@ class DecisionService:
         """
         asked_at, started = time.time(), time.monotonic()
         catalogue, last = self.registry.current(), request.last
+        for kind, named in request.wanted.items():
+            for unit in named:
+                if not catalogue.has(kind, unit.name):
+                    self.missing.add(kind.words, unit.name)
         chosen = {
             kind: catalogue.choose(kind, named, request.properties, request.strict)
             for kind, named in request.wanted.items()
@@ -330,6 +364,27 @@ def _unit_errors(
         if problems:
             errors[name] = errors.get(name, ()) + problems
     return errors
+
+
+def _driver_named(catalogue: Catalogue, what: str, name: str) -> DriverUnit:
+    """The scheduler of a name, or the driver of a topic."""
+    there = catalogue.topics
+    if what == _SCHEDULER:
+        drivers = catalogue.drivers.items()
+        there = {each: driver for each, driver in drivers if driver.interfaces}
+    return _found(what, name, there)
+
+
+def _why_missing(catalogue: Catalogue, what: str, name: str, hint: bool) -> Optional[str]:
+    """Why a policy unit, a scheduler or a topic is not there; None if it is."""
+    try:
+        if what not in _KINDS:
+            _driver_named(catalogue, what, name)
+        elif not catalogue.has(_KINDS[what], name):
+            catalogue.wanted(_KINDS[what], name, hint)
+    except UnknownUnit as error:
+        return str(error)
+    return None
 
 
 def _found(what: str, name: str, there: Mapping[str, DriverUnit]) -> DriverUnit:

@@ -69,6 +69,30 @@ class ProcessesState(NamedTuple):
     refused: int  # requests, for the daemon was at its limit
 
 
+class MissingUnit(NamedTuple):
+    """A policy unit, a scheduler or a topic that callers name, and that is not there."""
+
+    kind: str  # in words: filter, cost function, balance, scheduler, topic
+    name: str
+    since: float  # when it was first named, in seconds since 1970
+    times: int  # how often it was named since
+    because: str = ""  # what callers are told
+
+
+class UnloadedFile(NamedTuple):
+    """A file of the plugins' folders that gives no unit."""
+
+    file: str  # the one with the mistake: the plugin's, its conf file, a helper, or the folder
+    fault: str  # where and why
+
+
+class ReloadFailure(NamedTuple):
+    """The last reload, which changed nothing."""
+
+    time: float  # seconds since 1970
+    reason: str
+
+
 class DaemonState(NamedTuple):
     """The state of the whole daemon. Times are in seconds since 1970."""
 
@@ -77,10 +101,11 @@ class DaemonState(NamedTuple):
     plugins_path: str
     units: tuple[UnitState, ...]
     processes: ProcessesState
-    faults: tuple[str, ...] = ()  # files of the plugins' folders that give no unit, and why
+    unloaded: tuple[UnloadedFile, ...] = ()
+    missing: tuple[MissingUnit, ...] = ()  # that callers named within the last hour
     certificate_ends: Optional[float] = None
     engine: Optional[EngineState] = None
     clusters: tuple[ClusterLook, ...] = ()
     history: Optional[HistoryState] = None
-    reload_failed: Optional[float] = None  # when; None: the last reload was well
+    reload_failure: Optional[ReloadFailure] = None  # None: the last reload was well
     stuck: str = ""  # why the watchdog would not be fed

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+from xmlrpc.client import Fault
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_a_daemon_in_which_something_fails(start_daemon):
     wait_until(lambda: status(daemon)[0] == 1)
     _, out, err = status(daemon)
     assert err == ""
-    assert out.startswith("3 units, 1 failing: Night, since ")
+    assert out.startswith("3 units; 1 failing: Night, since ")
     assert "RuntimeError: it is dark (Night.py:2)" in out
     assert "ovirt-scheduler decisions --unit Night" in out
     ended, out, _ = status(daemon, "-o", "json")
@@ -79,14 +80,17 @@ def test_a_plugin_that_is_broken_by_an_edit_is_seen_without_a_call(well):
     wait_until(lambda: status(daemon)[0] == 0)
 
 
-def test_a_reload_that_failed_is_told(well):
+def test_a_reload_that_failed_is_told_with_its_reason(well):
     """Until one goes well."""
     daemon = well
     conf = daemon.state.with_name("scheduler.conf")
     before = conf.read_text()
     conf.write_text(f"{before}\nlog_levle = debug\n")
     daemon.process.send_signal(1)
-    wait_until(lambda: "the last reload failed" in status(daemon)[1])
+    first = "2 units; the last reload failed: "
+    wait_until(lambda: status(daemon)[1].startswith(first))
+    ended, out, _ = status(daemon)
+    assert (ended, "log_levle" in out.splitlines()[0]) == (1, True)
     conf.write_text(before)
     daemon.process.send_signal(1)
     ended, out, _ = wait_until(lambda: status(daemon), suits=lambda seen: seen[0] == 0)
@@ -102,12 +106,40 @@ def test_a_password_that_cannot_be_read_is_told(tmp_path, start_daemon):
         f"username = a@internal\npassword_file = {password}",
     )
     ended, out, _ = status(daemon)
-    assert (ended, out.splitlines()[0]) == (1, "2 units; the engine cannot be asked")
-    assert f"  password_file {password}: cannot be read: No such file or directory\n" in out
+    reason = f"password_file {password}: cannot be read: No such file or directory"
+    assert (ended, f"  {reason}\n" in out) == (1, True)
+    assert out.startswith(f"2 units; the engine cannot be asked: {reason:.60}")
     password.write_text("secret\n")
     password.chmod(0o600)
     daemon.process.send_signal(1)
     wait_until(lambda: status(daemon)[0] == 0)
+
+
+def test_units_that_callers_name_and_that_are_not_there_are_told_by_name(start_daemon):
+    """In both forms, of each kind, schedulers and topics too; until they are there."""
+    daemon = start_daemon({"Well": WELL}, "ssl = false")
+    for _ in range(3):
+        daemon.engine.runFilters(["Later", "Well"], HOSTS, "vm", {})
+    for call in (
+        lambda: daemon.design.runCostFunctions([["Wel", 1]], HOSTS, "vm", {}),
+        lambda: daemon.design.selectHost("defualt", HOSTS, "vm", {}),
+        lambda: daemon.design.schedule("nowhere", "method", {}),
+    ):
+        with pytest.raises(Fault):
+            call()
+    ended, out, _ = status(daemon)
+    assert ended == 1
+    assert "; 4 units are named and not there: Later (3 times), " in out.splitlines()[0]
+    assert " and 1 more, since " in out.splitlines()[0]
+    for words in ("cost function Wel,", "scheduler defualt,", "topic nowhere,"):
+        assert f"callers name the {words} which is not there: 1 time, since " in out
+    assert "did you mean default?" in out
+    (daemon.plugins / "Later.py").write_text(WELL)
+    (daemon.plugins / "Wel.py").write_text("def do_score(hosts, vm, properties):\n    return {}\n")
+    ended, out, _ = wait_until(
+        lambda: status(daemon), suits=lambda seen: "named and not there: defualt" in seen[1]
+    )
+    assert (ended, "Later (" in out, "2 units are named" in out) == (1, False, True)
 
 
 @pytest.mark.parametrize("words", [["status"], ["plan", "list"], ["clusters", "list"]])

@@ -21,6 +21,7 @@ from ovirt_scheduler.model.daemon_state import (
     HistoryState,
     ProcessesState,
     UnitState,
+    UnloadedFile,
 )
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.server.pages.site import Page, Site
@@ -102,7 +103,7 @@ def full_site(tmp_path: Path) -> MadeSite:
     return MadeSite(
         tmp_path, [record(units, hosts, decisive=["EvenVms"])],
         units=(unit_state("Night"), unit_state("EvenVms", "cost function", old_since=1.0)),
-        faults=("Bad.py:1: syntax error",),
+        unloaded=(UnloadedFile("/plugins/Bad.py", "Bad.py:1: syntax error"),),
         processes=ProcessesState(9, 29, {"killed": 1, "older": 2}, 3, 1, 4, 2, 5),
         certificate_ends=1_900_000_000.0,
         engine=EngineState("https://engine/api", "", None, {"ok": 7, "failed": 1}),

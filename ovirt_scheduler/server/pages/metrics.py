@@ -98,7 +98,7 @@ def _calls(state: DaemonState, tally: Tally) -> Iterator[Any]:
                  {unit: each.old_since is not None for unit, each in loaded.items()},
                  "unit", "kind")  # fmt: skip
     yield _gauge("plugin_files_failing", "Files of plugins that give no unit.",
-                 len(state.faults))  # fmt: skip
+                 len(state.unloaded))  # fmt: skip
     yield _counter("requests", "Requests that were decided.", dict(tally.requests),
                    "method", "form", "outcome")  # fmt: skip
     yield _histogram("request_duration_seconds", "Time of a request.",

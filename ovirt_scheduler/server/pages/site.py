@@ -22,7 +22,7 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.model.requests import Pages
-from ovirt_scheduler.server.pages import status, views
+from ovirt_scheduler.server.pages import status, times, views
 from ovirt_scheduler.server.pages.access import is_ours, may_read
 
 _REFRESH = 10  # seconds
@@ -205,8 +205,8 @@ class Site:
     def _templates(self) -> Any:
         templates = views.templates(_FOLDER)
         templates.filters.update(
-            segment=_segment, clock=status.shown, version=_version,
-            milliseconds=status.milliseconds, cluster_state=status.cluster_state,
+            segment=_segment, clock=times.shown, version=_version,
+            milliseconds=times.milliseconds, cluster_state=status.cluster_state,
         )  # fmt: skip
         return templates
 

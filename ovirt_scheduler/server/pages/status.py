@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Optional
 
-from ovirt_scheduler.history import query
 from ovirt_scheduler.history.tally import Tally, UnitTally
 from ovirt_scheduler.model.daemon_state import ClusterLook, DaemonState, UnitState
 from ovirt_scheduler.model.values.text import count_of
+from ovirt_scheduler.server.pages import problems
+from ovirt_scheduler.server.pages.times import clock, moment
 
 Status = dict[str, Any]
 
@@ -20,23 +20,21 @@ _CALLS = ("running", "places", "waiting", "refused")
 
 _PLANNED = 100  # migrations of a plan that are shown
 _DAY = 86400.0
-_CERTIFICATE_DAYS = 30
-_MOST_NAMED = 3  # units in the line
 
 
 def status(state: DaemonState, tally: Tally) -> Status:
     """The status now, as ``/status.json`` and ``ovirt-scheduler status -o json`` give it."""
     now = time.time()
     units = [_unit(unit, tally.unit(unit.name, unit.kind), now) for unit in state.units]
-    problems = [*_problems(state, units, now)]
+    wrong = problems.gather(state, units, now)
     processes, ends, engine = state.processes, state.certificate_ends, state.engine
     return _known(
         version=state.version,
         started=moment(state.started),
         uptime_seconds=round(now - state.started),
-        well=not problems,
-        line=_line(units, problems),
-        problems=problems,
+        well=not wrong,
+        line=problems.line(len(units), wrong),
+        problems=[problem.record() for problem in wrong],
         units=units,
         processes={name: getattr(processes, name) for name in _PROCESSES},
         calls={name: getattr(processes, name) for name in _CALLS},
@@ -49,29 +47,6 @@ def status(state: DaemonState, tally: Tally) -> Status:
         ),
         history=state.history and _known(**state.history._asdict()),
     )  # fmt: skip
-
-
-def moment(seconds: Optional[float]) -> Optional[str]:
-    """A time as RFC 3339, in UTC, to the second; None if there is none."""
-    if seconds is None:
-        return None
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def clock(seconds: float) -> str:
-    """A time for people, of this machine's time zone: ``02:14``, or with its day if not today's."""
-    local = time.localtime(seconds)
-    is_today = local[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M", local)
-
-
-def milliseconds(number: Optional[float]) -> str:
-    """A time for people: ``0.8 ms``, ``12 ms``, ``1.5 s``; a dash for None."""
-    if number is None:
-        return "-"
-    if number >= 1000:
-        return f"{number / 1000:.1f} s"
-    return f"{number:.1f} ms" if number < 10 else f"{number:.0f} ms"
 
 
 def _known(**values: object) -> Status:
@@ -128,92 +103,11 @@ def _in_milliseconds(seconds: Optional[float]) -> Optional[float]:
     return None if seconds is None else round(seconds * 1000, 2)
 
 
-def _line(units: list[Status], problems: list[Status]) -> str:
-    """The whole in one line: ``8 units, 1 failing: Night, since 02:14``."""
-    line = count_of(len(units), "unit")
-    failing = [unit for unit in units if unit["state"] == "failing"]
-    if failing:
-        first = min(failing, key=lambda unit: str(unit["since"]))
-        names = ", ".join(unit["name"] for unit in failing[:_MOST_NAMED])
-        more = f" and {len(failing) - _MOST_NAMED} more" if len(failing) > _MOST_NAMED else ""
-        line += f", {len(failing)} failing: {names}{more}, since {shown(first['since'])}"
-    others = [problem["what"] for problem in problems if problem["kind"] != "failing"]
-    if others:
-        line += f"; {'; '.join(others[:_MOST_NAMED])}"
-        line += f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    return line if problems else f"{line}, all well"
-
-
-def shown(text: str) -> str:
-    """What ``moment`` wrote, for people; see ``clock``."""
-    return clock(query.moment(text))
-
-
 def cluster_state(cluster: Mapping[str, Any]) -> str:
     """The state of a cluster, in words."""
     if "driven_by" in cluster:
         return f"stands by, {cluster['driven_by']} drives it"
     return str(cluster.get("problem", "well"))
-
-
-def _problems(state: DaemonState, units: list[Status], now: float) -> Iterator[Status]:
-    """What is wrong, the worst first; each says what to do next."""
-    if state.stuck:
-        yield _problem("daemon", "calls of plugins do not work", state.stuck,
-                       "See the journal: journalctl -u ovirt-scheduler")  # fmt: skip
-    for unit in units:
-        if unit["state"] == "failing":
-            yield _problem(
-                "failing", f"{unit['name']} ({unit['kind']}) is failing", unit.get("because", ""),
-                f"See its calls: ovirt-scheduler decisions --unit {shlex.quote(unit['name'])}; "
-                f"try it: ovirt-scheduler try {shlex.quote(unit['file'])}", unit["since"],
-            )  # fmt: skip
-        if "old_version" in unit:
-            since = unit["since"] if unit["state"] == "old version" else None
-            yield _problem(
-                "old version", f"an older version of {unit['name']} ({unit['kind']}) answers",
-                unit["old_version"],
-                "Mend the file, or put its former text back: the daemon reads it again by itself",
-                since,
-            )  # fmt: skip
-    for fault in state.faults:
-        yield _problem("plugin", "a plugin is not loaded", fault,
-                       "Mend the file: the daemon reads it again by itself")  # fmt: skip
-    yield from _surroundings(state, now)
-
-
-def _surroundings(state: DaemonState, now: float) -> Iterator[Status]:
-    if state.reload_failed is not None:
-        yield _problem("reload", "the last reload failed, see the log", "",
-                       "journalctl -u ovirt-scheduler; mend it, then systemctl reload "
-                       "ovirt-scheduler", moment(state.reload_failed))  # fmt: skip
-    if state.certificate_ends is not None:
-        days = int((state.certificate_ends - now) // _DAY)
-        if days < _CERTIFICATE_DAYS:
-            what = f"ends in {count_of(days, 'day')}" if days >= 0 else "has ended"
-            yield _problem("certificate", f"the certificate {what}", "",
-                           "ovirt-scheduler cert check says how to renew it; then systemctl reload "
-                           "ovirt-scheduler")  # fmt: skip
-    if state.engine is not None and state.engine.problem:
-        since = moment(state.engine.since)
-        yield _problem("engine", "the engine cannot be asked", state.engine.problem,
-                       f"Is {state.engine.url} there, and is the [engine] section right? "
-                       "ovirt-scheduler check asks it", since)  # fmt: skip
-    for cluster in state.clusters:
-        if cluster.problem:
-            yield _problem("cluster", f"cluster {cluster.name} is not looked after",
-                           cluster.problem, "See its page, or the log")  # fmt: skip
-    if state.history is not None:
-        mend = "Make room on the disk, or mend the state folder's rights"
-        if state.history.problem:
-            yield _problem("history", "the history is not written", state.history.problem, mend)
-        elif state.history.undeleted:
-            what = "the history grows, as its oldest decisions cannot be deleted"
-            yield _problem("history", what, state.history.undeleted, mend)
-
-
-def _problem(kind: str, what: str, detail: str, mend: str, since: Optional[str] = None) -> Status:
-    return _known(kind=kind, what=what, mend=mend, detail=detail, since=since)
 
 
 def facts(report: Status) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from typing import Callable
 
 import pytest
 
+from ovirt_scheduler.model.daemon_state import UnloadedFile
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
 from ovirt_scheduler.server.http.tls import TlsContext, tls_context
 from tests.support.served import HASTY, SETTINGS, Reply, Running, ask, at_end, messages, post
@@ -189,7 +190,7 @@ def test_a_page_that_nobody_takes_is_cut(
 ) -> None:
     """The log does not say that the request, which came in time, did not."""
     caplog.set_level(logging.INFO)
-    site = MadeSite(tmp_path, faults=("x" * 20_000_000,)).site
+    site = MadeSite(tmp_path, unloaded=(UnloadedFile("x.py", "x" * 20_000_000),)).site
     running = start(replace(SETTINGS, answer_timeout=1, site=site))
     connection = running.raw()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -10,7 +10,7 @@ import lxml.html
 import pytest
 
 from ovirt_scheduler.history.query import written
-from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState, HistoryState
+from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState, HistoryState, UnloadedFile
 from ovirt_scheduler.model.plans import Plan, Step
 from tests.support.site import DECISION, MadeSite, call, record, unit_state
 
@@ -120,7 +120,7 @@ def test_markup_is_text_wherever_it_comes_from(tmp_path):
         old_because=MARKUP,
     )
     site = MadeSite(
-        tmp_path, [made], units=(unit,), faults=(MARKUP,), stuck=MARKUP, plugins_path=MARKUP,
+        tmp_path, [made], units=(unit,), unloaded=(UnloadedFile("a.py", MARKUP),), stuck=MARKUP, plugins_path=MARKUP,
         clusters=(ClusterLook(MARKUP, "on", problem=MARKUP, plans=(plan(MARKUP),)),), engine=EngineState(MARKUP, MARKUP),
     )  # fmt: skip
     (link,) = set(
@@ -156,7 +156,7 @@ def test_a_unit_that_fails_says_since_when_and_what_to_do(tmp_path):
     made = record([call("Night", outcome="raised", message="RuntimeError: no (Night.py:3)")])
     site = MadeSite(tmp_path, [made], units=(unit_state("Night"), unit_state("Well")))
     page = lxml.html.fromstring(site.text("/status")).text_content()
-    assert "2 units, 1 failing: Night, since " in page
+    assert "2 units; 1 failing: Night, since " in page
     assert "RuntimeError: no (Night.py:3)" in page
     assert "ovirt-scheduler try /plugins/Night.py" in page
     told = json.loads(site.text("/status.json"))

@@ -1,0 +1,183 @@
+"""What is wrong: every state in which callers are not served as they asked (contract 9).
+
+A state that is to be shown is gathered here, and nowhere else: the page, ``ovirt-scheduler status``
+and its exit status, and the line of ``systemctl status`` all come from these problems.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Optional
+
+from ovirt_scheduler.model.daemon_state import DaemonState, MissingUnit
+from ovirt_scheduler.model.values.text import count_of, one_line, shortened
+from ovirt_scheduler.server.pages.times import moment, shown
+
+_DAY = 86400.0
+_CERTIFICATE_DAYS = 30
+_MOST_MISSING = 20  # missing units that are named; the others are counted
+_MOST_IN_LINE = 3  # names of one kind of problem in the line
+_LONGEST_NAME, _LONGEST_REASON = 60, 160  # characters in the line
+
+_SEVERAL = {  # how the line begins to tell problems that have names: of one, and of several
+    "failing": ("1 failing", "{} failing"),
+    "old version": ("1 of an older version", "{} of older versions"),
+    "missing": ("1 unit is named and not there", "{} units are named and not there"),
+    "plugin": ("1 file does not load", "{} files do not load"),
+    "cluster": ("1 cluster is not looked after", "{} clusters are not looked after"),
+}
+
+
+class Problem(NamedTuple):
+    """Something that is wrong, with what to do about it."""
+
+    kind: str
+    what: str
+    mend: str
+    detail: str = ""
+    since: Optional[str] = None  # as ``moment`` writes it
+    label: str = ""  # what the line calls it; empty where ``what`` says all
+    stands_for: int = 1  # how many problems
+
+    def record(self) -> dict[str, str]:
+        """The problem as the pages and ``status -o json`` have it."""
+        fields = ("kind", "what", "mend", "detail", "since")
+        return {name: value for name in fields if (value := getattr(self, name))}
+
+
+def gather(state: DaemonState, units: Sequence[dict[str, Any]], now: float) -> list[Problem]:
+    """All that is wrong, the worst first.
+
+    Args:
+        units: the units and drivers, as the status has them.
+        now: seconds since 1970.
+    """
+    return [
+        *_of_calls(state, units),
+        *_of_files(state, units),
+        *_of_settings(state, now),
+        *_of_surroundings(state),
+    ]
+
+
+def line(unit_count: int, problems: Sequence[Problem]) -> str:
+    """The whole in one line: ``8 units; 1 failing: Night, since 02:14``."""
+    units = count_of(unit_count, "unit")
+    kinds = dict.fromkeys(problem.kind for problem in problems)
+    told = [_told([each for each in problems if each.kind == kind]) for kind in kinds]
+    return "; ".join([units, *told]) if told else f"{units}, all well"
+
+
+def _told(problems: Sequence[Problem]) -> str:
+    """The problems of one kind, for the line."""
+    first, count = problems[0], sum(problem.stands_for for problem in problems)
+    if first.kind in _SEVERAL:
+        text = _SEVERAL[first.kind][count > 1].format(count)
+        labelled = [problem for problem in problems if problem.label][:_MOST_IN_LINE]
+        labels = dict.fromkeys(shortened(problem.label, _LONGEST_NAME) for problem in labelled)
+        text += f": {', '.join(labels)}"
+        text += f" and {count - len(labelled)} more" if count > len(labelled) else ""
+    else:
+        text = first.what
+        text += f": {one_line(first.detail, _LONGEST_REASON)}" if first.detail else ""
+    since = min((problem.since for problem in problems if problem.since), default=None)
+    return f"{text}, since {shown(since)}" if since else text
+
+
+def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[Problem]:
+    """Calls that are not served as their callers asked."""
+    if state.stuck:
+        yield Problem(
+            "daemon", "calls of plugins do not work", "See the journal: journalctl -u "
+            "ovirt-scheduler", state.stuck,
+        )  # fmt: skip
+    for unit in units:
+        if unit["state"] == "failing":
+            name, file = shlex.quote(unit["name"]), shlex.quote(unit["file"])
+            yield Problem(
+                "failing", f"{unit['name']} ({unit['kind']}) is failing",
+                f"See its calls: ovirt-scheduler decisions --unit {name}; "
+                f"try it: ovirt-scheduler try {file}",
+                unit.get("because", ""), unit["since"], unit["name"],
+            )  # fmt: skip
+    most_named = sorted(state.missing, key=lambda unit: -unit.times)
+    for missing in most_named[:_MOST_MISSING]:
+        yield _missing(missing)
+    others = most_named[_MOST_MISSING:]
+    if others:
+        yield Problem(
+            "missing", f"{count_of(len(others), 'more unit')} that callers name "
+            f"{'is' if len(others) == 1 else 'are'} not there", _missing(others[0]).mend,
+            since=moment(min(unit.since for unit in others)), stands_for=len(others),
+        )  # fmt: skip
+
+
+def _missing(unit: MissingUnit) -> Problem:
+    times = count_of(unit.times, "time")
+    return Problem(
+        "missing", f"callers name the {unit.kind} {unit.name}, which is not there: {times}",
+        "Put its file back into the folder of plugins, or have callers name it no more: an engine "
+        "names what its scheduling policy has", unit.because, moment(unit.since),
+        f"{unit.name} ({times})",
+    )  # fmt: skip
+
+
+def _of_files(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[Problem]:
+    """Plugins' files that do not load."""
+    for unit in units:
+        if "old_version" in unit:
+            yield Problem(
+                "old version", f"an older version of {unit['name']} ({unit['kind']}) answers",
+                "Mend the file, or put its former text back: the daemon reads it again by itself",
+                unit["old_version"], unit["since"] if unit["state"] == "old version" else None,
+                unit["name"],
+            )  # fmt: skip
+    for unloaded in state.unloaded:
+        name = Path(unloaded.file).stem or unloaded.file
+        yield Problem(
+            "plugin", f"{name} is not loaded",
+            "Mend the file: the daemon reads it again by itself", unloaded.fault, label=name,
+        )  # fmt: skip
+
+
+def _of_settings(state: DaemonState, now: float) -> Iterator[Problem]:
+    """What the administrator put there, and does not work."""
+    if state.reload_failure is not None:
+        yield Problem(
+            "reload", "the last reload failed",
+            "Mend it, then systemctl reload ovirt-scheduler; the former settings stay in use",
+            state.reload_failure.reason, moment(state.reload_failure.time),
+        )  # fmt: skip
+    if state.certificate_ends is not None:
+        days = int((state.certificate_ends - now) // _DAY)
+        if days < _CERTIFICATE_DAYS:
+            what = f"ends in {count_of(days, 'day')}" if days >= 0 else "has ended"
+            yield Problem(
+                "certificate", f"the certificate {what}", "ovirt-scheduler cert check says how to "
+                "renew it; then systemctl reload ovirt-scheduler",
+            )  # fmt: skip
+
+
+def _of_surroundings(state: DaemonState) -> Iterator[Problem]:
+    """What the daemon needs of others: the engine, its clusters, the disk."""
+    engine, history = state.engine, state.history
+    if engine is not None and engine.problem:
+        yield Problem(
+            "engine", "the engine cannot be asked",
+            f"Is {engine.url} there, and is the [engine] section right? ovirt-scheduler check asks "
+            "it", engine.problem, moment(engine.since),
+        )  # fmt: skip
+    for cluster in state.clusters:
+        if cluster.problem:
+            yield Problem(
+                "cluster", f"cluster {cluster.name} is not looked after", "See its page, or the "
+                "log", cluster.problem, label=cluster.name,
+            )  # fmt: skip
+    mend = "Make room on the disk, or mend the state folder's rights"
+    if history is not None and history.problem:
+        yield Problem("history", "the history is not written", mend, history.problem)
+    elif history is not None and history.undeleted:
+        what = "the history grows, as its oldest decisions cannot be deleted"
+        yield Problem("history", what, mend, history.undeleted)

@@ -1,0 +1,91 @@
+"""The states in which callers are not served as they asked, and the line that tells them."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from ovirt_scheduler.model.daemon_state import (
+    EngineState,
+    MissingUnit,
+    ReloadFailure,
+    UnloadedFile,
+)
+from ovirt_scheduler.server.pages.times import clock
+from tests.support.site import STATE, MadeSite, call, record, unit_state
+
+NOW = time.time()
+
+
+def told(tmp_path, **state):
+    """The status of a daemon in that state, as JSON."""
+    return json.loads(MadeSite(tmp_path, **state).text("/status.json"))
+
+
+def missing(name, times, since=NOW):
+    return MissingUnit("filter", name, since, times, f"there is no filter named {name!r}")
+
+
+def test_twelve_files_that_do_not_load_are_told_by_three_names_and_a_number(tmp_path):
+    names = ["Async", "BadSig", "ClassB", *(f"Other{number}" for number in range(9))]
+    unloaded = tuple(UnloadedFile(f"/plugins/{name}.py", "line 1: no") for name in names)
+    status = told(tmp_path, unloaded=unloaded)
+    assert status["line"] == "0 units; 12 files do not load: Async, BadSig, ClassB and 9 more"
+    assert [problem["what"] for problem in status["problems"]][:2] == [
+        "Async is not loaded",
+        "BadSig is not loaded",
+    ]
+
+
+def test_one_file_that_does_not_load_is_told_in_the_singular(tmp_path):
+    status = told(tmp_path, unloaded=(UnloadedFile("/plugins/Night.py", "line 1: no"),))
+    assert status["line"] == "0 units; 1 file does not load: Night"
+
+
+def test_units_that_are_named_and_not_there_are_told_with_how_often_and_since_when(tmp_path):
+    earlier = NOW - 90
+    units = (missing("Memroy", 12), missing("Quite", 1, earlier))
+    status = told(tmp_path, missing=units)
+    assert status["line"] == (
+        "0 units; 2 units are named and not there: Memroy (12 times), Quite (1 time), "
+        f"since {clock(earlier)}"
+    )
+    first = status["problems"][0]
+    assert first["what"] == "callers name the filter Memroy, which is not there: 12 times"
+    assert first["detail"] == "there is no filter named 'Memroy'"
+    assert not status["well"]
+
+
+def test_of_many_missing_units_twenty_are_named_and_the_rest_counted(tmp_path):
+    status = told(tmp_path, missing=tuple(missing(f"Unit{number}", 1) for number in range(27)))
+    assert "27 units are named and not there: Unit0 (1 time), " in status["line"]
+    assert "Unit2 (1 time) and 24 more, since " in status["line"]
+    assert len(status["problems"]) == 21
+    assert status["problems"][-1]["what"] == "7 more units that callers name are not there"
+
+
+def test_the_line_names_the_cause_of_each_kind_of_problem(tmp_path):
+    """Not the first three alone; a reason is cut, so that the line stays one."""
+    made = record([call("Night", outcome="raised", message="no")])
+    site = MadeSite(
+        tmp_path, [made], units=(unit_state("Night"),), stuck="the zygote does not start",
+        unloaded=(UnloadedFile("/plugins/Bad.py", "oh"),), missing=(missing("Memroy", 2),),
+        reload_failure=ReloadFailure(NOW, "scheduler.conf:3: unknown key\n" + "x" * 1000),
+        engine=EngineState("https://engine/api", "refused"),
+    )  # fmt: skip
+    line = json.loads(site.text("/status.json"))["line"]
+    for words in (
+        "calls of plugins do not work: the zygote does not start", "1 failing: Night",
+        "1 unit is named and not there: Memroy", "1 file does not load: Bad",
+        "the last reload failed: scheduler.conf:3: unknown key",
+        "the engine cannot be asked: refused",
+    ):  # fmt: skip
+        assert words in line
+    assert "\n" not in line
+    assert len(line) < 700
+
+
+def test_a_daemon_in_which_all_is_well_says_so(tmp_path):
+    status = told(tmp_path, units=(unit_state("Night"),))
+    assert (status["line"], status["problems"], status["well"]) == ("1 unit, all well", [], True)
+    assert STATE.missing == ()

@@ -132,12 +132,11 @@ def _put_units_and_hosts(record: Record, decision: Decision) -> None:
     record["hosts"] = entries = [entity(host, names.get(host, "")) for host in hosts]
     left: Sequence[Host] = entries
     for each in asked:
-        if each.unit["kind"] == Kind.COST_FUNCTION.words:
-            _put_costs(each, entries)
-        elif each.unit["kind"] == Kind.FILTER.words:  # those in shadow come last
+        if each.unit["kind"] == Kind.FILTER.words:  # those in shadow come last
             # A missing filter accepts no host, and then nothing is called (contract 4.2).
             about = left if each.unit["mode"] == "live" else entries
             left = _put_verdicts(each, entries, about, missed=not execution.hosts)
+    _put_costs(asked, entries)
     ranking.put_totals(record)
 
 
@@ -271,25 +270,42 @@ def _put_verdicts(
     return [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
 
 
-def _put_costs(asked: _Asked, hosts: Sequence[Host]) -> None:
-    """Put the costs of one cost function into the records of the hosts."""
-    unit, call, result = asked
-    if call is None or result is None or not result.ok:
-        return
-    held = aggregate.bounded_costs(call, result)
-    for host in hosts:
-        key = host["id"]
-        if key not in result.value:
-            continue
-        entry: Cost = {
-            "unit": unit["name"], "cost": result.value[key], "factor": call.factor,
-            "weighted": call.factor * held[key],
-        }  # fmt: skip
-        if held[key] != result.value[key]:
-            entry["held"] = held[key]
-        if key in result.reasons:
-            entry["reason"] = result.reasons[key]
-        host.setdefault("costs", []).append(entry)
+def _put_costs(asked: Sequence[_Asked], hosts: Sequence[Host]) -> None:
+    """Put the costs of the functions into the records of the hosts.
+
+    Those of a function in shadow are as they would count beside the live ones.
+    """
+    scored = [
+        (call, result)
+        for _, call, result in asked
+        if call is not None and result is not None and call.unit.kind is Kind.COST_FUNCTION
+    ]
+    live = [function for function in scored if not function[0].unit.shadow]
+    shadows = scored[len(live) :]
+    counted = [*aggregate.clamped_costs(live)]
+    counted += [aggregate.clamped_costs([*live, shadow])[-1] for shadow in shadows]
+    for (call, result), costs in zip(scored, counted):
+        for host in hosts:
+            if host["id"] in costs:
+                entry = _cost(call, result, host["id"], costs[host["id"]])
+                host.setdefault("costs", []).append(entry)
+
+
+def _cost(call: UnitCall, result: CallResult, host: str, counted: int) -> Cost:
+    """A function's cost of a host.
+
+    Args:
+        counted: the cost as it counts.
+    """
+    cost: Cost = {
+        "unit": call.unit.name, "cost": result.value[host], "factor": call.factor,
+        "weighted": call.factor * counted,
+    }  # fmt: skip
+    if counted != result.value[host]:
+        cost["held"] = counted
+    if host in result.reasons:
+        cost["reason"] = result.reasons[host]
+    return cost
 
 
 def _put_reasons(

@@ -364,9 +364,9 @@ def _sum(host: Host, shadows: Container[str]) -> str:
 def _share(cost: Cost) -> str:
     """``EvenVms 2 × 4``: a unit, its factor, the host's cost."""
     counted = cost.get("held", cost["cost"])
-    held = f" (held; the unit said {cost['cost']})" if counted != cost["cost"] else ""
+    clamped = f" (clamped; the unit said {cost['cost']})" if counted != cost["cost"] else ""
     factor, number = (f"({each})" if each < 0 else each for each in (cost["factor"], counted))
-    return f"{cost['unit']} {factor} × {number}{held}"
+    return f"{cost['unit']} {factor} × {number}{clamped}"
 
 
 def _decisive(decision: Record) -> Iterator[Line]:

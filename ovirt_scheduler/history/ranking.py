@@ -1,16 +1,16 @@
 """Ranks the hosts of a decision by their costs, also as they would rank without one of the units.
 
 A decision has its factors and raw costs, so this is exact: without a unit each sum is made anew,
-with its own bound (contract 3.6). A decision is the struct of contract 8.1.
+with costs clamped as in a call without it (contract 3.6). A decision is the struct of contract 8.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from operator import itemgetter
 from typing import Optional
 
-from ovirt_scheduler.history.record import Cost, Record, Unit
+from ovirt_scheduler.history.record import Record, Unit
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
 
@@ -72,19 +72,11 @@ def without_each(decision: Record) -> dict[str, Totals]:
     Without the only one that scored, all hosts are equal: they rank in the order given.
     """
     names = [unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)]
-    # A call of fewer functions bounds each cost further out: more of a cost that was held counts.
-    shares = _shares(decision, len(names) - 1, names)
-    sums = {host: sum(of_host.values()) for host, of_host in shares.items()}
-    scored = {name for of_host in shares.values() for name in of_host}
+    shares = _Shares(decision, names)
     found: dict[str, Totals] = {}
     for name in names:
-        if name in scored:
-            totals = {
-                host: sums[host] - of_host.get(name, 0)
-                for host, of_host in shares.items()
-                if len(of_host) > (name in of_host)
-            }
-            found[name] = totals or dict.fromkeys(shares, 0)
+        if name in shares.reaches:
+            found[name] = shares.totals(without=name) or dict.fromkeys(shares.costs, 0)
     return found
 
 
@@ -96,11 +88,9 @@ def with_shadows(decision: Record) -> dict[str, Totals]:
     live = {unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)}
     found: dict[str, Totals] = {}
     for name in shadows(decision, Kind.COST_FUNCTION):
-        shares = _shares(decision, len(live) + 1, {*live, name})
-        if any(name in of_host for of_host in shares.values()):
-            found[name] = {
-                host: sum(of_host.values()) for host, of_host in shares.items() if of_host
-            }
+        shares = _Shares(decision, {*live, name})
+        if name in shares.reaches:
+            found[name] = shares.totals()
     return found
 
 
@@ -111,22 +101,62 @@ def decisive(decision: Record) -> dict[str, str]:
     return {name: other for name, other in others.items() if other != first}
 
 
-def _shares(decision: Record, functions: int, counted: Container[str]) -> dict[str, dict[str, int]]:
-    """Host to the share of each of these cost functions in its total, in a call of so many."""
-    limits = {
-        unit["name"]: aggregate.bound(int(unit.get("factor", 1)), max(1, functions))
-        for unit in decision.get("units", ())
-        if unit.get("kind") == Kind.COST_FUNCTION.words
-    }
-    return {
-        host["id"]: {
-            cost["unit"]: _weighted(cost, limits[cost["unit"]])
-            for cost in host.get("costs", ())
-            if cost["unit"] in counted
+class _Shares:
+    """What cost functions add to the totals of a decision's hosts.
+
+    Args:
+        names: of the functions that count.
+
+    Attributes:
+        costs: by host and function, as the function gave them.
+        reaches: the most that each function that scored a host adds.
+    """
+
+    def __init__(self, decision: Record, names: Collection[str]) -> None:
+        self._functions = len(names)
+        self._factors: dict[str, int] = {}
+        self._shares: dict[int, dict[str, tuple[int, dict[str, int]]]] = {}
+        self.costs: dict[str, dict[str, int]] = {}
+        by_function: dict[str, list[int]] = {}
+        for host in decision.get("hosts", ()):
+            of_host = self.costs.setdefault(host["id"], {})
+            for cost in host.get("costs", ()):
+                name = cost["unit"]
+                if name in names:
+                    self._factors[name] = int(cost.get("factor", 1))
+                    of_host[name] = int(cost["cost"])
+                    by_function.setdefault(name, []).append(of_host[name])
+        self.reaches = {
+            name: aggregate.reach(self._factors[name], costs) for name, costs in by_function.items()
         }
-        for host in decision.get("hosts", ())
-    }
 
+    def totals(self, without: str = "") -> Totals:
+        """The hosts that were scored, with their sums; in a call without this function."""
+        others = sum(self.reaches.values()) - self.reaches.get(without, 0)
+        functions = self._functions - bool(without)
+        shares = self._weighted(functions if others > aggregate.SUM_BOUND else 0)
+        return {
+            host: total - of_host.get(without, 0)
+            for host, (total, of_host) in shares.items()
+            if len(of_host) > (without in of_host)
+        }
 
-def _weighted(cost: Cost, limit: int) -> int:
-    return int(cost.get("factor", 1)) * max(-limit, min(limit, int(cost["cost"])))
+    def _weighted(self, clamped_for: int) -> dict[str, tuple[int, dict[str, int]]]:
+        """Host to its total and to the share of each function in it.
+
+        Args:
+            clamped_for: so many functions; 0: no cost is clamped.
+        """
+        if clamped_for not in self._shares:
+            limits = {
+                name: aggregate.bound(factor, clamped_for) if clamped_for else self.reaches[name]
+                for name, factor in self._factors.items()
+            }
+            self._shares[clamped_for] = {}
+            for host, costs in self.costs.items():
+                shares = {
+                    name: self._factors[name] * max(-limits[name], min(limits[name], cost))
+                    for name, cost in costs.items()
+                }
+                self._shares[clamped_for][host] = sum(shares.values()), shares
+        return self._shares[clamped_for]

@@ -37,7 +37,7 @@ class Cost(TypedDict, total=False):
     cost: int
     factor: int
     weighted: int  # factor times cost, or times ``held``
-    held: int  # the cost within its bound (contract 3.6), if it was beyond
+    held: int  # the cost as it was clamped (contract 3.6), if it was
     reason: str
 
 

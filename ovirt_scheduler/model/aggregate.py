@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import OnFailure, UnitCall
@@ -16,7 +16,8 @@ from ovirt_scheduler.model.units import OnFailure, UnitCall
 ALL_FILTERS_FAILED = "all filters failed"
 
 # The engine adds 32-bit numbers; twice this still fits (contract 3.6).
-_SUM_BOUND = 10**9
+SUM_BOUND = 10**9
+_MOST_FACTOR = 10**6  # of a function; an engine multiplies it by the number of hosts
 
 
 def narrow(left: tuple[str, ...], result: CallResult, on_failure: OnFailure) -> tuple[str, ...]:
@@ -55,23 +56,42 @@ def whole_cost(cost: object) -> int:
 
 
 def bound(factor: int, functions: int) -> int:
-    """The largest cost of one function of a call, so that no sum overflows (contract 3.6)."""
-    return _SUM_BOUND // (functions * max(1, abs(factor)))
+    """The largest cost of one function of a call whose costs are clamped (contract 3.6)."""
+    return SUM_BOUND // (functions * max(1, abs(factor)))
 
 
-def bounded_costs(call: UnitCall, result: CallResult) -> Mapping[str, int]:
-    """The costs of one function, each held within its bound; none where it failed."""
-    costs: Mapping[str, int] = result.value if result.ok else {}
+def reach(factor: int, costs: Iterable[int]) -> int:
+    """The most that a function's costs can add to a sum, in either direction.
+
+    A factor of 0 counts as 1: the engine is sent the costs themselves, in 32 bits.
+    """
+    return max(1, abs(factor)) * max(map(abs, costs), default=0)
+
+
+def clamped_costs(
+    functions: Sequence[tuple[UnitCall, CallResult]],
+) -> tuple[Mapping[str, int], ...]:
+    """The costs of each function of a call as they count; none where it failed.
+
+    They are as the function gave them, unless the sums could overflow (contract 3.6).
+    """
+    all_costs: list[Mapping[str, int]] = [each.value if each.ok else {} for _, each in functions]
+    calls = [call for call, _ in functions]
+    reaches = (reach(call.factor, costs.values()) for call, costs in zip(calls, all_costs))
+    if sum(reaches) <= SUM_BOUND:
+        return tuple(all_costs)
+    return tuple(_clamped(call, costs) for call, costs in zip(calls, all_costs))
+
+
+def _clamped(call: UnitCall, costs: Mapping[str, int]) -> Mapping[str, int]:
     limit = bound(call.factor, call.functions)
-    if max(map(abs, costs.values()), default=0) <= limit:
-        return costs
     return {host: max(-limit, min(limit, cost)) for host, cost in costs.items()}
 
 
 def summed(
     calls: Sequence[UnitCall], results: Sequence[CallResult]
 ) -> tuple[dict[str, int], tuple[str, ...]]:
-    """The weighted sum of the costs, each held within its bound (contract 3.6).
+    """The weighted sum of the costs, as they count.
 
     Args:
         calls: of the functions, with their factors.
@@ -82,11 +102,26 @@ def summed(
     """
     total: dict[str, int] = {}
     errors: list[str] = []
-    for call, result in zip(calls, results):
-        costs = bounded_costs(call, result)
-        if result.ok and costs is not result.value:
-            limit = bound(call.factor, call.functions)
-            errors.append(f"{call.unit.name}: a cost beyond {limit} either way was held there")
+    functions = [*zip(calls, results)]
+    for (call, result), costs in zip(functions, clamped_costs(functions)):
+        errors += _remarks(call, result.value if result.ok else {}, costs)
         for host, cost in costs.items():
             total[host] = total.get(host, 0) + call.factor * cost
     return total, tuple(errors)
+
+
+def _remarks(call: UnitCall, costs: Mapping[str, int], counted: Mapping[str, int]) -> Iterator[str]:
+    """What is to be said of a function: of its factor, and of costs that were clamped."""
+    name, factor, limit = call.unit.name, call.factor, bound(call.factor, call.functions)
+    if abs(factor) > _MOST_FACTOR:
+        yield (
+            f"{name}: the factor {factor} is beyond {_MOST_FACTOR} either way: an engine that "
+            "ranks multiplies ranks by it in 32 bits; make it smaller"
+        )
+    clamped = [host for host, cost in costs.items() if counted[host] != cost]
+    if clamped:
+        hint = "; every host's does: divide them" if len(clamped) == len(costs) else ""
+        yield (
+            f"{name}: with the factor {factor}, a cost beyond {limit} either way counts as "
+            f"{limit}, as the sums would be beyond {SUM_BOUND}{hint}"
+        )

@@ -204,10 +204,11 @@ class DecisionMethods:
             return _result(decision)
         if self.scores is EngineScores.SUMMED:
             return [[host, cost] for host, cost in answer.items()]
+        functions = [*zip(decision.calls, decision.execution.cost_functions)]
         return [
             [host, cost, call.unit.name]
-            for call, result in zip(decision.calls, decision.execution.cost_functions)
-            for host, cost in aggregate.bounded_costs(call, result).items()
+            for (call, _), costs in zip(functions, aggregate.clamped_costs(functions))
+            for host, cost in costs.items()
         ]
 
 

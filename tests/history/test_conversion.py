@@ -12,7 +12,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.schema import pack
-from ovirt_scheduler.model.decisions import Decision, Execution, Request
+from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Outcome
@@ -175,6 +175,30 @@ def test_a_clusters_own_calls_are_kept(driven):
     (hook, *_) = records(driven.daemon, method="onVmStatusChanged", vm="web")
     assert hook["cluster"] == "Default"
     assert hook["id"] != record["id"]
+
+
+def test_costs_of_a_function_in_shadow_are_as_they_would_count_beside_the_live_ones():
+    """Those of the live ones are as they did count, without it."""
+    code, limits = PluginCode("plugin", "/", ()), Limits(1, 1, 1, 1)
+    live, shadow = (
+        PolicyUnit(name, Kind.COST_FUNCTION, "", code, "", limits, shadow=name == "shadow")
+        for name in ("live", "shadow")
+    )
+    answered = [CallResult(unit.name, Outcome.OK, {"h": 6 * 10**8}) for unit in (live, shadow)]
+    wanted = {Kind.COST_FUNCTION: (WantedUnit("live"),)}
+    caller = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
+    record = make_record(
+        Decision(
+            Request(caller, Subjects(("h",), vm="vm"), {}, wanted),
+            Execution(("h",), cost_functions=(answered[0],)),
+            {"h": 6 * 10**8},
+            calls=(UnitCall(live, {}),),
+            shadows=(ShadowCall(UnitCall(shadow, {}, functions=2), answered[1]),),
+        )
+    )
+    (host,) = record["hosts"]
+    assert [cost["weighted"] for cost in host["costs"]] == [6 * 10**8, 5 * 10**8]
+    assert host["total"] == 6 * 10**8
 
 
 def filtered(hosts: tuple[str, ...], filters: int) -> Decision:

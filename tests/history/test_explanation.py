@@ -9,7 +9,6 @@ import pytest
 
 from ovirt_scheduler.history import explanation, placement, ranking
 from ovirt_scheduler.history.placement import grid
-from ovirt_scheduler.model import aggregate
 
 WEB = {"id": "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "name": "web"}
 
@@ -55,10 +54,40 @@ def scored(factors, costs, **more):
         host(name, costs=[(one, factor, cost) for (one, factor), cost in zip(factors.items(), each) if cost is not None])
         for name, each in costs.items()
     ]  # fmt: skip
-    for each in (cost for one in hosts for cost in one.get("costs", ())):
-        limit = aggregate.bound(each["factor"], len(factors))
-        each["weighted"] = each["factor"] * max(-limit, min(limit, each["cost"]))
+    weighted = by_hand(factors, {f"id-of-{name}": each for name, each in costs.items()}, factors)
+    for one in hosts:
+        for each in one.get("costs", ()):
+            each["weighted"] = weighted[one["id"]][each["unit"]]
     return decision("runCostFunctions", units, hosts, [], vm=WEB, **more)
+
+
+def by_hand(factors, costs, counted):
+    """By host, what each of the functions that count adds to its total (contract 3.6).
+
+    Args:
+        costs: by host, of all functions; None where one left it out.
+    """
+    by_host = {
+        key: {name: cost for name, cost in zip(factors, each) if name in counted and cost is not None}
+        for key, each in costs.items()
+    }  # fmt: skip
+    largest = dict.fromkeys(factors, 0)
+    for of_host in by_host.values():
+        for name, cost in of_host.items():
+            largest[name] = max(largest[name], abs(cost))
+    weights = {name: max(1, abs(factor)) for name, factor in factors.items()}
+    overflows = sum(weights[name] * most for name, most in largest.items()) > 10**9
+    limits = {
+        name: 10**9 // (len(counted) * weight) if overflows else largest[name]
+        for name, weight in weights.items()
+    }
+    return {
+        key: {
+            name: factors[name] * max(-limits[name], min(limits[name], cost))
+            for name, cost in of_host.items()
+        }
+        for key, of_host in by_host.items()
+    }
 
 
 PASSED, NOT_ASKED = ("passed", ""), ("never asked", "")
@@ -132,38 +161,30 @@ def test_what_made_a_host_the_best():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(60))
 def test_counterfactuals_are_what_a_call_without_the_unit_comes_to(seed):
-    """As the daemon's own arithmetic has it, with held costs and hosts that were not scored."""
+    """As the daemon's own arithmetic has it, with clamped costs and hosts that were not scored."""
     chance = random.Random(seed)
     names = ["a", "b", "c", "d"][: chance.randint(1, 4)]
     factors = {name: chance.choice([-1, 0, 1, 2, 1000]) for name in names}
-    wide = chance.choice([5, 10**9])
+    wide = chance.choice([5, 10**6, 10**9])  # of the second most calls are near the bound
     costs = {
         f"h{n}": [chance.choice([None, chance.randint(-wide, wide)]) for _ in names]
         for n in range(6)
     }
     made = scored(factors, costs)
+    every = [one["id"] for one in made["hosts"]]
+    of_hosts = dict(zip(every, costs.values()))
 
-    def by_hand(wanted):
-        totals = {}
-        for one in made["hosts"]:
-            shares = [
-                factors[name] * max(-limit, min(limit, cost))
-                for name, cost in zip(names, costs[one["name"]])
-                if name in wanted and cost is not None
-                for limit in [aggregate.bound(factors[name], len(wanted))]
-            ]
-            if shares:
-                totals[one["id"]] = sum(shares)
+    def ranked(counted):
+        shares = by_hand(factors, of_hosts, counted)
+        totals = {key: sum(each.values()) for key, each in shares.items() if each}
         return sorted(totals, key=totals.get)
 
-    assert ranking.ranked(made) == by_hand(names)
+    assert ranking.ranked(made) == ranked(names)
     for name, without in ranking.without_each(made).items():
-        every = [one["id"] for one in made["hosts"]]
-        assert list(ranking.places(without)) == (
-            by_hand([each for each in names if each != name]) or every
-        )
+        others = [each for each in names if each != name]
+        assert list(ranking.places(without)) == (ranked(others) or every)
 
 
 def test_equal_totals_rank_in_the_order_given():
@@ -179,14 +200,13 @@ def test_the_only_function_is_decisive_where_it_did_not_choose_the_first():
     assert ranking.decisive(scored({"a": 1}, {"lynx": (1,), "puma": (1,)})) == {}
 
 
-def test_a_host_that_nobody_scored_and_a_cost_that_was_held():
+def test_a_host_that_nobody_scored_and_a_cost_that_was_clamped():
     """Are told where they count."""
-    made = scored({"a": -2, "b": 1}, {"lynx": (3, None), "puma": (None, None)})
-    held = made["hosts"][0]["costs"][0]
-    held.update(cost=10**9, held=aggregate.bound(-2, 2), weighted=-2 * aggregate.bound(-2, 2))
+    made = scored({"a": -2, "b": 1}, {"lynx": (10**9, None), "puma": (None, None)})
+    made["hosts"][0]["costs"][0]["held"] = 250_000_000
     ranking.put_totals(made)
     assert text(explanation.lines(made))[2:] == [
-        "  lynx: 1st of 1, cost -500000000 = a (-2) × 250000000 (held; the unit said 1000000000)",
+        "  lynx: 1st of 1, cost -500000000 = a (-2) × 250000000 (clamped; the unit said 1000000000)",
         "  puma: no cost function scored it: it is not in the answer",
     ]
 

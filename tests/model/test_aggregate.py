@@ -117,20 +117,66 @@ def summed(functions):
 
 @pytest.mark.parametrize("factor", [1, -1, 2, -7, 0, 2**31 - 1, -(2**31)])
 @pytest.mark.parametrize("functions", [1, 2, 3, 40])
-def test_no_sum_of_held_costs_leaves_the_engines_32_bits(factor, functions):
+def test_no_sum_of_clamped_costs_leaves_the_engines_32_bits(factor, functions):
     """The worst case on both sides: every function at its bound, of the same sign."""
     extremes = {"best": -(10**18), "worst": 10**18}
     total, errors = summed([(factor, extremes)] * functions)
-    assert len(errors) == functions
+    assert sum("a cost beyond" in error for error in errors) == functions
     assert all(abs(value) <= 10**9 for value in total.values())
 
 
-def test_costs_at_the_bound_are_not_held():
-    """Only what had to be changed is told."""
-    costs = {"low": -(10**9), "high": 10**9}
-    assert summed([(1, costs)]) == (costs, ())
-    told = "unit: a cost beyond 1000000000 either way was held there"
-    assert summed([(1, {"high": 10**9 + 1})]) == ({"high": 10**9}, (told,))
+@pytest.mark.parametrize(
+    "functions",
+    [
+        [(1, {"low": -(10**9), "high": 10**9})],
+        [(10**6, {"a": 900, "b": 600}), (1, {"a": 10**8, "b": -(10**8)})],
+        [(-(10**6), {"a": 999, "b": 0}), (10**6, {"b": 1}), (1, {})],
+    ],
+)
+def test_costs_are_not_clamped_where_no_sum_can_overflow(functions):
+    total, errors = summed(functions)
+    hosts = {host for _, costs in functions for host in costs}
+    expected = {
+        host: sum(factor * costs.get(host, 0) for factor, costs in functions) for host in hosts
+    }
+    assert (total, errors) == (expected, ())
+
+
+def test_a_unit_whose_costs_are_clamped_is_told_with_its_factor():
+    total, errors = summed([(10**6, {"a": 900, "b": 400}), (1, {"a": 10**8 + 1})])
+    assert total == {"a": 600_000_001, "b": 400_000_000}
+    told = (
+        "unit: with the factor 1000000, a cost beyond 500 either way counts as 500, as the sums "
+        "would be beyond 1000000000"
+    )
+    assert errors == (told,)
+
+
+def test_where_the_costs_of_all_hosts_are_clamped_they_are_to_be_divided():
+    total, errors = summed([(10**6, {"a": 1200, "b": -1600})])
+    assert total == {"a": 10**9, "b": -(10**9)}
+    told = (
+        "unit: with the factor 1000000, a cost beyond 1000 either way counts as 1000, as the sums "
+        "would be beyond 1000000000; every host's does: divide them"
+    )
+    assert errors == (told,)
+
+
+def test_a_factor_that_ranks_overflow_with_is_told():
+    told = (
+        "unit: the factor -1000001 is beyond 1000000 either way: an engine that ranks multiplies "
+        "ranks by it in 32 bits; make it smaller"
+    )
+    assert summed([(10**6, {"a": 1}), (-(10**6) - 1, {"a": 1})]) == ({"a": -1}, (told,))
+
+
+def test_a_factor_of_0_leaves_costs_that_fit_32_bits():
+    """The engine may be sent the costs themselves."""
+    unit = PolicyUnit(
+        "unit", Kind.COST_FUNCTION, "", PluginCode("unit", "/", ()), "", Limits(1, 1, 1, 1)
+    )
+    answered = CallResult("unit", Outcome.OK, {"a": 10**10})
+    assert aggregate.clamped_costs([(UnitCall(unit, {}, 0), answered)]) == ({"a": 10**9},)
 
 
 def test_sums_weigh_each_function_and_leave_out_unscored_hosts():

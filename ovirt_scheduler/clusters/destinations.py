@@ -42,7 +42,7 @@ class ClusterDestinations:
 
     Attributes:
         view: of the cluster; where it has no replies, the engine is asked about ids.
-        staying: VMs that are not to be migrated now.
+        staying: VMs that are not to be migrated now; to a balancing, the hosted engine is one.
         former: hosts that a VM is not to go back to, by its id.
         stopping: set when no other unit is to be called.
     """
@@ -60,6 +60,9 @@ class ClusterDestinations:
         self._state = self.view.state
         # By the VMs' ids, for those that the units were called for.
         self._known: dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
+        if self.method == BALANCE:
+            vms = self._state.vms.items()
+            self._known.update((vm, {}) for vm, state in vms if state.is_hosted_engine)
 
     def learn(self, answer: Migrations) -> bool:
         """Call the units for the VMs of an answer that they were not called for yet.
@@ -146,6 +149,8 @@ class ClusterDestinations:
                     problem = "the filters of the cluster do not allow it"
                     if wanted in self.former.get(vm, ()):
                         problem = "a balancing took it from there within the hour"
+                    elif self.method == BALANCE and self._state.vms[vm].is_hosted_engine:
+                        problem = "no balancing moves the hosted engine"
                     step = Step.planned(vm, wanted, self._state)
                     unfit.append(replace(step, problem=problem))
             elif target != self._state.vms[vm].host:

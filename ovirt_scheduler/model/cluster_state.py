@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
+HOSTED_ENGINE = ("managed_hosted_engine", "hosted_engine")  # the origin of the engine's own VM
+
 
 class HostState(NamedTuple):
     """A host of the cluster."""
@@ -33,6 +35,12 @@ class VmState(NamedTuple):
     memory: int = 0  # bytes
     busy_processors: Optional[float] = None  # None: its share of what its host uses
     cluster: Optional[str] = None  # the cluster's id
+    origin: str = ""  # in the engine's words; empty if it tells none
+
+    @property
+    def is_hosted_engine(self) -> bool:
+        """Whether the engine itself runs in the VM; no balancing moves it."""
+        return self.origin in HOSTED_ENGINE
 
 
 class ClusterState(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Optional, Union
 
 from ovirtsdk4 import types
 
+from ovirt_scheduler.model.cluster_state import HOSTED_ENGINE
 from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
 from ovirt_scheduler.model.values.text import count_of
 
@@ -26,7 +27,7 @@ class HostUse:
     Attributes:
         vms: those on it.
         processors: how many it has; 0: not known.
-        used_processors: how many are busy, such as 3.5.
+        used_processors: how many are busy, such as 3.5; 0: none, or not known.
         memory, used_memory: bytes; 0: not known.
     """
 
@@ -40,7 +41,9 @@ class HostUse:
         self._room: Optional[int] = host.max_scheduling_memory
         used = used_memory(statistics, self.memory, self._room)
         self.used_memory = sum(int(vm.memory or 0) for vm in vms) if used is None else used
-        self.used_processors = busy_percent(statistics) / 100 * (self.processors or 1)
+        percent = busy_percent(statistics)
+        self._is_busy_known = percent is not None
+        self.used_processors = (percent or 0.0) / 100 * (self.processors or 1)
         self._shares = sum(vcpus(vm) for vm in vms) or 1
         self._measured_processors = self.used_processors
         self._busy_percents: dict[types.Vm, Optional[float]] = {}  # as far as they were asked for
@@ -56,6 +59,16 @@ class HostUse:
             (self.used_processors + processors) / self.processors if self.processors else 0.0,
             (self.used_memory + memory) / self.memory if self.memory else 0.0,
         )
+
+    @property
+    def known_fractions(self) -> dict[str, float]:
+        """The used parts of its CPU and of its memory, as far as they are known."""
+        fractions = {}
+        if self.processors and self._is_busy_known:
+            fractions["CPU"] = self.used_processors / self.processors
+        if self.memory:
+            fractions["memory"] = self.used_memory / self.memory
+        return fractions
 
     def refusal(self, vm: types.Vm, names: Mapping[str, str] = MappingProxyType({})) -> str:
         """Why the VM may not run here; empty if it may.
@@ -123,6 +136,11 @@ def is_movable(vm: types.Vm) -> bool:
     policy = vm.placement_policy
     affinity = policy.affinity if policy else None
     return affinity in _MOVABLE and vm.status in (None, types.VmStatus.UP)
+
+
+def is_hosted_engine(vm: types.Vm) -> bool:
+    """Whether the engine itself runs in the VM; no balancing moves it."""
+    return vm.origin in HOSTED_ENGINE
 
 
 def is_highly_available(vm: types.Vm) -> bool:

@@ -65,7 +65,9 @@ class DefaultScheduler(Scheduler):
 
     def load_balance(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
         """What the policy moves now: at most ``most_migrations`` VMs, or one host's."""
-        plan = _Plan(hosts, vms, properties, self.destinations)
+        destinations = dict(self.destinations)
+        destinations.update((vm.id, {}) for vm in vms if cluster_use.is_hosted_engine(vm))
+        plan = _Plan(hosts, vms, properties, destinations)
         policy = properties["policy"]
         if policy == EVENLY_DISTRIBUTE:
             plan.relieve()
@@ -122,7 +124,8 @@ class _Plan:
         for target, why in self._comparisons.values():
             first.setdefault(target.id, (target, why))
         for target, why in first.values():
-            reason(target, why)
+            if why:
+                reason(target, why)
         return self.migrations
 
     def relieve(self) -> None:
@@ -136,7 +139,7 @@ class _Plan:
 
     def fill(self) -> None:
         """Have the hosts below the low mark take over from the most used, while that evens out."""
-        up = self._up()
+        up = self._measured()
         sources = [use for use in up if use.vms]  # a VM that comes now is not moved once more
         for target in sorted(up, key=_fraction):
             candidates = (
@@ -152,7 +155,7 @@ class _Plan:
 
     def pack(self) -> None:
         """Empty the least used hosts, each completely or not at all."""
-        for source in sorted((use for use in self._up() if use.vms), key=_fraction):
+        for source in sorted((use for use in self._measured() if use.vms), key=_fraction):
             movable = self._movable(source)
             crowded = self.migrations and len(self.migrations) + len(movable) > self._most
             if len(movable) < len(source.vms) or crowded:
@@ -234,7 +237,8 @@ class _Plan:
     def _evens_out(self, vm: types.Vm, source: HostUse, target: HostUse) -> bool:
         processors, memory = source.processors_of(vm), vm.memory or 0
         after = target.fraction_with(processors, memory)
-        return after <= self._high and after <= source.fraction_with(-processors, -memory)
+        source_after = source.fraction_with(-processors, -memory)
+        return after <= min(self._high, source_after) and source_after < source.fraction
 
     def _move(self, vm: types.Vm, source: HostUse, target: HostUse) -> float:
         """Gives the number of processors that go with it."""
@@ -251,6 +255,9 @@ class _Plan:
 
     def _up(self) -> list[HostUse]:
         return [use for use in self._uses if use.host.status in (None, types.HostStatus.UP)]
+
+    def _measured(self) -> list[HostUse]:
+        return [use for use in self._up() if use.known_fractions]
 
     def _is_full(self) -> bool:
         return len(self.migrations) >= self._most
@@ -275,15 +282,17 @@ def _preference(properties: Properties) -> Preference:
 
 
 def _comparison(source: HostUse, target: HostUse) -> str:
-    """The use of two hosts, before a VM goes from one to the other."""
-    both = source, target
-    if source.processors and target.processors:
-        what, shares = "CPU", [use.used_processors / use.processors for use in both]
-    else:
-        what, shares = "memory", [use.used_memory / (use.memory or 1) for use in both]
+    """The use of two hosts before a VM goes from one to the other: of what the source has less of.
+
+    Empty if it is known of neither processors nor memory of both.
+    """
+    fractions, others = source.known_fractions, target.known_fractions
+    what = max(fractions.keys() & others.keys(), key=lambda key: (fractions[key], key), default="")
+    if not what:
+        return ""
     one, other = (
-        f"{use.host.name or use.id} {share:.0%}".replace("%", " %")
-        for use, share in zip(both, shares)
+        f"{use.host.name or use.id} {use.known_fractions[what]:.0%}".replace("%", " %")
+        for use in (source, target)
     )
     return f"{what} of {one}, of {other}"
 

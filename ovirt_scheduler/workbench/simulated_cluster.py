@@ -32,6 +32,7 @@ from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
+from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
 from ovirt_scheduler.workbench.made_engine import API, MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
@@ -41,8 +42,9 @@ _OFF = ("down", "non_responsive")
 _TOGETHER = 16  # hosts or VMs in one document, or more; it is made anew when one of them changes
 _MOST_DOCUMENTS = 256  # of a kind; each has a descriptor open once it was read
 
-_CPU = "statistics/cpu.current."
-_MEMORY = "statistics/memory."
+_STATISTICS = "statistics/"
+_CPU = f"{_STATISTICS}cpu.current."
+_MEMORY = f"{_STATISTICS}memory."
 
 # Where each value stands in an element, by its path.
 _PLACES = {
@@ -51,7 +53,7 @@ _PLACES = {
         "name", "status", "status/state", "memory", "max_scheduling_memory",
         "summary/active", "summary/total",
         "cpu/topology/sockets", "cpu/topology/cores", "cpu/topology/threads",
-        "high_availability/enabled", "placement_policy/affinity",
+        "high_availability/enabled", "placement_policy/affinity", "origin",
         f"{_MEMORY}used", f"{_MEMORY}free",
         f"{_CPU}total", f"{_CPU}idle", f"{_CPU}user", f"{_CPU}system",
     )
@@ -111,7 +113,7 @@ class EntityDocument:
             number = float(text)
             if 0 <= number <= _MOST:
                 return number
-        if not text or path.startswith("statistics/"):
+        if not text or path.startswith(_STATISTICS):
             return None
         raise BadInput(
             f"{self._kind} {self.id}: {path} is {text!r:.40}; write a number from 0 to {_MOST}"
@@ -213,6 +215,7 @@ class SimulatedHost(EntityDocument):
 
     Attributes:
         vms: those that run on it, by id.
+        tells_load: whether its statistics have its load; else a policy does not learn of any.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -220,12 +223,20 @@ class SimulatedHost(EntityDocument):
         self.vms: dict[str, SimulatedVm] = {}
         self._room = 0.0  # bytes for VMs, with those that are there
         self._own_processors = self._own_memory = 0.0
+        self._statistics: dict[str, float] = {}  # as they were at first, by name
+        for path in self.values:
+            number = self.number(path) if path.startswith(_STATISTICS) else None
+            if number is not None:
+                self._statistics[path[len(_STATISTICS) :]] = number
+        self.tells_load = busy_percent(self._statistics) is not None
         self._taken = 0.0  # bytes that its VMs have; so not each VM to come asks them all
 
     def settle(self) -> None:
         """Divide its use among itself and its first VMs."""
-        vms, busy, used = self.vms.values(), self._stated_busy(), self._stated_memory()
-        if busy is not None:
+        vms, percent = self.vms.values(), busy_percent(self._statistics)
+        used = used_memory(self._statistics, int(self.memory), None)
+        if percent is not None:
+            busy = percent / 100 * (self.processors or 1)
             left = busy - sum(vm.load for vm in vms)
             silent = [vm for vm in vms if not vm.tells_load]
             number = sum(vm.processors for vm in silent)
@@ -287,24 +298,11 @@ class SimulatedHost(EntityDocument):
             self.set("max_scheduling_memory", int(max(0.0, self._room - self._taken)))
         self.set(f"{_MEMORY}used", int(self.used_memory))
         self.set(f"{_MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
-        percent = round(100 * self.view().cpu, 3)
-        self.set(f"{_CPU}idle", round(100 - percent, 3))
-        self.set(f"{_CPU}system", 0)
-        self.set(f"{_CPU}user", percent)
-
-    def _stated_busy(self) -> Optional[float]:
-        """How many processors are busy, if its statistics say so."""
-        idle, user, system = (self.number(f"{_CPU}{kind}") for kind in ("idle", "user", "system"))
-        if idle is None and user is None:
-            return None
-        percent = (user or 0.0) + (system or 0.0) if idle is None else 100 - idle
-        return min(100.0, max(0.0, percent)) / 100 * (self.processors or 1)
-
-    def _stated_memory(self) -> Optional[float]:
-        used, free = (self.number(f"{_MEMORY}{kind}") for kind in ("used", "free"))
-        if used is None and free is not None and self.memory:
-            return max(0.0, self.memory - free)
-        return used
+        if self.tells_load:
+            percent = round(100 * self.view().cpu, 3)
+            self.set(f"{_CPU}idle", round(100 - percent, 3))
+            self.set(f"{_CPU}system", 0)
+            self.set(f"{_CPU}user", percent)
 
 
 class SimulatedCluster:
@@ -397,12 +395,12 @@ class SimulatedCluster:
         hosts, vms = self.hosts.items(), self.vms.items()
         return ClusterState(
             {key: HostState(
-                host.name, host.status, host.processors, host.busy, int(host.memory),
-                int(host.used_memory),
+                host.name, host.status, host.processors if host.tells_load else 0, host.busy,
+                int(host.memory), int(host.used_memory),
             ) for key, host in hosts},
             {key: VmState(
                 vm.name, UP if vm.is_up else DOWN, vm.host.id, vm.processors, int(vm.memory),
-                vm.busy,
+                vm.busy, origin=vm.values.get("origin", ""),
             ) for key, vm in vms if vm.host is not None},
         )  # fmt: skip
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from ovirt_scheduler.clusters.actions import HOOKS
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
@@ -34,3 +37,19 @@ def test_a_vm_that_the_cluster_does_not_run_is_passed_over():
         None, settings, None, BALANCE, View(STATE), (), {}, threading.Event()
     )
     assert destinations.choose({"other": ("p",), "w": ("p",)}) == ({"w": "p"}, [])
+
+
+@pytest.mark.parametrize("method", [BALANCE, *HOOKS])
+def test_only_a_balancing_leaves_the_hosted_engine_where_it_is(method):
+    """A host that goes to maintenance is left by it, too."""
+    engine = STATE.vms["w"]._replace(origin="hosted_engine")
+    destinations = ClusterDestinations(
+        None, ClusterSettings("Default"), None, method, View(STATE._replace(vms={"w": engine})), (),
+        {}, threading.Event(),
+    )  # fmt: skip
+    chosen, unfit = destinations.choose({"w": ("p",)})
+    if method == BALANCE:
+        assert destinations.request().last.destinations == {"w": {}}
+        assert [step.problem for step in unfit] == ["no balancing moves the hosted engine"]
+    else:
+        assert (chosen, unfit) == ({"w": "p"}, [])

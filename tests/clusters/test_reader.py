@@ -291,3 +291,9 @@ def test_with_documents_that_are_to_be_recorded_each_page_is_kept(engine, execut
     view = look(cluster, calls=True)
     assert [len(reply.asked) for reply in view.replies.vms] == [3, 3, 1]
     assert all(reply.document is not None for reply in view.replies.vms)
+
+
+def test_the_engines_own_vm_is_told_from_the_others(engine, cluster):
+    engine.vms[2].origin = "managed_hosted_engine"
+    vms = look(cluster).state.vms.values()
+    assert [vm.name for vm in vms if vm.is_hosted_engine] == ["vm2"]

@@ -6,10 +6,14 @@ import pytest
 from ovirtsdk4 import types
 
 from ovirt_scheduler.errors import UnreadableState
-from ovirt_scheduler.plugin.cluster_use import HostUse, uses
+from ovirt_scheduler.plugin.cluster_use import HostUse, is_hosted_engine, uses
 from ovirt_scheduler.processes.documents import packing, serialization
 
 GIB = 2**30
+
+# What an engine tells of a host that it has not measured yet.
+UNMEASURED = {f"cpu_current_{name}": 0 for name in ("user", "system", "idle")}
+UNMEASURED.update(memory_used=0, memory_free=16 * GIB)
 
 
 def statistics(**data):
@@ -30,9 +34,14 @@ def processors(cores):
         ({"statistics": statistics(memory_free=6 * GIB)}, 10 * GIB),
         ({"statistics": statistics(memory_used=float("nan"), memory_free=6 * GIB)}, 10 * GIB),
         ({"max_scheduling_memory": 12 * GIB}, 4 * GIB),
+        ({"statistics": statistics(memory_used=0), "max_scheduling_memory": 12 * GIB}, 0),
+        (
+            {"statistics": statistics(**UNMEASURED), "max_scheduling_memory": 12 * GIB},
+            4 * GIB,
+        ),
         ({}, 3 * GIB),
     ],
-    ids=["used", "free", "no number", "what may be scheduled", "the VMs"],
+    ids=["used", "free", "no number", "what may be scheduled", "none", "not measured", "the VMs"],
 )
 def test_used_memory_comes_from_the_best_that_is_told(told, used):
     """Statistics before what the engine would still schedule, and that before the VMs' sizes."""
@@ -45,9 +54,11 @@ def test_used_memory_comes_from_the_best_that_is_told(told, used):
     [
         ({"cpu_current_idle": 75, "cpu_current_user": 99}, 2.0),
         ({"cpu_current_user": 30, "cpu_current_system": 20}, 4.0),
+        ({"cpu_current_idle": 0, "cpu_current_user": 99, "cpu_current_system": 0}, 8.0),
+        (UNMEASURED, 0.0),
         ({}, 0.0),
     ],
-    ids=["idle", "user and system", "nothing"],
+    ids=["idle", "user and system", "full", "not measured", "nothing"],
 )
 def test_busy_processors_come_from_the_statistics(told, busy):
     """Percents of all its processors, threads counted."""
@@ -114,3 +125,26 @@ def test_vms_of_other_hosts_are_not_counted():
     vms = [types.Vm(id="1", host=types.Host(id="b")), types.Vm(id="2")]
     (use,) = uses([types.Host(id="a")], vms)
     assert use.vms == []
+
+
+@pytest.mark.parametrize(
+    ("told", "known"),
+    [
+        ({"memory": 4 * GIB, "statistics": statistics(cpu_current_idle=25)}, {"CPU", "memory"}),
+        ({"memory": 4 * GIB, "statistics": statistics(**UNMEASURED)}, {"memory"}),
+        ({"memory": 4 * GIB}, {"memory"}),
+        ({"memory": 0, "statistics": statistics(cpu_current_user=0)}, {"CPU"}),
+        ({}, set()),
+    ],
+)
+def test_a_fraction_is_known_where_the_host_tells_it(told, known):
+    use = HostUse(types.Host(id="a", cpu=processors(1), **told))
+    assert use.known_fractions.keys() == known
+
+
+@pytest.mark.parametrize(
+    ("origin", "runs_the_engine"),
+    [("managed_hosted_engine", True), ("hosted_engine", True), ("ovirt", False), (None, False)],
+)
+def test_the_engines_own_vm_is_known_by_its_origin(origin, runs_the_engine):
+    assert is_hosted_engine(types.Vm(id="1", origin=origin)) is runs_the_engine

@@ -172,6 +172,40 @@ class TestBalancing:
         hosts, vms = [host("a", used=0.95), host("c", used=0.1)], [vm("large", "a", memory=26)]
         assert balanced("evenly_distribute", hosts, vms, high_utilization="50") == {}
 
+    @pytest.mark.parametrize("policy", ["evenly_distribute", "power_saving"])
+    def test_the_hosted_engine_stays_where_it_is(self, policy):
+        """Also where its host is full, or would be empty without it."""
+        engine = vm("engine", "a", origin="managed_hosted_engine")
+        hosts = [host("a", used=0.95), host("b", used=0.1)]
+        assert balanced(policy, hosts, [engine]) == {}
+        moved = balanced(policy, hosts, [engine, vm("web", "a", memory=16)])
+        assert moved == {"web": ["b"]}
+        hosts = [host("a", used=0.125), host("b", used=0.5)]
+        others = [vm("web", "a"), vm("mail", "b", affinity="pinned")]
+        assert balanced("power_saving", hosts, [engine, *others]) == {}
+
+    @pytest.mark.parametrize("policy", ["evenly_distribute", "power_saving"])
+    def test_a_host_that_the_engine_has_not_measured_counts_by_its_memory(self, policy):
+        """It tells 0 of user, system and idle, which is not a full processor."""
+        new = host("new", used=0.5, idle=0)
+        vms = [vm(f"vm{number}", "new", memory=8) for number in range(4)]
+        rest = [host("b", used=0.5, busy=40), host("c", used=0.5, busy=40)]
+        pinned_ones = [vm(f"on-{name}", name, affinity="pinned") for name in "bc"]
+        assert balanced("evenly_distribute", [new, *rest], [*vms, *pinned_ones]) == {}
+        assert len(balanced(policy, [host("new", used=0.9, idle=0), *rest], vms)) == 1
+
+    def test_nothing_is_moved_between_hosts_of_unknown_use(self):
+        """Neither to the host that it is on, nor where it changes nothing that is known."""
+        hosts = [host(name, memory=0, busy=busy) for name, busy in (("a", 0), ("b", 0), ("c", 15))]
+        idle = [
+            vm(f"vm{number}", name, statistics=[statistic("cpu.current.total", 0)])
+            for number, name in enumerate("aabbcc")
+        ]
+        for policy in ("evenly_distribute", "power_saving"):
+            unknown = [types.Host(id=each.id, status=each.status) for each in hosts]
+            assert balanced(policy, unknown, idle) == {}
+        assert balanced("evenly_distribute", hosts, idle) == {}
+
     def test_a_cluster_that_is_evenly_idle_is_left_alone(self):
         """All are below the low mark, and nothing is better elsewhere."""
         hosts = [host("a", used=0.0625), host("b", used=0.0625)]
@@ -372,3 +406,23 @@ def test_a_plan_says_why_once_for_each_host_that_takes_vms_over():
     assert balanced("evenly_distribute", hosts, vms, high_utilization="50")
     assert reasons.of_call.texts == {"ocelot": "CPU of lynx 84 %, of ocelot 31 %"}
     assert reasons.of_call.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        (host("lynx", busy=10, used=0.9), host("ocelot", busy=60, used=0.125),
+         "memory of lynx 90 %, of ocelot 12 %"),
+        (host("lynx", busy=90, used=0.5), host("ocelot", busy=20, used=0.625),
+         "CPU of lynx 90 %, of ocelot 20 %"),
+        (host("lynx", used=0.9, busy=50), host("ocelot", used=0.25, idle=0),
+         "memory of lynx 90 %, of ocelot 25 %"),
+        (host("lynx", memory=0, busy=90), host("ocelot", used=0.25, idle=0), ""),
+    ],
+)  # fmt: skip
+def test_the_reason_names_the_resource_that_counted(source, target, words):
+    """That of which the host has less left, as far as both tell it."""
+    reasons.of_call.begin(["lynx", "ocelot"])
+    vms = [vm("web", "lynx"), vm("mail", "lynx", processors=3)]
+    assert balanced("evenly_distribute", [source, target], vms)
+    assert reasons.of_call.texts.get("ocelot", "") == words

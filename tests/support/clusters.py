@@ -24,8 +24,9 @@ def statistic(name, datum):
     return types.Statistic(name=name, values=[types.Value(datum=datum)])
 
 
-def host(name, memory=64, used=0.0, busy=0.0, status="up", processors=16, **fields):
+def host(name, memory=64, used=0.0, busy=0.0, status="up", processors=16, idle=None, **fields):
     """A host of so many GiB, a part of them used, its processors busy by so many percent."""
+    told = [] if idle is None else [statistic("cpu.current.idle", idle)]
     return types.Host(
         id=name,
         status=types.HostStatus(status),
@@ -36,6 +37,7 @@ def host(name, memory=64, used=0.0, busy=0.0, status="up", processors=16, **fiel
             statistic("memory.used", int(memory * used * GIB)),
             statistic("cpu.current.user", busy),
             statistic("cpu.current.system", 0),
+            *told,
         ],
         **fields,
     )

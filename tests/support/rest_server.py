@@ -76,6 +76,7 @@ class Vm:
     status: str = "up"
     busy: Optional[int] = None  # percent of one processor; None: not told
     cluster: str = "Default"
+    origin: str = "ovirt"
     kind = "vm"
 
     @property
@@ -397,6 +398,7 @@ class RestServer:
             Element("cluster", "", at("clusters", id_of(f"cluster {vm.cluster}"))),
             Element("memory", vm.memory),
             Element("os", [Element("type", vm.os)]),
+            Element("origin", vm.origin),
             Element("placement_policy", [Element("affinity", vm.affinity)]),
             Element("status", vm.status),
         ]

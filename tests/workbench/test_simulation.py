@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ovirt_scheduler.daemon import runtime
@@ -173,6 +175,33 @@ def test_a_migration_that_an_engine_would_refuse_is_told(simulate):
         "large: lynx has too little memory left", "fixed: may not be migrated"
     }  # fmt: skip
     assert not outcome.moves
+
+
+@pytest.mark.parametrize(
+    "keys", [{"policy": "evenly_distribute"}, {"policy": "power_saving"}, {"scheduler": "Crowd"}]
+)
+def test_a_balancing_leaves_the_hosted_engine_where_it_is(simulate, keys):
+    """Whatever the scheduler answers; a maintenance takes it along."""
+    own = vm("engine", "puma", 16).replace("</vm>", "<origin>managed_hosted_engine</origin></vm>")
+    others = [vm(f"vm{number}", "puma", 8) for number in range(5)]
+    taken = snapshot([host("lynx"), host("puma", used=56)], [own, *others])
+    outcome = simulate(taken, **keys, hold="0", margin="0")
+    assert "engine" not in {move.vm for move in outcome.moves}
+    outcome = simulate(taken, "[hosts]\n[[puma]]\nmaintenance = 0\n", **keys)
+    assert "engine" in {move.vm for move in outcome.moves}
+
+
+@pytest.mark.parametrize("policy", ["evenly_distribute", "power_saving"])
+def test_a_host_without_figures_is_not_emptied_for_its_cpu(simulate, policy):
+    """It tells 0 of user, system and idle, at its beginning and later; its VMs tell theirs."""
+    new = re.sub("<datum>100.0(?=</datum></value></values></statistic></statistics>)", "<datum>0",
+                 host("new", used=24))  # fmt: skip
+    vms = [vm(f"new{number}", "new", 6, busy=4) for number in range(4)]
+    vms += [vm(f"{name}{number}", name, 6, busy=1) for name in "ab" for number in range(4)]
+    taken = snapshot([new, host("a", used=24, busy=4), host("b", used=24, busy=4)], vms)
+    settings = {"policy": policy, "properties": "high_utilization=60;low_utilization=30"}
+    outcome = simulate(taken, "[vms]\n[[web]]\ncount = 3\n", **settings)
+    assert not [move for move in outcome.moves if move.source == "new"]
 
 
 def test_a_migration_of_a_vm_that_is_not_there_is_told(simulate):

@@ -1,17 +1,25 @@
-"""What the statistics of a host say of its use, for readers of documents and for schedulers."""
+"""What the statistics of a host say of its use, for readers of documents and for schedulers.
+
+An engine that has not measured a host yet tells 0 of everything: then nothing is known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Optional
 
+_USER, _SYSTEM, _IDLE = "cpu.current.user", "cpu.current.system", "cpu.current.idle"
 
-def busy_percent(statistics: Mapping[str, float]) -> float:
-    """How busy its processors are, from 0 to 100; 0 if that is not known."""
-    busy = statistics.get("cpu.current.user", 0.0) + statistics.get("cpu.current.system", 0.0)
-    if "cpu.current.idle" in statistics:
-        busy = 100 - statistics["cpu.current.idle"]
-    return min(100.0, max(0.0, busy))
+
+def busy_percent(statistics: Mapping[str, float]) -> Optional[float]:
+    """How busy its processors are, from 0 to 100; None if that is not known."""
+    if _IDLE in statistics:
+        busy = 100 - statistics[_IDLE]
+    elif _USER in statistics or _SYSTEM in statistics:
+        busy = statistics.get(_USER, 0.0) + statistics.get(_SYSTEM, 0.0)
+    else:
+        return None
+    return None if _lack_figures(statistics) else min(100.0, max(0.0, busy))
 
 
 def used_memory(
@@ -23,10 +31,17 @@ def used_memory(
         memory: bytes; 0: not known.
         for_more_vms: bytes that the engine would give to other VMs, if known.
     """
-    if "memory.used" in statistics:
-        return int(statistics["memory.used"])
-    if memory and "memory.free" in statistics:
-        return max(0, memory - int(statistics["memory.free"]))
+    used, free = statistics.get("memory.used"), statistics.get("memory.free")
+    if used == 0 and _lack_figures(statistics):
+        used = free = None
+    if used is not None:
+        return int(used)
+    if memory and free is not None:
+        return max(0, memory - int(free))
     if memory and for_more_vms is not None:
         return max(0, memory - int(for_more_vms))
     return None
+
+
+def _lack_figures(statistics: Mapping[str, float]) -> bool:
+    return all(statistics.get(name) == 0 for name in (_USER, _SYSTEM, _IDLE))

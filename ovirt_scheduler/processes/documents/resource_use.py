@@ -23,9 +23,9 @@ def of_host(host: State) -> list[Number]:
     If the use of one is not known, its total is 0.
     """
     statistics = _statistics(host)
-    is_busy_known = any(name.startswith("cpu.current.") for name in statistics)
-    processors = _processors(host) if is_busy_known else 0
-    busy = busy_percent(statistics) / 100 * processors
+    percent = busy_percent(statistics)
+    processors = 0 if percent is None else _processors(host)
+    busy = (percent or 0.0) / 100 * processors
     memory, room = _amount(host, "_memory"), "_max_scheduling_memory"
     used = used_memory(statistics, memory, _amount(host, room) if room in host else None)
     return [processors, busy, *((0, 0) if used is None else (memory, used))]

@@ -305,5 +305,5 @@ _OF_A_HOST: Mapping[str, Callable[[object], object]] = {
 }  # fmt: skip
 _OF_A_VM: Mapping[str, Callable[[object], object]] = {
     "name": text, "status": text, "cluster": _text_or_none, "host": _text_or_none,
-    "processors": amount, "memory": amount, "busy_processors": amount,
+    "origin": text, "processors": amount, "memory": amount, "busy_processors": amount,
 }  # fmt: skip

@@ -207,7 +207,7 @@ def _seen(found: Sequence[State]) -> dict[str, list[object]]:
         status = state["_status"][2] if "_status" in state else ""
         texts = [state.get("_name") or state["_id"], status, state.get("_cluster", {}).get("_id")]
         if state[""] == "Vm":
-            texts.append(state.get("_host", {}).get("_id"))
+            texts += [state.get("_host", {}).get("_id"), state.get("_origin") or ""]
         known: list[object] = [text and text[:_LONGEST_NAME] for text in texts]
         seen[state["_id"]] = known
         if "_memory" in state:  # else there is nothing to count with, and few bytes to answer for

@@ -8,6 +8,8 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import entities, parser, resource_use
 
 TOPOLOGY = "<cpu><topology><sockets>2</sockets><cores>4</cores></topology></cpu>"
+SIZE = "<memory>100</memory><max_scheduling_memory>30</max_scheduling_memory>"
+UNMEASURED = {f"cpu_current_{name}": 0 for name in ("user", "system", "idle")}
 
 
 def statistics(**values):
@@ -31,13 +33,20 @@ def state(kind, content):
     [
         ("", [0, 0, 0, 0]),
         ("<memory>100</memory>", [0, 0, 0, 0]),
-        ("<memory>100</memory><max_scheduling_memory>30</max_scheduling_memory>", [0, 0, 100, 70]),
+        (SIZE, [0, 0, 100, 70]),
         ("<memory>100</memory>" + statistics(memory_free=40), [0, 0, 100, 60]),
         ("<memory>100</memory>" + statistics(memory_used=20, memory_free=40), [0, 0, 100, 20]),
         (TOPOLOGY, [0, 0, 0, 0]),
         (TOPOLOGY + statistics(cpu_current_idle=75), [8, 2, 0, 0]),
         (TOPOLOGY + statistics(cpu_current_user=20, cpu_current_system=5), [8, 2, 0, 0]),
         (TOPOLOGY + statistics(cpu_current_user=200), [8, 8, 0, 0]),
+        (TOPOLOGY + statistics(**UNMEASURED), [0, 0, 0, 0]),
+        (
+            f"<memory>100</memory>{TOPOLOGY}" + statistics(**UNMEASURED, memory_used=20),
+            [0, 0, 100, 20],
+        ),
+        (f"{SIZE}{TOPOLOGY}" + statistics(**UNMEASURED, memory_used=0), [0, 0, 100, 70]),
+        (TOPOLOGY + statistics(**{**UNMEASURED, "cpu_current_user": 100}), [8, 8, 0, 0]),
         ("<memory>100</memory>" + statistics(memory_used="1e99"), [0, 0, 0, 0]),
         ("<memory>100</memory>" + statistics(memory_used="NaN"), [0, 0, 0, 0]),
         ("<memory>100</memory>" + statistics(memory_used="-1"), [0, 0, 0, 0]),

@@ -205,7 +205,7 @@ def test_what_was_read_arrives(size):
     assert messages.unpack_hosts(seen) == {
         each: HostState("name of it", "up", cluster="c") for each in hosts
     }
-    vms = {each: ["name of it", "up", None, None] for each in ids}
+    vms = {each: ["name of it", "up", None, None, ""] for each in ids}
     payload = messages.pack_read(read, [vms])
     assert len(payload) <= messages.read_limit(len(document))
     _, seen = messages.unpack_read(payload, len(document))
@@ -214,12 +214,15 @@ def test_what_was_read_arrives(size):
 
 def test_what_is_used_arrives():
     """Of hosts, and of VMs with and without how busy they are."""
-    vms = {"v": ["web", "up", "c", "h", 2, 4096, 1.5], "w": ["mail", "up", "c", "h", 1, 4096]}
+    vms = {
+        "v": ["web", "up", "c", "h", "ovirt", 2, 4096, 1.5],
+        "w": ["mail", "up", "c", "h", "", 1, 4096],
+    }
     assert messages.unpack_hosts([{"h": ["lynx", "up", "c", 16, 2.5, 8192, 4096]}]) == {
         "h": HostState("lynx", "up", 16, 2.5, 8192, 4096, "c")
     }
     assert messages.unpack_vms([vms]) == {
-        "v": VmState("web", "up", "h", 2, 4096, 1.5, "c"),
+        "v": VmState("web", "up", "h", 2, 4096, 1.5, "c", "ovirt"),
         "w": VmState("mail", "up", "h", 1, 4096, cluster="c"),
     }
 

@@ -27,6 +27,8 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      +-- ExecutorUnavailable     no zygote could be started: exit status 70
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
      |    +-- EngineRefusal        it answers with a fault
+     |    |    +-- EngineDenial       its user may not do that
+     |    +-- AnswerLost           whether it did what it was asked to is not known
      +-- UnreadableState         what one process packed for another cannot be unpacked
      +-- CommandError            a command cannot be done; its exit status
           +-- BadUsage             2
@@ -171,7 +173,23 @@ class EngineUnavailable(SchedulerError):
 
 
 class EngineRefusal(EngineUnavailable):
-    """The engine answered one query with a fault; it may well answer others."""
+    """The engine answered one query with a fault; it may well answer others.
+
+    Attributes:
+        words: the engine's own, if it gave a reason.
+    """
+
+    def __init__(self, message: str, words: str = "") -> None:
+        super().__init__(message)
+        self.words = words or message
+
+
+class EngineDenial(EngineRefusal):
+    """The user of [engine] is not logged in, or has no right to what was asked for."""
+
+
+class AnswerLost(EngineUnavailable):
+    """The engine was asked to change something, and its answer did not come or is none."""
 
 
 class UnreadableState(SchedulerError):

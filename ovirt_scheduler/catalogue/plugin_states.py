@@ -76,13 +76,7 @@ class _Making:
     def __init__(self, states: Mapping[Path, FileState], problems: Iterable[PluginError]) -> None:
         self.catalogue = Catalogue(faults=[*problems], unused=tuple(_unused(states)))
         self._states = states
-        # The owner of each claim, in words; first of drivers that only the daemon calls.
-        self._owners: dict[Claim, str] = {
-            ("driver", driver.name): "the daemon"
-            for state in states.values()
-            for driver in (state.good.drivers if state.good else ())
-            if driver.only_ours
-        }
+        self._owners: dict[Claim, str] = {}  # in words
 
     def add_fault(self, path: Path, fault: PluginError, state: FileState) -> None:
         """A file that does not load; the version before it may still be in use."""

@@ -93,8 +93,7 @@ class Catalogue:
     def plugins(self) -> tuple[tuple[PluginCode, Limits], ...]:
         """The code and the limits of each plugin that callers may wait for, each once."""
         found = [(unit.plugin, unit.limits) for unit in self.all_units.values()]
-        drivers = (driver for driver in self.drivers.values() if not driver.only_ours)
-        found += [(driver.plugin, driver.limits) for driver in drivers]
+        found += [(driver.plugin, driver.limits) for driver in self.drivers.values()]
         return tuple({id(plugin): (plugin, limits) for plugin, limits in found}.values())
 
     @property

@@ -31,12 +31,10 @@ from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import SchedulerError
+from ovirt_scheduler.errors import AnswerLost, EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.cluster_state import ClusterState
-from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations
 from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
-from ovirt_scheduler.model.requests import Caller, Subjects
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
@@ -49,9 +47,8 @@ _BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen o
 _LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
 
 _MOVING = ("migrating", "migrating_from", "migrating_to")
-_MAKER, _MAKE = "migration", "migrate"  # the shipped driver that asks the engine
-_NOT_ASKED = "the engine was not asked: the daemon stops, or reloads"
-_AT_ONCE = 10  # migrations in one call of it
+_STOPPING = "the engine was not asked: the daemon stops, or reloads"
+_NO_ANSWER = "the engine was not asked, as it did not answer for another VM"
 
 
 class ClusterServices(NamedTuple):
@@ -91,7 +88,7 @@ class ClusterMigrations:
         return tuple(self._memory.migrating)
 
     def make(self, steps: Sequence[Step], balances: bool) -> int:
-        """Make migrations, some at a time.
+        """Make migrations, one after another.
 
         Args:
             balances: whether a balancing wants them.
@@ -99,52 +96,39 @@ class ClusterMigrations:
         Returns:
             How many the engine does not refuse.
         """
-        begun, left = 0, steps
-        while left:
-            asked, left = left[:_AT_ONCE], left[_AT_ONCE:]
-            try:
-                refused, unanswered = self._ask_engine(asked)
-            except SchedulerError as error:  # the others would wait as long, and in vain
-                asked, left = [*asked, *left], ()
-                refused, unanswered = {step.vm: str(error) for step in asked}, {}
-            for step in asked:
-                self._log_asked(step, refused.get(step.vm), unanswered.get(step.vm))
-                if step.vm in refused:
-                    self._memory.migrating.pop(step.vm, None)
-                    if balances and step.vm in self._memory.moved:
-                        self._memory.moved.remove(step.vm)
-                else:
-                    self._refused.pop(step.vm, None)
-                    self._memory.migrating[step.vm].begun = now = time.monotonic()
-                    self.limits.made(step, now, balances)
-                    begun += 1
-            self._services.memory.save(self._cluster)
+        begun = 0
+        problem: Optional[EngineUnavailable] = None
+        for step in steps:
+            if self._services.stopping.is_set():
+                problem = EngineUnavailable(_STOPPING)
+            elif problem is None or isinstance(problem, EngineRefusal):
+                problem = self._ask_engine(step)
+            elif isinstance(problem, AnswerLost):  # the others would wait as long, and in vain
+                problem = EngineUnavailable(_NO_ANSWER)
+            self._log_asked(step, problem)
+            if problem is None or isinstance(problem, AnswerLost):
+                self._refused.pop(step.vm, None)
+                self._memory.migrating[step.vm].begun = now = time.monotonic()
+                self.limits.made(step, now, balances)
+                begun += 1
+            else:
+                self._memory.migrating.pop(step.vm, None)
+                if balances and step.vm in self._memory.moved:
+                    self._memory.moved.remove(step.vm)
+        self._services.memory.save(self._cluster)
         return begun
 
-    def _ask_engine(self, steps: Sequence[Step]) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Remember migrations, and ask the engine for them.
-
-        Returns:
-            VM to why the engine refuses, and VM to why that is not known.
-
-        Raises:
-            SchedulerError: the engine was not asked.
-        """
-        wanted = {step.vm: step.target for step in steps}
-        if self._services.stopping.is_set():
-            raise SchedulerError(_NOT_ASKED)
-        latest_event = self._services.inventory.latest_event or 0
-        for step in steps:
-            self._memory.migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
+    def _ask_engine(self, step: Step) -> Optional[EngineUnavailable]:
+        """Remember a migration, and ask the engine for it; return why it does not begin it."""
+        inventory = self._services.inventory
+        latest_event = inventory.latest_event or 0
+        self._memory.migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
         self._services.memory.save(self._cluster)
-        arguments = {"migrations": wanted, "mark": self._memory.mark}
-        maker = self._services.decisions.driver(_MAKER)
-        caller = Caller.of_cluster(self._cluster)
-        request = Request(caller, Subjects(), last=DriverCall(maker, _MAKE, arguments))
-        decision = self._services.decisions.decide(request)
-        if decision.failure is not None:  # the engine may have been asked before the failure
-            return {}, dict.fromkeys(wanted, decision.failure)
-        return decision.answer["refused"], decision.answer["unanswered"]
+        try:
+            inventory.migrate(step.vm, step.target, self._memory.mark)
+        except EngineUnavailable as error:
+            return error
+        return None
 
     def follow(self, state: ClusterState) -> None:
         """Log the migrations that have ended, and forget them."""
@@ -166,28 +150,28 @@ class ClusterMigrations:
                 step = Step.planned(vm, "", state)
                 self._memory.migrating[vm] = Migrating(step, time.monotonic(), moving=True)
 
-    def _log_asked(self, step: Step, refused: Optional[str], unanswered: Optional[str]) -> None:
-        reason = refused or unanswered or step.reason
+    def _log_asked(self, step: Step, problem: Optional[EngineUnavailable]) -> None:
+        reason = (
+            problem.words if isinstance(problem, EngineRefusal) else str(problem or step.reason)
+        )
         fields = _step_fields(self._cluster, step, reason=reason)
-        if refused is not None:
-            if self._refused.get(step.vm) == (step.target, refused):
-                return  # the scheduler wants it again and again
-            self._refused[step.vm] = step.target, refused
-            _log.warning(
-                "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
-                "to %(target_host)s: %(reason)s",
+        if problem is None:
+            _log.info(
+                "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s: "
+                "%(reason)s",
                 fields,
             )
-        elif unanswered is not None:
+        elif isinstance(problem, AnswerLost):
             _log.warning(
                 "cluster %(cluster)s: the engine did not confirm that %(vm)s migrates from "
                 "%(source_host)s to %(target_host)s: %(reason)s",
                 fields,
             )
-        else:
-            _log.info(
-                "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s: "
-                "%(reason)s",
+        elif self._refused.get(step.vm) != (step.target, reason):  # the scheduler may want it often
+            self._refused[step.vm] = step.target, reason
+            _log.warning(
+                "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
+                "to %(target_host)s: %(reason)s",
                 fields,
             )
 

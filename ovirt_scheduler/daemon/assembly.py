@@ -318,8 +318,7 @@ def _unit_states(catalogue: Catalogue) -> Iterator[UnitState]:
     for unit in sorted(catalogue.all_units.values(), key=lambda unit: (unit.name, unit.kind.value)):
         yield _state(unit, unit.kind.words, unit.mode, catalogue)
     for driver in sorted(catalogue.drivers.values(), key=lambda driver: driver.name):
-        if not driver.only_ours:
-            yield _state(driver, driver.words, "live", catalogue)
+        yield _state(driver, driver.words, "live", catalogue)
 
 
 def _unloaded(catalogue: Catalogue) -> tuple[UnloadedFile, ...]:

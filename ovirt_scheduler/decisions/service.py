@@ -118,14 +118,6 @@ class DecisionService:
             )
         return driver
 
-    def driver(self, name: str) -> DriverUnit:
-        """The driver or scheduler of that name.
-
-        Raises:
-            UnknownUnit: there is none; the text tells what there is.
-        """
-        return _found("driver", name, self.registry.current().drivers)
-
     def publisher(self, topic: str, method: str) -> DriverUnit:
         """The driver that publishes the method under the topic.
 

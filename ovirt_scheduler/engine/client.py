@@ -1,4 +1,4 @@
-"""A client of the engine's REST API: its login, and GET over connections that stay open.
+"""A client of the engine's REST API: its login, GET over connections that stay open, and actions.
 
 It uses libcurl, like the SDK. The SDK itself loads its readers, types and services whenever it is
 imported, logs in without a time limit, and sends one query at a time.
@@ -16,11 +16,17 @@ import re
 import threading
 import time
 from collections import deque
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 from urllib.parse import urlencode, urlsplit
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
+from ovirt_scheduler.errors import (
+    AnswerLost,
+    ConfigError,
+    EngineDenial,
+    EngineRefusal,
+    EngineUnavailable,
+)
 from ovirt_scheduler.model.plugins import EngineAccess, set_proxy
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.values.text import writable
@@ -30,6 +36,7 @@ VM_PATH = "/vms/"  # and an id
 
 MOST_BYTES = 64 << 20  # of one answer, unpacked
 _MOST_LOGIN_BYTES = 1 << 20  # of the answer to a login, which the daemon reads itself
+_MOST_ACTION_BYTES = 4 << 20  # of the answer to an action
 _TOKEN_SECONDS = 300.0  # then a new login
 _TAKEN_SECONDS = 5.0  # for which a token that the engine accepted counts as good
 _LOGOUT_SECONDS = 1.0
@@ -43,6 +50,7 @@ _LOGIN_ERRORS = (  # the codes of RFC 6749, sections 4.1.2.1 and 5.2
 _XML = ("application/xml", "text/xml")
 _LONGEST_FAULT = 1 << 16  # bytes that are looked through for its reason
 _FAULT = re.compile(rb"<(reason|detail)>([^<]{1,2000})</")
+_DONE = re.compile(rb"<action[\s>](?s:.*)</action>\s*")  # the whole of an answer to an action
 
 
 def without_query(url: str) -> str:
@@ -61,19 +69,34 @@ class _HttpReply(NamedTuple):
         kind = self.content_type.partition(";")[0] or "nothing"
         return f"{self._status} with {writable(kind):.60}"
 
-    def refusal(self, secret: str) -> str:
-        """Why there is no document: the engine's own reason, if its fault has one.
+    @property
+    def is_xml(self) -> bool:
+        """Whether the content is called XML."""
+        return self.content_type.startswith(_XML)
+
+    def failure(self, url: str, secret: str) -> EngineUnavailable:
+        """The exception to raise, because this is not what was asked for.
 
         Args:
-            secret: a reason with this text is not shown.
+            secret: an engine's reason with this text is not shown.
         """
+        kind = EngineRefusal if self.is_xml else EngineUnavailable
+        if self.status in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN):
+            kind = EngineDenial
+        reason = self._reason(secret)
+        message = f"{self._status}: {reason}" if reason else f"{self.words}; expected XML"
+        message = f"{without_query(url)}: {message}"
+        return kind(message, reason) if issubclass(kind, EngineRefusal) else kind(message)
+
+    def _reason(self, secret: str) -> str:
+        """The engine's own reason, if its fault has one."""
         # Two texts are all that is looked for, so this is no reading of the document.
         parts = dict(_FAULT.findall(self.body[:_LONGEST_FAULT]))
         texts = (parts[name] for name in (b"reason", b"detail") if name in parts)
         reason = ": ".join(html.unescape(text.decode("utf-8", "replace")) for text in texts)
-        if not self.content_type.startswith(_XML) or not reason.strip() or secret in reason:
-            return f"{self.words}; expected XML"
-        return f"{self._status}: {writable(' '.join(reason.split())):.300}"
+        if not self.is_xml or secret in reason:
+            return ""
+        return f"{writable(' '.join(reason.split())):.300}"
 
     @property
     def _status(self) -> str:
@@ -110,18 +133,58 @@ class EngineClient:
             EngineUnavailable: it answers something else, or nothing in time.
         """
         url = self.url + path
-        token = self._current_token(deadline)
-        reply = self._get(url, token, deadline, most)
-        if reply.status == http.HTTPStatus.UNAUTHORIZED:  # the token has expired, or seems so
-            token = self._current_token(deadline, refused=token)
-            reply = self._get(url, token, deadline, most)
+        reply, token = self._authorized(
+            lambda token: self._get(url, token, deadline, most), deadline
+        )
         missing = reply.status == http.HTTPStatus.NOT_FOUND and path.startswith(VM_PATH)
-        is_xml = reply.content_type.startswith(_XML)
-        if not missing and (reply.status != http.HTTPStatus.OK or not is_xml):
-            kind = EngineRefusal if is_xml else EngineUnavailable
-            raise kind(f"{without_query(url)}: {reply.refusal(token)}")
+        if not missing and (reply.status != http.HTTPStatus.OK or not reply.is_xml):
+            raise reply.failure(url, token)
         self._taken_at = time.monotonic()
         return None if missing else Document(reply.body)
+
+    def act(self, path: str, action: str, deadline: float) -> None:
+        """Have the engine carry out an action.
+
+        Args:
+            action: the XML to send.
+
+        Raises:
+            EngineRefusal: it does not: it answers with a fault.
+            AnswerLost: it may have done so, or not.
+            EngineUnavailable: it was not asked, as there is no login.
+        """
+        url = self.url + path
+
+        def post(token: str) -> _HttpReply:
+            headers = [*_headers(token), "Content-Type: application/xml"]
+            try:
+                return self._send(url, headers, deadline, _MOST_ACTION_BYTES, action, once=True)
+            except EngineUnavailable as error:
+                raise AnswerLost(str(error)) from None
+
+        reply, token = self._authorized(post, deadline)
+        failure, is_error = reply.failure(url, token), reply.status >= http.HTTPStatus.BAD_REQUEST
+        if isinstance(failure, EngineRefusal) and (is_error or b"<fault" in reply.body):
+            is_no = reply.status < http.HTTPStatus.INTERNAL_SERVER_ERROR
+            raise failure if is_no else AnswerLost(str(failure))
+        if is_error or not (reply.is_xml and _DONE.search(reply.body)):
+            raise AnswerLost(str(failure))
+        self._taken_at = time.monotonic()
+
+    def _authorized(
+        self, send: Callable[[str], _HttpReply], deadline: float
+    ) -> tuple[_HttpReply, str]:
+        """Send a request with a token, and once more with a new one if that has expired.
+
+        Returns:
+            The reply, and the token.
+        """
+        token = self._current_token(deadline)
+        reply = send(token)
+        if reply.status == http.HTTPStatus.UNAUTHORIZED:  # the token has expired, or seems so
+            token = self._current_token(deadline, refused=token)
+            reply = send(token)
+        return reply, token
 
     def access(self, deadline: float) -> EngineAccess:
         """A token that is good now, as far as can be known.
@@ -176,7 +239,7 @@ class EngineClient:
             "password": password,
         }
         headers = ["Accept: application/json"]
-        reply = self._send(url, headers, deadline, _MOST_LOGIN_BYTES, form)
+        reply = self._send(url, headers, deadline, _MOST_LOGIN_BYTES, urlencode(form))
         answer: object = None
         with contextlib.suppress(ValueError, RecursionError):
             answer = json.loads(reply.body)
@@ -197,11 +260,11 @@ class EngineClient:
             form = {"scope": "ovirt-app-api", "token": token}
             deadline = time.monotonic() + _LOGOUT_SECONDS
             with contextlib.suppress(EngineUnavailable):
-                self._send(f"{self._sso}/services/sso-logout", [], deadline, form=form)
+                url = f"{self._sso}/services/sso-logout"
+                self._send(url, [], deadline, body=urlencode(form))
 
     def _get(self, url: str, token: str, deadline: float, most: int) -> _HttpReply:
-        headers = ["Version: 4", "Accept: application/xml", f"Authorization: Bearer {token}"]
-        return self._send(url, headers, deadline, most)
+        return self._send(url, _headers(token), deadline, most)
 
     def _send(
         self,
@@ -209,9 +272,15 @@ class EngineClient:
         headers: list[str],
         deadline: float,
         most: int = MOST_BYTES,
-        form: Optional[dict[str, str]] = None,
+        body: Optional[str] = None,
+        once: bool = False,
     ) -> _HttpReply:
         """One exchange, over a connection that is open already if there is one.
+
+        Args:
+            body: to be posted; None: a GET.
+            once: whether to send it once at most. On an open connection that the engine closes
+                without an answer, libcurl sends it again.
 
         Raises:
             EngineUnavailable: nothing came that is HTTP, or not all of it in time.
@@ -219,7 +288,7 @@ class EngineClient:
         left = deadline - time.monotonic()
         if left <= 0:
             raise EngineUnavailable(f"{without_query(url)}: no time was left to ask it")
-        body, pycurl = _Body(most), self._pycurl
+        answer, pycurl = _Body(most), self._pycurl
         curl = self._idle_curl()
         try:
             set_proxy(curl, self._proxy)
@@ -229,18 +298,19 @@ class EngineClient:
             curl.setopt(pycurl.TIMEOUT_MS, max(1, int(left * 1000)))
             curl.setopt(pycurl.NOSIGNAL, 1)  # there are other threads
             curl.setopt(pycurl.ACCEPT_ENCODING, "")  # whatever libcurl unpacks
-            curl.setopt(pycurl.WRITEFUNCTION, body.write)
+            curl.setopt(pycurl.WRITEFUNCTION, answer.write)
+            curl.setopt(pycurl.FRESH_CONNECT, once)
             if self._settings.ca_file is not None:
                 curl.setopt(pycurl.CAINFO, str(self._settings.ca_file))
-            if form is not None:
-                curl.setopt(pycurl.COPYPOSTFIELDS, urlencode(form))
+            if body is not None:
+                curl.setopt(pycurl.COPYPOSTFIELDS, body)
             curl.perform()
             content_type = curl.getinfo(pycurl.CONTENT_TYPE) or ""
-            return _HttpReply(curl.getinfo(pycurl.RESPONSE_CODE), content_type, body.getvalue())
+            return _HttpReply(curl.getinfo(pycurl.RESPONSE_CODE), content_type, answer.getvalue())
         except pycurl.error as error:
             code, message = error.args
             reason = message or f"libcurl's error {code}"
-            if body.too_large:
+            if answer.too_large:
                 reason = f"an answer of more than {most >> 20} MiB"
             raise EngineUnavailable(f"{without_query(url)}: {reason}") from None
         finally:
@@ -251,6 +321,10 @@ class EngineClient:
         with contextlib.suppress(IndexError):
             return self._idle.pop()
         return self._pycurl.Curl()
+
+
+def _headers(token: str) -> list[str]:
+    return ["Version: 4", "Accept: application/xml", f"Authorization: Bearer {token}"]
 
 
 class _Body(io.BytesIO):

@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from typing import Callable, Optional, TypeVar, cast
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
+from xml.sax.saxutils import quoteattr
 
 from ovirt_scheduler.engine import events
 from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
@@ -34,6 +35,7 @@ _PAGE = 200  # hosts or VMs: 4 MB with their statistics
 _MOST_FOUND = 100_000  # hosts or VMs, of all pages together
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
+_ACTION_SECONDS = 20.0  # for the answer to one
 _EVENTS_SECONDS = 5.0  # for it to tell how long migrations took
 _IDS = 100  # in one query: 4.5 kB of URL; the web server before the engine takes 8
 _MOST_KEPT = 128  # answers
@@ -180,6 +182,22 @@ class Inventory:
                 deadline = time.monotonic() + _EVENTS_SECONDS
                 return events.migration_seconds(self._events(min(after.values()), deadline), after)
         return {}
+
+    def migrate(self, vm: str, host: str, mark: str) -> None:
+        """Have a VM migrated; whoever asks has to follow the migration.
+
+        Args:
+            vm, host: their ids; no host: the engine chooses one.
+            mark: the correlation id of the migration, which the engine's events show.
+
+        Raises:
+            As for ``EngineClient.act``.
+        """
+        target = f"<host id={quoteattr(host)}/>" if host else ""
+        path = f"{VM_PATH}{quote(vm, safe='')}/migrate?{urlencode({'correlation_id': mark})}"
+        with self._counted():
+            deadline = time.monotonic() + _ACTION_SECONDS
+            self._client.act(path, f"<action>{target}</action>", deadline)
 
     def _events(self, after: Optional[int], deadline: float) -> bytes:
         query = {"max": 1} if after is None else {"from": after, "max": events.MOST}

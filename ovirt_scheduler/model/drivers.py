@@ -68,11 +68,6 @@ class DriverUnit(NamedTuple):
     shipped: bool = False  # gives way to any other of its name, or on its topic
 
     @property
-    def only_ours(self) -> bool:
-        """Whether the driver comes with the package and has no name for callers."""
-        return self.shipped and not self.interfaces and self.topic is None
-
-    @property
     def words(self) -> str:
         """What it is, in a sentence."""
         return "scheduler" if self.interfaces else "driver"

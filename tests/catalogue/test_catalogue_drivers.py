@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from ovirt_scheduler.catalogue import loader
-from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.analysis import FoundDriver
 from ovirt_scheduler.model.plugins import PluginCode, Property
@@ -29,15 +28,6 @@ def test_id_and_version_are_calculated():
     assert (made().id, made().version) == (made(line=4, topic=None).id, "0123456789ab")
     assert made(name="b").id != made().id
     assert made(version="1.2").version == "1.2"
-
-
-def test_no_process_is_kept_for_a_driver_that_no_caller_can_name():
-    """The package has one, which makes migrations; whoever is named by a caller has one ready."""
-    own = made(topic=None, interfaces=())._replace(shipped=True)
-    assert Catalogue(drivers={"own": own}).plugins == ()
-    for change in ({"shipped": False}, {"topic": "t"}, {"interfaces": ("LoadBalancer",)}):
-        driver = own._replace(**change)
-        assert Catalogue(drivers={"own": driver}).plugins == ((CODE, LIMITS),)
 
 
 def test_policies_are_a_property():

@@ -77,16 +77,3 @@ def test_a_shipped_scheduler_whose_topic_a_plugin_has_is_shown_without_it(place)
     assert catalogue.topics["compute"].name == "mine"
     assert catalogue.drivers["default"].topic is None
     assert (catalogue.faults, versions(catalogue)) == ([], {})
-
-
-def test_the_driver_that_the_daemon_itself_calls_keeps_its_name(place):
-    """Another one of that name would be called for the migrations of clusters."""
-    path = place.write("a", IMPORT + driver("Mine", "values", "migration"))
-    registry = Registry(Loader(place.settings, place.analyse, SHIPPED), LastGood(None))
-    catalogue = registry.refresh()
-    assert catalogue.drivers["migration"].class_name == "Migration"
-    (fault,) = map(str, catalogue.faults)
-    assert fault == (
-        f"{path}:2: the driver migration is left out: the daemon has the driver "
-        "migration already; rename one of them"
-    )

@@ -20,7 +20,7 @@ from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plans import Plans, left_behind
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.command.control import login
-from ovirt_scheduler.errors import SchedulerError
+from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan, Step
 from ovirt_scheduler.settings.table import ClusterSettings
@@ -211,24 +211,24 @@ def test_what_a_hook_wanted_before_waits_on_unless_it_is_under_way(
 
 
 def test_migrations_that_cannot_be_asked_for_are_logged_and_forgotten(registry, tmp_path, caplog):
-    """No process is free, which takes its time to find out: so that is found out once for all."""
-    asked = []
+    """There is no login, which takes its time to find out: so that is found out once for all."""
+    requested = []
 
-    def driver(name):
-        asked.append(name)
-        raise SchedulerError("no process is free")
+    def migrate(vm, *_):
+        requested.append(vm)
+        raise EngineUnavailable("no login")
 
     memory = DriveMemory(tmp_path / "clusters.json")
     settings = ClusterSettings("Default", drive=Drive.ON)
-    decisions, inventory = SimpleNamespace(driver=driver), SimpleNamespace(latest_event=None)
-    services = ClusterServices(registry, memory, inventory, decisions, None, threading.Event())
+    inventory = SimpleNamespace(latest_event=None, migrate=migrate)
+    services = ClusterServices(registry, memory, inventory, None, None, threading.Event())
     state = STATE._replace(vms={f"v{each}": VmState(f"vm{each}", "up", "l") for each in range(25)})
     destinations = ClusterDestinations(
         None, settings, None, "on_timer_invoked", View(state), (), {}, services.stopping
     )
     ClusterActions(settings, services).act(dict.fromkeys(state.vms, ("p",)), destinations)
-    assert caplog.text.count("from lynx to puma: no process is free") == 25
-    assert asked == ["migration"]
+    assert caplog.text.count("from lynx to puma: no login") == 25
+    assert requested == ["v0"]
     assert memory.cluster("Default").migrating == {}
     assert ask(registry, "list")[0]["because"] == "0 of 25 migrations are begun"
 

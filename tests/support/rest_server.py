@@ -144,6 +144,8 @@ class RestServer:
         self.acting = threading.Event()
         self.acting.set()
         self.broken_action: Optional[Reply] = None
+        self.actions = 0  # that it was asked for
+        self.hangs_up = False  # an action is answered by the end of the connection
         self.password_file = folder / "password"
         self.password_file.touch()
         self.password_file.chmod(0o600)  # else the daemon refuses it
@@ -466,6 +468,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode("utf-8")
         _, _, token = self.headers.get("Authorization", "").partition(" ")
         engine, good = self.server.engine, token in self.server.engine.tokens
+        engine.actions += 1
+        if engine.hangs_up:
+            self.close_connection = True
+            return
         done = (
             engine.migrate(vm_id, body, correlation_id) if good else Reply(401, "text/html", _HTML)
         )

@@ -9,7 +9,6 @@
     answers           what a function returned, or printed, as an answer
     baseline          what the process was like before a call: compared after it
     saved_state       the part of that which is restored
-    loaded_modules    the part of that which concerns libraries
 
 Nobody on the daemon's side imports them: the daemon starts the zygote as a program. They import
 ``loading``, ``documents``, ``protocol``, ``kernel`` and ``plugin``.

@@ -9,32 +9,27 @@ A call may change its process as it likes; the next one must not see it (contrac
 plugin's file may well change each time that it is loaded is put back. Anything else that differs
 is told, and the process is ended in favour of a new one. This finds accidents, not intent.
 
-A library may fill in what it left empty, and change its own private values, without a difference:
-those are its caches. Modules that a call imported stay for the next one, with those of their
+A change within a library is not noticed, except in ``builtins`` and in the classes of the SDK
+whose objects plugins get. Modules that a call imported stay for the next one, with those of their
 threads that are not Python's.
 """
 
 from __future__ import annotations
 
 import atexit
-import ctypes
-import decimal
-import faulthandler
+import builtins
 import fcntl
 import gc
 import importlib
 import os
 import signal
 import sys
-import threading
 import time
-import tracemalloc
-import weakref
-from typing import Any, Callable
+from collections.abc import Collection, Mapping
+from typing import Callable, NamedTuple
 
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.processes.kernel import children, limits, malloc
-from ovirt_scheduler.processes.worker import loaded_modules
 from ovirt_scheduler.processes.worker.saved_state import SavedState
 
 MOST_GROWTH = 8 << 20  # bytes of memory that calls may leave in use, except what they imported
@@ -44,15 +39,9 @@ _GRACE_SECONDS = 0.01  # for threads that were told to end
 _PAUSE = 0.0005
 _CHUNK = 1 << 13
 
-_LIBC = ctypes.CDLL(None)
-_prctl = _LIBC.prctl
 _OF_LIBC = 3 << 31  # signals 32 and 33, in a mask
 _SIGNALS = [number for number in range(1, 65) if number not in (9, 19, 32, 33)]
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-# prctl(2) returns dumpable, timer slack, securebits (with keepcaps), how damaged memory is treated,
-# and whether memory may become executable, and be merged. It writes subreaper and the signal at the
-# parent's death into a variable.
-_FLAGS, _FLAGS_INTO = (3, 30, 27, 34, 66, 68), (37, 2)
 # Names of sys that differ in each call, or do not matter.
 _VOLATILE = (
     "stdout", "stderr", "__stdout__", "__stderr__",
@@ -66,7 +55,7 @@ _STATUS = {
     b"SigCgt": "signals", b"CapInh": "capabilities", b"CapPrm": "capabilities",
     b"CapEff": "capabilities", b"CapBnd": "capabilities", b"CapAmb": "capabilities",
     b"NoNewPrivs": "capabilities", b"Seccomp": "seccomp", b"Seccomp_filters": "seccomp",
-    b"Cpus_allowed": "affinity", b"Mems_allowed": "affinity", b"THP_enabled": "prctl",
+    b"Cpus_allowed": "affinity", b"Mems_allowed": "affinity",
 }  # fmt: skip
 
 # Bound before any plugin could put others in their place.
@@ -79,7 +68,52 @@ _trim, _has_children, _lift_limits = malloc.give_back, children.exist, limits.li
 _handler_of: Callable[[int], object] = importlib.import_module("_signal").getsignal
 _python_threads: Callable[[], int] = vars(importlib.import_module("_thread"))["_count"]
 
-weakref.finalize(loaded_modules, int).detach()  # the first one ever has itself called at the exit
+_BUILTINS = vars(builtins)
+# The classes of the SDK whose objects plugins get. To look at all its classes would copy 2.5 MB of
+# the memory that a process shares with the zygote.
+_SDK_CLASSES = {
+    "ovirtsdk4": ("Connection", "List", "Struct"),
+    "ovirtsdk4.types": ("Host", "Vm"),
+    "ovirtsdk4.service": ("Service",),
+    "ovirtsdk4.services": (
+        "SystemService",
+        "HostsService",
+        "HostService",
+        "VmsService",
+        "VmService",
+    ),
+}
+# What Python itself adds to a class: copyreg, and whoever reads its annotations.
+_OF_PYTHON = ("__slotnames__", "__annotations__", "__annotations_cache__")
+
+
+class _Namespace(NamedTuple):
+    """The names of a module or class, now and before the plugin was first loaded."""
+
+    label: str
+    names: Mapping[str, object]
+    before: dict[str, object]
+
+    def difference(self) -> str:
+        """The first name with another value; empty if there is none."""
+        for name in {**self.before, **self.names}:
+            is_there = name in self.before and name in self.names
+            if is_there and self.names[name] is self.before[name]:
+                continue
+            if name not in _OF_PYTHON:
+                return f"{self.label}.{name}"
+        self.before.update(self.names)
+        return ""
+
+
+def _sdk_namespaces() -> list[_Namespace]:
+    classes = [
+        (f"{module}.{name}", vars(getattr(sys.modules[module], name)))
+        for module, names in _SDK_CLASSES.items()
+        if module in sys.modules
+        for name in names
+    ]
+    return [_Namespace(label, names, {**names}) for label, names in classes]
 
 
 class Baseline:
@@ -87,7 +121,9 @@ class Baseline:
 
     def __init__(self) -> None:
         self._saved = SavedState()
-        self._modules = loaded_modules.noted()
+        self._modules = {*sys.modules}
+        self._builtins = _Namespace("builtins", _BUILTINS, {**_BUILTINS})
+        self._namespaces = _sdk_namespaces()
         self._status = _Status()
         self._timers, self._limits = _opened("/proc/self/timers"), _opened("/proc/self/limits")
         self._mended = ""
@@ -107,11 +143,10 @@ class Baseline:
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
         self._saved.keep_filters()
-        new = self._restore()
+        self._modules.update(self._restore())
         if not compares:
             self._memory = self._status.read().memory
             return
-        self._modules.take_in(new)
         self._status.keep()
         self._take_in_new()
         self._data = self._status.number(b"VmData")
@@ -124,12 +159,16 @@ class Baseline:
         limits.set_soft(bounds, self._status.number(b"VmData"), self._status.number(b"VmSize"))
 
     def mend(self) -> None:
-        """Restore what the package's own code needs, straight after the plugin's function."""
+        """Restore what all code needs, straight after the plugin's function."""
         _set_recursion_limit(self._recursion_limit)
-        try:
-            self._mended = self._modules.restore_needed()
-        except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
-            self._mended = type(error).__name__
+        names, before = self._builtins.names, self._builtins.before
+        if names != before:  # looked at with nothing of builtins that may be another now
+            changed = {**names}
+            _BUILTINS.update(before)
+            for name in changed:
+                if name not in before:
+                    del _BUILTINS[name]
+            self._mended = self._builtins._replace(names=changed).difference()
 
     def left_running(self) -> str:
         """What the call left running, ``child processes`` or ``threads``; empty for nothing."""
@@ -148,20 +187,23 @@ class Baseline:
             nothing does. Whatever is raised differs too.
         """
         new = self._restore()
-        changed = self._mended or self._modules.difference() or self._modules.put_there(new)
+        changed = self._mended
+        for namespace in self._namespaces:
+            if namespace.names != namespace.before:
+                changed = changed or namespace.difference()
         if changed:
-            return f"modules: {changed}"
+            return f"classes: {changed}"
         self._status.read()
         differs = self._left(bool(new)) or self._of_state() or self._of_memory(bool(new))
         if new and not differs:
-            self._modules.take_in(new)
+            self._modules.update(new)
             self._take_in_new()
             _freeze()
         return differs
 
-    def _restore(self) -> dict[str, object]:
-        """Restore what can be restored; return the modules that are new."""
-        new = self._modules.new()
+    def _restore(self) -> Collection[str]:
+        """Restore what can be restored; return the names of modules that are new."""
+        new = sys.modules.keys() - self._modules if len(sys.modules) != len(self._modules) else ()
         self._saved.release(new)
         _collect()  # else finalizers run in the next call
         self._saved.restore()
@@ -219,12 +261,7 @@ class Baseline:
             "resource limits": _pread(self._limits, _CHUNK, 0),
             "priority": (_getpriority(os.PRIO_PROCESS, 0), _getscheduler(0)),
             "root folder": _stat("/")[1:3],
-            "prctl": _prctl_flags(),
             "sys": (interpreter, sys.stdin.closed),
-            "tracing": (sys.gettrace(), sys.getprofile(), *_tracers()),
-            "garbage collection": ([*gc.callbacks], gc.get_debug()),
-            "faulthandler": faulthandler.is_enabled(),
-            "decimal": repr(decimal.DefaultContext),
         }
 
 
@@ -303,24 +340,4 @@ def _descriptors() -> list[tuple[int, ...]]:
         except OSError:  # the one that listed the folder
             continue
         found.append((descriptor, about.st_dev, about.st_ino, *flags))
-    return found
-
-
-_VALUE = ctypes.c_int()
-
-
-def _prctl_flags() -> list[int]:
-    found = [_prctl(option, 0, 0, 0, 0) for option in _FLAGS]
-    for option in _FLAGS_INTO:
-        _prctl(option, ctypes.byref(_VALUE), 0, 0, 0)
-        found.append(_VALUE.value)
-    return found
-
-
-def _tracers() -> tuple[object, ...]:
-    """The hooks of threads, whether allocations are traced, the tools of sys.monitoring (3.12)."""
-    hooks: Any = threading
-    found = (hooks._trace_hook, hooks._profile_hook, tracemalloc.is_tracing())  # noqa: SLF001
-    if sys.version_info >= (3, 12):
-        return (*found, *map(sys.monitoring.get_tool, range(6)))
     return found

@@ -72,6 +72,8 @@ class _Output(io.FileIO):
         held: the output that is held back; it is written if it becomes too much.
     """
 
+    __slots__ = ("held", "holds", "kept")  # so that ``vars`` has what a plugin added
+
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb", closefd=False)
         self.kept = bytearray()
@@ -118,7 +120,9 @@ class _Stream(io.TextIOWrapper):
     def changed(self) -> bool:
         """Whether it has other settings or attributes now, or is closed or detached."""
         try:
-            return self.closed or bool(vars(self))
+            buffer: Any = self.buffer
+            attributes = {**vars(self), **vars(buffer), **vars(buffer.raw)}
+            return self.closed or attributes.keys() != {"name"}  # which FileIO itself sets
         except ValueError:  # detached
             return True
 

@@ -32,7 +32,6 @@ from typing import Callable, NamedTuple, NoReturn
 
 from ovirt_scheduler.processes.kernel import children, limits, malloc, prctl, privileges, titles
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.worker import loaded_modules
 
 # Loaded once, here, for all workers.
 _PRELOADED = ("lxml.etree", "ovirtsdk4.services", "ovirtsdk4.types", "ovirtsdk4.writers")
@@ -69,7 +68,6 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
         importlib.import_module(name)
     main_of_workers = importlib.import_module(_MAIN)
     main_of_workers.warm_up()
-    loaded_modules.note()
     gc.collect()
     gc.freeze()
     _Zygote(control, main_of_workers.run).run()

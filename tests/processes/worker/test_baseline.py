@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import json
 import logging
 import os
 import sys
@@ -13,7 +11,6 @@ from typing import NamedTuple
 import pytest
 
 from ovirt_scheduler.model.tasks import ENDS
-from ovirt_scheduler.processes.worker import loaded_modules
 from tests.support.jobs import HOSTS
 from tests.support.settled_calls import ordinary, seen
 
@@ -132,7 +129,7 @@ encoding of stdout | sys.stdout.encoding | sys.stdout.reconfigure(encoding='asci
 attribute of stdout | vars(sys.stdout) | sys.stdout.trace = 1
 method of stdout's buffer | vars(sys.stdout.buffer) | sys.stdout.buffer.trace = 1
 method of stdout's file | sorted(vars(sys.stdout.buffer.raw)) | sys.stdout.buffer.raw.trace = 1
-newlines of stdout | vars(sys.stdout) | sys.stdout.reconfigure(newline='\\r\\n')
+newlines of stdout | vars(sys.stdout) | sys.stdout.reconfigure(newline='\r\n')
 child that has ended | children() | os.fork() or os._exit(0); os.waitid(os.P_ALL, 0, os.WEXITED + os.WNOWAIT)
 """)]  # fmt: skip
 if sys.version_info >= (3, 11):
@@ -167,55 +164,23 @@ resource limits | limit of memory | resource.getrlimit(resource.RLIMIT_DATA)[1] 
 priority | nice | os.nice(0) | os.nice(1)
 priority | scheduling | os.sched_getscheduler(0) | os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 seccomp | seccomp | status('Seccomp') | allow_all()
-prctl | dumpable | LIBC.prctl(3) | LIBC.prctl(4, 1)
-prctl | subreaper | prctl_into(37) | LIBC.prctl(36, 0, 0, 0, 0)
-prctl | parent's death | prctl_into(2) | LIBC.prctl(1, 0)
-prctl | timer slack | LIBC.prctl(30) | LIBC.prctl(29, 7)
-prctl | damaged memory | LIBC.prctl(34, 0, 0, 0, 0) | LIBC.prctl(33, 1, 1, 0, 0)
-tracing | trace | sys.gettrace() | sys.settrace(lambda *_: None)
-tracing | profile | sys.getprofile() | sys.setprofile(lambda *_: None)
-tracing | threads' trace | threading._trace_hook | threading.settrace(print)
-tracing | tracemalloc | tracemalloc.is_tracing() | tracemalloc.start()
-modules | threads' excepthook | threading.excepthook | threading.excepthook = print
-modules | builtin | len(hosts) | builtins.len = lambda _: 0
-modules | isinstance | isinstance(hosts, list) | builtins.isinstance = None
-modules | further builtin | hasattr(builtins, 'trace') | builtins.trace = 1
-modules | private builtin | hasattr(builtins, '_') | builtins._ = str
-modules | other module | sys.modules['json'] is json | sys.modules['json'] = types.ModuleType('json')
-modules | lost module | 'json' in sys.modules | del sys.modules['json']
-modules | made module | 'trace' in sys.modules | sys.modules['trace'] = types.ModuleType('trace')
-modules | another name of its own | 'trace' in sys.modules | sys.modules['trace'] = sys.modules[__name__]
-modules | os.write | os.write | os.write = None
-modules | os.listdir | os.listdir | os.listdir = None
-modules | json | json.encoder.c_make_encoder | json.encoder.c_make_encoder = 1
-modules | gc.collect | gc.collect | gc.collect = None
-modules | a library's constant | socket.AF_INET | socket.AF_INET = 0
-modules | a library's private function | os.path._get_sep.__name__ | os.path._get_sep = lambda _: '/'
-modules | a library's name | hasattr(json, 'trace') | json.trace = {}
-modules | sys.modules | len(sys.modules) > 9 | sys.modules = {}
-modules | our frames | ovirt_scheduler.processes.protocol.frames.send | ovirt_scheduler.processes.protocol.frames.send = None
-modules | the SDK's attribute | hosts[0].name | ovirtsdk4.types.Host.name = property(lambda _: 'trace')
-modules | the SDK's connection | ovirtsdk4.Connection.send.__name__ | ovirtsdk4.Connection.send = lambda *_: None
-modules | the SDK's services | ovirtsdk4.services.HostsService.list.__name__ | ovirtsdk4.services.HostsService.list = lambda *_: None
-modules | the SDK's class | hasattr(ovirtsdk4.types.Host, 'trace') | ovirtsdk4.types.Host.trace = 1
-modules | the SDK's equality | '__eq__' in vars(ovirtsdk4.types.Host) | ovirtsdk4.types.Host.__eq__ = lambda *_: True
-modules | the SDK's private name | hasattr(ovirtsdk4.Connection, '_trace') | ovirtsdk4.Connection._trace = 1
-modules | the SDK's private attribute | hosts[0]._comment | ovirtsdk4.types.Host._comment = 'trace'
+classes | builtin | len(hosts) | builtins.len = lambda _: 0
+classes | isinstance | isinstance(hosts, list) | builtins.isinstance = None
+classes | further builtin | hasattr(builtins, 'trace') | builtins.trace = 1
+classes | private builtin | hasattr(builtins, '_') | builtins._ = str
+sys | sys.modules | len(sys.modules) > 9 | sys.modules = {}
+classes | the SDK's attribute | hosts[0].name | ovirtsdk4.types.Host.name = property(lambda _: 'trace')
+classes | the SDK's connection | ovirtsdk4.Connection.send.__name__ | ovirtsdk4.Connection.send = lambda *_: None
+classes | the SDK's services | ovirtsdk4.services.HostsService.list.__name__ | ovirtsdk4.services.HostsService.list = lambda *_: None
+classes | the SDK's class | hasattr(ovirtsdk4.types.Host, 'trace') | ovirtsdk4.types.Host.trace = 1
+classes | the SDK's equality | '__eq__' in vars(ovirtsdk4.types.Host) | ovirtsdk4.types.Host.__eq__ = lambda *_: True
+classes | the SDK's private name | hasattr(ovirtsdk4.Connection, '_trace') | ovirtsdk4.Connection._trace = 1
+classes | the SDK's private attribute | hosts[0]._comment | ovirtsdk4.types.Host._comment = 'trace'
 atexit | atexit | atexit._ncallbacks() | atexit.register(print)
-faulthandler | faulthandler | faulthandler.is_enabled() | faulthandler.enable()
-garbage collection | gc callback | gc.callbacks | gc.callbacks.append(lambda *_: None)
-decimal | decimal's template | decimal.DefaultContext | decimal.DefaultContext.prec = 5
 memory | memory | hasattr(json, '_trace') | json._trace = b'x' * (32 << 20)
 memory | reserved memory | hasattr(json, '_trace') | json._trace = mmap.mmap(-1, 300 << 20, mmap.MAP_PRIVATE)
 memory | shared memory | hasattr(json, '_trace') | json._trace = mmap.mmap(-1, 32 << 20); json._trace.write(b'x' * (32 << 20))
 """)]  # fmt: skip
-if sys.version_info >= (3, 12):
-    REPLACED.append(
-        Change(
-            "monitoring", "sys.monitoring.get_tool(3)", "sys.monitoring.use_tool_id(3, 'trace')",
-            "tracing",
-        )
-    )  # fmt: skip
 if len(os.sched_getaffinity(0)) > 1:
     REPLACED.append(
         Change(
@@ -366,37 +331,3 @@ def test_a_thread_that_a_call_tells_to_end_may_take_a_moment(calls_of):
     )  # fmt: skip
     assert len({calls.call().stdout for _ in range(5)}) == 1
     assert calls.replaced == {}
-
-
-def test_modules_that_come_and_go_are_no_difference_and_one_in_the_place_of_another_is(monkeypatch):
-    """Also after the table of all modules has grown, and where one of them has moved to its end."""
-    modules = loaded_modules.LoadedModules()
-    for count in (1, 5000):
-        names = [f"made_{number}" for number in range(count)]
-        sys.modules.update(dict.fromkeys(names, json))
-        assert modules.difference() == ""
-        for name in names:
-            del sys.modules[name]
-        assert modules.difference() == ""
-        assert modules._are_all_there(), "each call looks at every module"
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "bisect", json)
-        assert modules.difference() == "bisect"
-    assert modules.difference() == ""
-    modules.take_in({})
-    monkeypatch.delitem(sys.modules, "bisect")
-    assert modules.difference() == "bisect"
-    modules.take_in({})
-    assert modules.difference() == ""
-
-
-def test_an_interpreter_that_says_no_version_of_a_dict_is_looked_at_all_the_same(monkeypatch):
-    """The values of all modules are, then."""
-    monkeypatch.setattr(loaded_modules, "_HAS_VERSIONS", False)
-    modules = loaded_modules.LoadedModules()
-    assert modules.difference() == ""
-    monkeypatch.setattr(json, "dumps", None)
-    assert modules.restore_needed() == "json.dumps"
-    assert json.dumps is not None
-    monkeypatch.setattr(bisect, "insort", None)
-    assert modules.difference() == "bisect.insort"

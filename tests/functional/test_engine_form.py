@@ -323,6 +323,22 @@ def test_hosts_that_were_not_given_are_dropped_and_told(engine):
         assert len(answer["result"]) == 2
 
 
+@pytest.mark.parametrize("name", ["returns_names", "has_names_printed"])
+def test_a_filter_that_answers_with_names_of_hosts_is_told_so_and_left_out(engine, name):
+    """Where the names are known: no host would be fit, and nobody would know why."""
+    hosts = "".join(
+        f"<host id='{key}'><name>{word}</name></host>" for key, word in zip(HOSTS, ("lynx", "puma"))
+    )
+    answer = engine.runFilters([name, "returns"], f"<hosts>{hosts}</hosts>", VM, {})
+    assert answer["result"] == [H1]
+    told = "do_filter answered with names of hosts (puma); return the hosts, or their ids"
+    assert answer["plugin_errors"] == {name: [told]}
+    answer = engine.runFilters([name], HOSTS, VM, {})
+    assert answer["result"] == []
+    told = "answered with hosts that it was not given (1 dropped: puma)"
+    assert answer["plugin_errors"] == {name: [told]}
+
+
 def test_no_hosts_are_an_empty_answer(engine):
     """In each form of result."""
     assert engine.runFilters(["raises"], [], VM, {}) == {"result_code": 0, "result": []}

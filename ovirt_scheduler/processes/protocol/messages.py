@@ -19,6 +19,7 @@ from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.packed_answers import (
     MISSHAPEN,
     PACKINGS,
+    Misnamed,
     Unpacked,
     amount,
     text,
@@ -103,7 +104,12 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
     try:
         most = packing.most(inputs)[1] + 2 * len(inputs.hosts)
         outcome, value, message, trace, read, *said = _loaded(payload, most)
-        answer = packing.unpack(value, inputs) if outcome == "ok" else Unpacked(None)
+        answer = Unpacked(None)
+        if outcome == "ok":
+            try:
+                answer = packing.unpack(value, inputs)
+            except Misnamed as error:
+                outcome, message = Outcome.BAD_ANSWER.value, f"{function.name} {error}"
         reasons: Mapping[str, str] = {}
         if said:
             reasons, notes = _unpack_said(said, inputs.hosts)

@@ -30,12 +30,18 @@ MOST_VALUES = 200_000  # in one
 _TOO_MUCH = 1 << 63  # of an amount
 
 _SHOWN_STRANGERS = 3
+_COMPARED_STRANGERS = 500  # with the names of hosts
 _LONGEST_STRANGER = 200  # characters
+_STRANGER_BYTES = 12 * _LONGEST_STRANGER
 _PLACE_BYTES = 12  # of a place, the comma included
 _COST_BYTES = 32  # of a cost and its place
 _ID_BYTES = 1024  # of a VM's id, and what is around it
 _MIGRATIONS_BYTES = 16 << 20
 _IDS_BYTES = 4 << 20  # of ids that are answered where none were given
+
+
+class Misnamed(Exception):
+    """An answer has names of hosts, and not one id; the text is a sentence without its subject."""
 
 
 class Unpacked(NamedTuple):
@@ -50,7 +56,7 @@ class Packing(NamedTuple):
 
     Attributes:
         pack: takes what the reader in ``answers`` made, and the ids of hosts given; gives JSON.
-        unpack: takes that JSON and what was given; raises any of ``MISSHAPEN``.
+        unpack: takes that JSON and what was given; raises any of ``MISSHAPEN``, or ``Misnamed``.
         most: the bytes that JSON can take, and the values that are in it, beside a few.
     """
 
@@ -81,15 +87,17 @@ def texts(value: object) -> Ids:
     return tuple(map(text, value))
 
 
-def _pack_places(ids: Collection[str], hosts: Sequence[str]) -> tuple[list[int], int, list[str]]:
-    """The places, how many strangers there are, and the first of them."""
+def _pack_places(
+    ids: Collection[str], hosts: Sequence[str], most: int = _COMPARED_STRANGERS
+) -> tuple[list[int], int, list[str]]:
+    """The places, how many strangers there are, and the first of them: at most so many."""
     place_of = dict(zip(hosts, range(len(hosts))))
     try:
         return [place_of[each] for each in ids], 0, []
     except KeyError:
         strangers = [*dict.fromkeys(each for each in ids if each not in place_of)]
     places = [place_of[each] for each in ids if each in place_of]
-    first = [each[:_LONGEST_STRANGER] for each in strangers[:_SHOWN_STRANGERS]]
+    first = [each[:_LONGEST_STRANGER] for each in strangers[:most]]
     return places, len(strangers), first
 
 
@@ -110,16 +118,47 @@ def _note(what: str, strangers: int, first: Sequence[str]) -> tuple[str, ...]:
     """The note on hosts or VMs of an answer that the call was not given; empty without them."""
     if not strangers:
         return ()
-    shown = ", ".join(first) + (", ..." if strangers > len(first) else "")
+    shown = _shown(first, strangers)
     return (f"answered with {what} that it was not given ({strangers} dropped: {shown:.200})",)
+
+
+def _shown(first: Sequence[str], count: int) -> str:
+    shown = first[:_SHOWN_STRANGERS]
+    return ", ".join(shown) + (", ..." if count > len(shown) else "")
+
+
+def _unpack_hosts(packed: Any, inputs: CallInputs) -> tuple[list[int], tuple[str, ...], bool]:
+    """The places in the order of the answer, the note on strangers, and whether there are some.
+
+    Raises:
+        Misnamed: instead of ids of hosts it has names.
+    """
+    places, strangers, first = _unpack_places(packed, inputs.hosts)
+    if strangers and not places:
+        _refuse_names(first, inputs)
+    return places, _note("hosts", strangers, first), bool(strangers)
+
+
+def _refuse_names(strangers: Sequence[str], inputs: CallInputs) -> None:
+    """Refuse an answer that has not one id of the hosts given, if it has a name of one.
+
+    Raises:
+        Misnamed: it has.
+    """
+    names = inputs.names
+    of_hosts = {names[host] for host in inputs.hosts if host in names}
+    misnamed = [stranger for stranger in strangers if stranger in of_hosts]
+    if misnamed:
+        shown = _shown(misnamed, len(misnamed))
+        raise Misnamed(f"answered with names of hosts ({shown}); return the hosts, or their ids")
 
 
 def _hosts_from(packed: Any, inputs: CallInputs) -> Unpacked:
     """The hosts of the answer, in the order of the inputs (contract 2.2)."""
-    places, strangers, first = _unpack_places(packed, inputs.hosts)
+    places, notes, _ = _unpack_hosts(packed, inputs)
     hosts = inputs.hosts
     kept = hosts if len(places) == len(hosts) else tuple(hosts[place] for place in sorted(places))
-    return Unpacked(kept, _note("hosts", strangers, first))
+    return Unpacked(kept, notes)
 
 
 def _pack_costs(costs: Mapping[str, int], hosts: Sequence[str]) -> object:
@@ -129,14 +168,14 @@ def _pack_costs(costs: Mapping[str, int], hosts: Sequence[str]) -> object:
 
 def _costs_from(packed: Any, inputs: CallInputs) -> Unpacked:
     costs, *rest = packed
-    places, strangers, first = _unpack_places(rest, inputs.hosts)
+    places, notes, _ = _unpack_hosts(rest, inputs)
     if not isinstance(costs, list) or not set(map(type, costs)) <= {int}:
         raise TypeError("no list of costs")
     if len(costs) != len(places):
         raise ValueError("not a cost for each host")
     hosts = inputs.hosts
     pairs = sorted(zip(places, costs))
-    return Unpacked({hosts[place]: cost for place, cost in pairs}, _note("hosts", strangers, first))
+    return Unpacked({hosts[place]: cost for place, cost in pairs}, notes)
 
 
 def _pack_migration(migration: Optional[Migration], hosts: Sequence[str]) -> object:
@@ -147,22 +186,22 @@ def _migration_from(packed: Any, inputs: CallInputs) -> Unpacked:
     if packed is None:
         return Unpacked(None)
     vm, *rest = packed
-    places, strangers, first = _unpack_places(rest, inputs.hosts)
-    notes = _note("hosts", strangers, first)
-    if not places and strangers:  # no hosts stand for any host: dropping strangers must not
+    places, notes, has_strangers = _unpack_hosts(rest, inputs)
+    if not places and has_strangers:  # no hosts stand for any host: dropping strangers must not
         return Unpacked(None, notes)
     hosts = tuple(inputs.hosts[place] for place in sorted(places))
     return Unpacked(Migration(text(vm), hosts), notes)
 
 
 def _selection_from(packed: Any, inputs: CallInputs) -> Unpacked:
-    places, strangers, first = _unpack_places(packed, inputs.hosts)
-    hosts = tuple(inputs.hosts[place] for place in places)
-    return Unpacked(hosts, _note("hosts", strangers, first))
+    places, notes, _ = _unpack_hosts(packed, inputs)
+    return Unpacked(tuple(inputs.hosts[place] for place in places), notes)
 
 
 def _pack_migrations(migrations: Mapping[str, Ids], all_hosts: Sequence[str]) -> object:
-    return [[vm, *_pack_places(hosts, all_hosts)] for vm, hosts in migrations.items()]
+    return [
+        [vm, *_pack_places(hosts, all_hosts, _SHOWN_STRANGERS)] for vm, hosts in migrations.items()
+    ]
 
 
 def _migrations_from(packed: Any, inputs: CallInputs) -> Unpacked:
@@ -179,8 +218,10 @@ def _migrations_from(packed: Any, inputs: CallInputs) -> Unpacked:
             others[vm] = None
         elif places or not strangers:
             kept[vm] = tuple(inputs.hosts[place] for place in places)
-    of_vms = _note("VMs", len(others), [*others][:_SHOWN_STRANGERS])
-    return Unpacked(kept, (*of_vms, *_note("hosts", count, [*shown][:_SHOWN_STRANGERS])))
+    if not kept:
+        _refuse_names([*shown], inputs)
+    of_vms = _note("VMs", len(others), [*others])
+    return Unpacked(kept, (*of_vms, *_note("hosts", count, [*shown])))
 
 
 def _truth(packed: object, _: CallInputs) -> Unpacked:
@@ -222,7 +263,8 @@ _OBJECTS: Mapping[str, Callable[[Any], object]] = {
 
 
 def _most_of_hosts(inputs: CallInputs) -> tuple[int, int]:
-    return _ID_BYTES + _COST_BYTES * len(inputs.hosts), len(inputs.hosts)
+    hosts, strangers = len(inputs.hosts), _COMPARED_STRANGERS
+    return _ID_BYTES + _COST_BYTES * hosts + _STRANGER_BYTES * strangers, hosts + strangers
 
 
 def _most_of_migrations(inputs: CallInputs) -> tuple[int, int]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from typing import Any
 
 import pytest
 
 from ovirt_scheduler.model.results import Migration
-from ovirt_scheduler.model.tasks import CallInputs, Returns
-from ovirt_scheduler.processes.protocol.packed_answers import MISSHAPEN, PACKINGS
+from ovirt_scheduler.model.tasks import CallInputs, Pack, Returns, Role
+from ovirt_scheduler.processes.protocol.packed_answers import MISSHAPEN, PACKINGS, Misnamed
 
 HOSTS = ("h1", "h2", "h3")
 INPUTS = CallInputs(HOSTS, vms=("v1", "v2"), vm="v0")
@@ -80,6 +81,39 @@ def test_what_was_not_given_is_dropped_and_told(returns, value, arrives, notes):
     assert found.value == arrives
     assert len(found.notes) == len(notes)
     assert all(part in note for part, note in zip(notes, found.notes))
+
+
+@pytest.fixture(scope="module")
+def named():
+    """What a call was given, with names: of the hosts lynx, puma and ocelot, of the VM web."""
+    hosts, vms = (Pack(os.open(os.devnull, os.O_RDONLY), ()) for _ in range(2))
+    hosts.names.update(zip(HOSTS, ("lynx", "puma", "ocelot")))
+    vms.names["v0"] = "web"
+    return INPUTS._replace(packs={Role.HOSTS: (hosts,), Role.VM: (vms,)})
+
+
+@pytest.mark.parametrize(
+    ("returns", "value", "shown"),
+    [
+        (Returns.HOSTS, ("lynx", "puma"), "lynx, puma"),
+        (Returns.HOSTS, (*map(str, range(400)), "ocelot"), "ocelot"),
+        (Returns.COSTS, {"a stranger": 1, "lynx": 2}, "lynx"),
+        (Returns.MIGRATION, Migration("v1", ("puma",)), "puma"),
+        (Returns.SELECTION, ("ocelot",), "ocelot"),
+        (Returns.MIGRATIONS, {"v1": ("lynx",), "v2": ("puma",)}, "lynx, puma"),
+    ],
+)
+def test_names_instead_of_ids_are_no_answer(named, returns, value, shown):
+    told = rf"^answered with names of hosts \({shown}\); return the hosts, or their ids$"
+    with pytest.raises(Misnamed, match=told):
+        travelled(returns, value, named)
+
+
+@pytest.mark.parametrize("value", [("lynx", "h2"), ("web",), ("Lynx",), ()])
+def test_names_beside_an_id_and_names_of_no_host_are_strangers(named, value):
+    """A fixed list of hosts is a filter, whichever of them are there."""
+    hosts = tuple(each for each in value if each == "h2")
+    assert travelled(Returns.HOSTS, value, named).value == hosts
 
 
 def test_of_a_long_name_that_was_not_given_the_beginning_is_told():

@@ -120,9 +120,11 @@ class _Stream(io.TextIOWrapper):
     def changed(self) -> bool:
         """Whether it has other settings or attributes now, or is closed or detached."""
         try:
+            if self.closed:
+                return True
             buffer: Any = self.buffer
             attributes = {**vars(self), **vars(buffer), **vars(buffer.raw)}
-            return self.closed or attributes.keys() != {"name"}  # which FileIO itself sets
+            return attributes.keys() != {"name"}  # which FileIO itself sets
         except ValueError:  # detached
             return True
 

@@ -37,6 +37,9 @@ def _family(
     return family
 
 
+# A counter that has no series before the first event has no increase at that event: no alert.
+_SELECTING = ("runFilters", "selectHost", "hasAnyHosts")
+
 _counter = partial(_family, core.CounterMetricFamily)
 _gauge = partial(_family, core.GaugeMetricFamily)
 _histogram = partial(_family, core.HistogramMetricFamily)
@@ -99,12 +102,15 @@ def _calls(state: DaemonState, tally: Tally) -> Iterator[Any]:
                  "unit", "kind")  # fmt: skip
     yield _gauge("plugin_files_failing", "Files of plugins that give no unit.",
                  len(state.unloaded))  # fmt: skip
+    yield _gauge("units_missing",
+                 "Units, schedulers and topics that callers named in vain within the last hour.",
+                 len(state.missing))  # fmt: skip
     yield _counter("requests", "Requests that were decided.", dict(tally.requests),
                    "method", "form", "outcome")  # fmt: skip
     yield _histogram("request_duration_seconds", "Time of a request.",
                      dict(tally.request_times), "method")  # fmt: skip
     yield _counter("requests_no_host_left", "Requests in which filters removed each host.",
-                   dict(tally.no_host_left), "method")  # fmt: skip
+                   {**dict.fromkeys(_SELECTING, 0), **tally.no_host_left}, "method")  # fmt: skip
 
 
 def _daemon(state: DaemonState) -> Iterator[Any]:
@@ -119,6 +125,7 @@ def _daemon(state: DaemonState) -> Iterator[Any]:
     yield _gauge("requests_waiting", "Requests that wait for a place.", processes.waiting)
     yield _counter("requests_refused", "Requests refused at the limit.", processes.refused)
     yield _gauge("start_time_seconds", "When the daemon started, since 1970.", state.started)
+    yield _gauge("reload_failed", "1: the last reload failed.", state.reload_failure is not None)
     yield _gauge("up", "0: calls of plugins do not work.", not state.stuck)
     if state.certificate_ends is not None:
         yield _gauge("certificate_expiry_timestamp_seconds",

@@ -8,8 +8,9 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from ovirt_scheduler.model.daemon_state import MissingUnit, ReloadFailure
 from tests.support.command import executed
-from tests.support.site import DECISION
+from tests.support.site import DECISION, MadeSite
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
 
@@ -53,6 +54,24 @@ def test_the_metrics_say_what_happened(site):
     assert told[(f"{of}requests_no_host_left_total", ("method", "runFilters"))] == 1
     requests = (("form", "engine"), ("method", "runFilters"), ("outcome", "unit failed"))
     assert told[(f"{of}requests_total", *requests)] == 1
+
+
+def test_a_counter_that_an_alert_is_about_is_there_before_the_first_event(tmp_path):
+    """Else it has no increase at that event, and the first VM that finds no host makes no alert."""
+    told = samples(MadeSite(tmp_path))
+    for method in ("runFilters", "selectHost", "hasAnyHosts"):
+        assert told["ovirt_scheduler_requests_no_host_left_total", ("method", method)] == 0
+    assert told["ovirt_scheduler_requests_refused_total",] == 0
+    assert told["ovirt_scheduler_history_dropped_total",] == 0
+
+
+def test_what_status_says_is_wrong_has_a_metric_without_names(tmp_path):
+    missing = tuple(MissingUnit("filter", f"Unit{number}", 1.0, 1) for number in range(3))
+    site = MadeSite(tmp_path, missing=missing, reload_failure=ReloadFailure(1.0, "no"))
+    told = samples(site)
+    assert told["ovirt_scheduler_units_missing",] == 3
+    assert told["ovirt_scheduler_reload_failed",] == 1
+    assert "Unit1" not in site.text("/metrics")
 
 
 def test_the_buckets_add_up(site):

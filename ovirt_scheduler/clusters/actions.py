@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
@@ -246,10 +247,16 @@ class ClusterActions:
             services.stopping,
         )  # fmt: skip
 
-    def act(self, answer: Migrations, destinations: ClusterDestinations) -> None:
+    def act(
+        self,
+        answer: Migrations,
+        destinations: ClusterDestinations,
+        events: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Act on an answer.
 
         Args:
+            events: of a hook's answer, the change of status that each VM leaves its host for.
             destinations: know the VMs of the answer, and the cluster; for a balancing, also how
                 much its hosts and VMs use.
         """
@@ -257,7 +264,8 @@ class ClusterActions:
         chosen, unfit = destinations.choose(answer)
         self._log_not_made(method, {step.vm: step for step in unfit})
         if method != BALANCE:
-            self._act(method, [Step.planned(vm, to, state) for vm, to in chosen.items()], state)
+            steps = [Step.planned(vm, to, state, events.get(vm, "")) for vm, to in chosen.items()]
+            self._act(method, steps, state)
             return
         self.imbalance = cluster_imbalance(state)
         self._memory.moved = []

@@ -28,7 +28,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
-from typing import Optional
+from typing import Optional, Union
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions, ClusterServices
@@ -37,6 +37,7 @@ from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.engine.events import Events
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
+from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import Kind
@@ -225,24 +226,28 @@ class ClusterDrive:
     def _call_hook(self, destinations: ClusterDestinations, changes: deque[StatusChange]) -> None:
         """Call a hook for changes for some seconds, and act on the answers."""
         answers: dict[str, tuple[str, ...]] = {}
+        events: dict[str, str] = {}  # by VM
         told: list[StatusChange] = []
         give_up = time.monotonic() + _HOOKS_SECONDS
         statuses, view = self._memory.statuses, destinations.view
         stopping = self._services.stopping
-        subjects = {**view.state.hosts, **view.state.vms}
+        subjects: dict[str, Union[HostState, VmState]] = {**view.state.hosts, **view.state.vms}
         try:
             while changes and time.monotonic() < give_up and not stopping.is_set():
                 change = changes[0]
                 if change.subject in subjects:  # else it has gone since
                     request = destinations.request(change)
                     decision = self._services.decisions.decide(request, view.replies)
+                    name = subjects[change.subject].name
+                    event = f"{name} went from {change.old_status} to {change.new_status}"
                     for vm, hosts in decision.answer.items():
                         answers.setdefault(vm, hosts)
+                        events.setdefault(vm, event)
                 told.append(changes.popleft())
         finally:
             # If an answer is not acted on, the next look calls the hook again for its change.
             destinations.learn(answers)
-            self._actions.act(answers, destinations)
+            self._actions.act(answers, destinations, events)
             if not (answers and stopping.is_set()):  # a daemon that stops does not act on all
                 for change in told:
                     del statuses[change.subject]  # and is added at the end: the oldest come first

@@ -228,4 +228,4 @@ def user_in_words(user: int, login: object) -> str:
 
 
 def _shown(plan: Plan) -> dict[str, object]:
-    return {"time": plan.time, **plan.record()}
+    return {"time": plan.time, **plan.record(), "steps": [step.fields() for step in plan.steps]}

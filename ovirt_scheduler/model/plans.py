@@ -41,6 +41,16 @@ class Step:
         names = vm_state.name, source, state.host_name(target)
         return cls(vm, vm_state.host or "", target, *names, reason)
 
+    def fields(self) -> dict[str, Any]:
+        """The migration in plain values, with ids and names; an id that is empty is left out."""
+        named = {
+            "vm": (self.vm, self.vm_name),
+            "source": (self.source, self.source_name),
+            "target": (self.target, self.target_name),
+        }
+        ids = {key: {"id": id_, "name": name} for key, (id_, name) in named.items() if id_}
+        return {**ids, "reason": self.reason}
+
     @property
     def text(self) -> str:
         """``proxy from lynx to ocelot: CPU 84 % to 61 %``."""

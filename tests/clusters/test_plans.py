@@ -68,6 +68,19 @@ def test_a_plan_of_very_many_migrations_is_told_in_part():
     assert len(plan(*["w"] * 1000).record()["migrations"]) == 1000
 
 
+def test_a_listed_plan_has_ids_and_names(registry):
+    """An id that is not there is left out, with its name."""
+    made = plan("w")
+    anywhere = replace(made.steps[0], target="", target_name="any host")
+    registry.add(replace(made, steps=(*made.steps, anywhere)))
+    vm, source = {"id": "w", "name": "web"}, {"id": "l", "name": "lynx"}
+    reason = "CPU 84 % to 61 %"
+    assert ask(registry, "list")[0]["steps"] == [
+        {"vm": vm, "source": source, "target": {"id": "p", "name": "puma"}, "reason": reason},
+        {"vm": vm, "source": source, "reason": reason},
+    ]
+
+
 def test_one_plan_of_a_method_is_open_at_a_time(registry, kept):
     """The same once more is no other; the next takes its place, and none does, too."""
     first = plan("w")
@@ -201,8 +214,9 @@ def test_what_a_hook_wanted_before_waits_on_unless_it_is_under_way(
     services = ClusterServices(registry, memory, None, None, None, stopping)
     actions, method = ClusterActions(settings, services), "on_vm_status_changed"
     destinations = ClusterDestinations(None, settings, None, method, View(STATE), (), {}, stopping)
-    actions.act({"w": ("p",)}, destinations)
+    actions.act({"w": ("p",)}, destinations, {"w": "web went from paused to up"})
     (former,) = registry.of_cluster("Default")
+    assert [step.reason for step in former.steps] == ["web went from paused to up"]
     if migrates:
         memory.cluster("Default").migrating["w"] = Migrating(former.steps[0], time.monotonic())
     actions.act({"m": ("p",)}, destinations)
@@ -415,6 +429,7 @@ def test_what_a_hook_wants_is_made_when_it_is_approved(driven):
     driven.engine.happened(*driven.engine.vms)
     told, _ = command(driven, "approve", the_plan(driven))
     assert told["state"] == "made"
+    assert told["migrations"] == ["vm0 from lynx to puma: vm0 went from paused to up"]
     assert driven.engine.migrations == [("vm0", "puma")]
 
 

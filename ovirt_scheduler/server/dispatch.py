@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Callable, NamedTuple, Optional
+from xmlrpc.server import SimpleXMLRPCDispatcher
 
 from ovirt_scheduler.errors import (
     BadParameters,
@@ -124,17 +125,21 @@ class Method(NamedTuple):
         types = [_PARAMETERS[each].types for each in self.parameters]
         return list(itertools.product(self.results, *types))
 
-    def check_count(self, parameters: Parameters) -> None:
-        """Refuse a call with another number of parameters.
+    def __call__(self, caller: Caller, parameters: Parameters) -> object:
+        """Run it.
+
+        Returns:
+            The answer, or a ``Reply``.
 
         Raises:
-            BadParameters: there are more or fewer than the method takes.
+            BadParameters: there are more or fewer parameters than it takes.
         """
         count = len(self.parameters)
         if len(parameters) != count:
             wanted = f"{count_of(count, 'parameter')} ({', '.join(self.parameters)})"
             takes = f"{self.name} takes {wanted if count else 'no parameters'}"
             raise BadParameters(f"{takes}, not {len(parameters)}")
+        return self.run(caller, parameters)
 
 
 def in_both_forms(
@@ -150,19 +155,36 @@ def in_both_forms(
     yield Method(name, parameters, ("struct",), text + _ENVELOPE, run, forms=(AnswerForm.ENGINE,))
 
 
+class FormDispatcher(SimpleXMLRPCDispatcher):
+    """The methods of one answer form: what ``register_function`` put into ``funcs``, and no more.
+
+    Only this registry is the standard library's. Its marshalling refuses what Apache's client
+    sends, its faults tell the types and texts of exceptions, its introspection knows no types, and
+    attributes of a registered instance can be called by their names.
+    """
+
+    funcs: dict[str, Method]  # type: ignore[assignment]
+
+
 class Dispatcher:
     """Answers calls of the methods, and of the three ``system.`` methods that list them.
 
     Args:
         methods: each with a name of its own in each of its answer forms.
+
+    Attributes:
+        forms: what each answer form offers.
     """
 
     def __init__(self, methods: Sequence[Method]):
-        offered = (*methods, *self._introspection())
-        self._methods: dict[AnswerForm, dict[str, Method]] = {
-            form: {method.name: method for method in offered if form in method.forms}
-            for form in AnswerForm
-        }
+        self.forms = {form: FormDispatcher() for form in AnswerForm}
+        for method in (*methods, *self._introspection()):
+            self.register_function(method)
+
+    def register_function(self, method: Method) -> None:
+        """Offer a method in the answer forms that it has."""
+        for form in method.forms:
+            self.forms[form].register_function(method, method.name)  # type: ignore[arg-type]
 
     def answer(self, caller: Caller, body: bytes) -> bytes:
         """Run one call, and log it in one line.
@@ -179,9 +201,7 @@ class Dispatcher:
         fields: dict[str, object] = {"outcome": "ok"}
         try:
             name, parameters = decode_call(body)
-            method = self._method(caller, name)
-            method.check_count(parameters)
-            answer = method.run(caller, parameters)
+            answer = self._method(caller, name)(caller, parameters)
             reply = answer if isinstance(answer, Reply) else Reply(answer)
             document = encode_answer(reply.answer)
             fields.update(reply.log_fields)
@@ -207,7 +227,7 @@ class Dispatcher:
         return document
 
     def _method(self, caller: Caller, name: str) -> Method:
-        methods = self._methods[caller.form]
+        methods = self.forms[caller.form].funcs
         method = methods.get(name)
         if method is None:
             offered = ", ".join(sorted(methods))
@@ -217,7 +237,7 @@ class Dispatcher:
     def _introspection(self) -> tuple[Method, ...]:
         return (
             Method("system.listMethods", (), ("array",), "The names of all methods, sorted.",
-                   lambda caller, _: sorted(self._methods[caller.form])),
+                   lambda caller, _: sorted(self.forms[caller.form].funcs)),
             Method("system.methodHelp", ("name",), ("string",),
                    "What the method of that name does, in words.",
                    lambda caller, parameters: self._named(caller, parameters).help()),

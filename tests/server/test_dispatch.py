@@ -190,3 +190,24 @@ def test_a_reply_is_answered_and_its_fields_logged(caplog: pytest.LogCaptureFixt
     assert call(Dispatcher([method("run", lambda *_: reply)]), "run") == ["host-1"]
     (record,) = caplog.records
     assert ": ok; units Quiet; 2 hosts: 1 left; " in record.getMessage()
+
+
+def test_what_is_registered_with_a_form_is_served_there_and_nowhere_else() -> None:
+    """The registry is the standard library's; what it has not is not served."""
+    dispatcher = Dispatcher([])
+    added = method("added", lambda *_: ["here"])
+    dispatcher.forms[AnswerForm.ENGINE].register_function(added, "added")
+    assert call(dispatcher, "added") == ["here"]
+    assert "added" in call(dispatcher, "system.listMethods")
+    del dispatcher.forms[AnswerForm.ENGINE].funcs["added"]
+    assert fault(dispatcher, "added")[0] == -32601
+    dispatcher.forms[AnswerForm.DESIGN].register_function(added, "added")
+    assert fault(dispatcher, "added")[0] == -32601
+
+
+def test_attributes_of_an_instance_cannot_be_called() -> None:
+    """Neither by name nor by dotted names."""
+    dispatcher = Dispatcher([])
+    dispatcher.forms[AnswerForm.ENGINE].register_instance(logging, allow_dotted_names=True)
+    for name in ("getLogger", "root.setLevel"):
+        assert fault(dispatcher, name, 1)[0] == -32601

@@ -7,8 +7,9 @@ silent client::
                (room?)                 (Stream: TLS,         (limits)       (the call)  │
                                         deadlines) ▲────────────────────────────────────┘
 
-Only the sockets and threads of the standard library's server are used. Its reading of HTTP has no
-limits, and accepts requests that others read in another way.
+Only the sockets and threads of the standard library's server are used, and in ``dispatch`` its
+registry of functions. Its reading of HTTP has no limits, and accepts requests that others read in
+another way. ``MultiPathXMLRPCServer`` would have all of its methods overridden.
 """
 
 from __future__ import annotations
@@ -201,6 +202,11 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.room = Room(_BODIES * settings.max_request_size)
         self.dispatcher = Dispatcher(methods)
         self.connections.set_limit(settings.max_connections)
+
+    def register_function(self, function: Any = None, name: Optional[str] = None) -> Any:  # noqa: ARG002
+        """Offer one more ``Method``, under its own name, until the next ``renew``."""
+        self.dispatcher.register_function(function)
+        return function
 
     def shutdown(self) -> None:
         """Stop at once; the stock name for it."""

@@ -22,6 +22,7 @@ import pytest
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.requests import AnswerForm
+from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.http.server import SchedulerServer
 from tests.support.command import executed
 from tests.support.paths import WIRE
@@ -266,6 +267,13 @@ def test_ipv6_is_served(start: Callable[..., Running]) -> None:
     assert running.server.url == f"http://[::1]:{running.port}"
     with running.proxy() as proxy:
         assert re.fullmatch(r"\[::1\]:\d+", str(proxy.peer()))
+
+
+def test_a_method_can_be_registered_with_the_server(plain: Running) -> None:
+    """As with every SimpleXMLRPCServer."""
+    plain.server.register_function(Method("added", (), ("string",), "", lambda *_: "here"))
+    with plain.proxy() as proxy:
+        assert proxy.added() == "here"
 
 
 def test_a_port_in_use_is_told(plain: Running) -> None:

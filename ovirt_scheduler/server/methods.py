@@ -153,9 +153,7 @@ class DecisionMethods:
 
     def _schedule(self, caller: Caller, parameters: Parameters) -> object:
         topic, method = map(values.string, ("topic", "method"), parameters)
-        arguments = parameters[2]
-        if not isinstance(arguments, dict):
-            raise values.expected("arguments", "a struct", arguments)
+        arguments = values.struct("arguments", "a struct", parameters[2])
         try:
             driver = self.service.publisher(topic, method)
         except UnknownUnit as error:
@@ -266,9 +264,7 @@ def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method
 
     def many(caller: Caller, parameters: Parameters) -> object:
         _check_reader(caller, pages)
-        (wanted,) = parameters
-        if not isinstance(wanted, dict):
-            raise values.expected("query", "a struct of what has to fit", wanted)
+        wanted = values.struct("query", "a struct of what has to fit", parameters[0])
         return _plain(reader.decisions(query.read(wanted)))
 
     forms = (AnswerForm.DESIGN,)

@@ -58,6 +58,19 @@ def strings(place: str, value: object) -> list[str]:
     return value
 
 
+def struct(place: str, wanted: str, value: object) -> dict[str, object]:
+    """The value, if it is a struct; an empty array is an empty one, which PHP cannot write.
+
+    Raises:
+        BadParameters: it is none; the text says what was wanted.
+    """
+    if value == []:
+        return {}
+    if not isinstance(value, dict):
+        raise expected(place, wanted, value)
+    return value
+
+
 def hosts(value: object, place: str = "hosts") -> Hosts:
     """Read hosts; or, with another place, VMs in the same way."""
     if isinstance(value, str) and not is_document(value):
@@ -117,18 +130,18 @@ def _document(value: Union[str, bytes]) -> Document:
 
 
 def properties(value: object) -> Mapping[str, str]:
-    """Read properties; nil and the empty string count as none, a nil value as not given (3.7).
+    """Read properties (contract 3.7).
+
+    Nil, the empty string and an empty array count as none, a nil value as not given.
 
     Raises:
         BadParameters: it is no struct of strings, or longer than it may be.
     """
     if value is None or value == "":
         return {}
-    if not isinstance(value, dict):
-        raise expected("properties", "a struct of strings", value)
     given = {
         key: string(f"properties[{key!r:.80}]", item)
-        for key, item in value.items()
+        for key, item in struct("properties", "a struct of strings", value).items()
         if item is not None
     }
     size = sum(map(len, itertools.chain(*given.items())))

@@ -134,7 +134,8 @@ PUBLISHED = "publishes bad, echo, good, inherited, of_the_class, static"
         ("values", "echo", {"value": 1, "self": 2}, -32602, "'self' unknown; it is echo"),
         ("values", "echo", {"value": 1, "": 2}, -32602, "'' unknown"),
         ("values", "static", {"a": 1, "c": 2}, -32602, "'c' unknown; it is static(a, b=2)"),
-        ("values", "echo", [], -32602, "arguments: expected a struct, not an array"),
+        ("values", "echo", [], -32602, "value missing; it is echo(value, times=1)"),
+        ("values", "echo", ["value"], -32602, "arguments: expected a struct, not an array"),
         ("values", 1, {}, -32602, "method: expected a string, not an int"),
     ],
 )  # fmt: skip

@@ -269,7 +269,7 @@ def test_huge_costs_are_clamped_so_that_no_sum_overflows(engine, summing, wanted
     assert own == clamped
 
 
-@pytest.mark.parametrize("properties", [{}, None, "", {"last": None}, {"other": "untouched"}])
+@pytest.mark.parametrize("properties", [{}, None, "", [], {"last": None}, {"other": "untouched"}])
 def test_properties_may_be_nil_empty_or_have_nil_values(engine, properties):
     """All are an empty map; a nil value counts as not given (contract 3.7)."""
     assert engine.runFilters(["tells_what_it_got"], HOSTS, VM, properties)["result"] == [H1]

@@ -86,6 +86,7 @@ def test_a_vm_that_starts_with_an_angle_bracket_is_a_document(given, vm):
         ({}, {}),
         (None, {}),
         ("", {}),
+        ([], {}),  # PHP's empty array, which is its empty struct, too
         ({"k": "", "l": "x"}, {"k": "", "l": "x"}),
         ({"k": None, "l": "x"}, {"l": "x"}),
     ],
@@ -115,7 +116,7 @@ F, C, B = Kind
          "vm: expected an XML document as a string, or an id, not an array"),
         (F, ([], [], None, {}), "vm: expected an XML document as a string, or an id, not nil"),
         (F, ([], [], "", {}), "vm: an empty id; an id has 1 to 255"),
-        (F, ([], [], "vm", []), "properties: expected a struct of strings, not an array"),
+        (F, ([], [], "vm", ["k"]), "properties: expected a struct of strings, not an array"),
         (F, ([], [], "vm", "k=v"), "properties: expected a struct of strings, not a string"),
         (F, ([], [], "vm", {"k": True}), "properties['k']: expected a string, not a boolean"),
         (F, ([], [], "vm", {"k": b"v"}), "properties['k']: expected a string, not a base64"),

@@ -7,8 +7,8 @@
               declaration       └─► nothing, where the SDK's reader may see something else
 
 What the SDK's readers make of an element is in tables (sdk_tables.py), which can be used without
-the SDK. What these do not know for certain is left to the SDK: markup within a value, a value that
-is wrong.
+the SDK. What these do not know for certain is left to the SDK: an element within a value, a value
+that is wrong. Comments and processing instructions are passed over, by us and by the SDK.
 """
 
 from __future__ import annotations
@@ -199,9 +199,6 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Optional[list[State]]:
     walk = _Walk(parser, data, _Members(kind, tables[kind.one], refuse))
     handlers: dict[str, Callable[..., None]] = {
         "StartDoctypeDeclHandler": lambda *_: refuse("a document type is not allowed"),
-        "ProcessingInstructionHandler": lambda target, _: refuse(
-            f"the processing instruction <?{short(target)}?> is not allowed"
-        ),
         "StartNamespaceDeclHandler": lambda *_: refuse("a namespace is not allowed"),
         "XmlDeclHandler": lambda *_: refuse("the XML declaration cannot be understood"),
         "StartElementHandler": walk.start,

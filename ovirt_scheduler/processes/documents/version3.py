@@ -42,8 +42,9 @@ def to_version4(data: bytes) -> bytes:
         lxml.etree.XMLSyntaxError: libxml2 refuses the document (its limits on depth and size).
     """
     parser = etree.XMLParser(
-        encoding="utf-8", resolve_entities=False, no_network=True, remove_comments=True
-    )
+        encoding="utf-8", resolve_entities=False, no_network=True,
+        remove_comments=True, remove_pis=True,
+    )  # fmt: skip
     root = etree.fromstring(data, parser)
     if not _change(root, DIFFERENCES):
         return data

@@ -94,11 +94,16 @@ class LastGood:
             else:
                 self._file(path).unlink()
 
-    def filters(self, path: Path) -> tuple[str, ...]:
-        """The names of the filters that a plugin had when it was last loaded."""
+    def filters(self, path: Path) -> Optional[tuple[str, ...]]:
+        """The names of the filters that a plugin had when it was last loaded; None: not known.
+
+        A command keeps nothing, and cannot tell what the daemon knows.
+        """
+        if self._folder is None:
+            return ()
         with contextlib.suppress(OSError, ValueError, PluginError):
             return self._read(path).filters
-        return ()
+        return None
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
         """Load the version of a plugin that was saved last. None if there is none, or it fails."""

@@ -153,8 +153,18 @@ class Loader:
         default = self._settings.on_failure
         try:
             return config.rejects(content(conf, PluginError), conf, default)
-        except (FileNotFoundError, PluginError):
+        except FileNotFoundError:
             return default is OnFailure.REJECT
+        except PluginError:  # nobody knows what it says
+            return True
+
+    def filter_names(self, file: PluginFile, scan: FolderScan) -> Optional[tuple[str, ...]]:
+        """The names of a file's filters, whatever its conf file says; None: it does not load."""
+        try:
+            units = self._analysed(scan.sources.candidate(file))[0].units
+        except (FileNotFoundError, PluginError):
+            return None
+        return tuple(unit.name for unit in units if unit.kind is Kind.FILTER)
 
     def conf_path(self, name: str) -> Path:
         """Where a plugin's conf file is, if there is one."""

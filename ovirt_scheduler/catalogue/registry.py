@@ -32,6 +32,11 @@ _LOADS_AT_ONCE = 4
 _REFRESH_EVERY = 1.0  # seconds between refreshes by the run calls
 _WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refresh
 
+_NAMES_UNKNOWN = (
+    "; if it has filters that are classes, their names are not known, and calls of them are left "
+    "out: the state folder has no version of it that loads"
+)
+
 _SLOW = 5.0  # seconds; what takes longer to fail is not tried again for each discover
 
 # An edit passes through half a file, or through none if an editor moves the old one away first.
@@ -239,13 +244,15 @@ class Registry:
         for conf in scan.confs:
             if conf.stem not in there and self._loader.rejects(conf):
                 plugins = [folder / f"{conf.stem}.py" for folder in scan.folders]
-                names = itertools.chain([conf.stem], *map(self._store.filters, plugins))
+                names = [each for each in map(self._store.filters, plugins) if each is not None]
                 fault = PluginError(
-                    f"{conf.stem}.py is found in no folder of plugins_path; {REJECTS}; put the "
-                    "plugin back, or take this file away",
+                    f"{conf.stem}.py is found in no folder of plugins_path; {REJECTS}"
+                    f"{'' if names else _NAMES_UNKNOWN}; put the plugin back, or take this file "
+                    "away",
                     str(conf),
                 )
-                orphaned[conf] = FileState({}, None, fault, missed=tuple(dict.fromkeys(names)))
+                missed = dict.fromkeys(itertools.chain([conf.stem], *names))
+                orphaned[conf] = FileState({}, None, fault, missed=tuple(missed))
         return orphaned
 
     def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> dict[Path, FileState]:
@@ -282,8 +289,12 @@ class Registry:
                 since, good_since = time.time(), self._store.kept_since(file.path) or time.time()
             missed: tuple[str, ...] = ()
             if not (good and good.contents) and self._loader.rejects(conf):
-                missed = tuple(dict.fromkeys((file.name, *self._store.filters(file.path))))
-                problem = f"{fault.message}; until then {REJECTS}"
+                names = self._store.filters(file.path)
+                if fault.file == str(conf):  # so the plugin itself may load
+                    names = self._loader.filter_names(file, scan) or names
+                missed = tuple(dict.fromkeys((file.name, *(names or ()))))
+                unknown = _NAMES_UNKNOWN if names is None else ""
+                problem = f"{fault.message}; until then {REJECTS}{unknown}"
                 fault = PluginError(problem, fault.file, fault.line)
             slow = time.monotonic() - began > _SLOW
             # On all that was found: the helper that it lacks may yet come.

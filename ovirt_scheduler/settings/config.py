@@ -21,7 +21,7 @@ from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.model.units import OnFailure
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.addresses import is_loopback
-from ovirt_scheduler.settings.file import ConfFile, content
+from ovirt_scheduler.settings.file import ConfFile, content, text_lines
 from ovirt_scheduler.settings.table import (
     CLUSTER,
     PLUGIN,
@@ -35,12 +35,12 @@ from ovirt_scheduler.settings.values import PYTHON_PATH, Drive
 
 CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
 
-# Searched in a conf file that cannot be read. No other key may be "reject"; a misspelt key counts.
+# Searched in the lines of a conf file that has a mistake, which may be just here: ``on_failure:
+# reject``. No other key may be "reject"; a misspelt key counts.
 _MEANT_TO_REJECT = re.compile(
-    rb"""(?mi)^[^#\n=]*=[ \t]*['"]?reject\b|^[ \t]*on_failure[ \t]*=(?![ \t]*['"]?ignore\b)"""
+    r"""(?i)[^#\s=:]+\s*[=:>]*\s*['"]?reject\b|on[_ -]?failure\b(?!\s*[=:>]*\s*['"]?ignore\b)"""
 )
-
-_MEANT_TO_LOOK_ON = re.compile(rb"""(?mi)^[ \t]*shadow[ \t]*=[ \t]*['"]?true\b""")
+_MEANT_TO_LOOK_ON = re.compile(r"""(?i)shadow\s*[=:]*\s*['"]?true\b""")
 
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 SYSTEM_STATE = Path("/var/lib/ovirt-scheduler")  # of the daemon that systemd starts
@@ -129,7 +129,8 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
 def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
     """Whether a filter that cannot be loaded rejects every host (contract 4.2).
 
-    A mistake elsewhere in its conf file does not change what that file says of it.
+    A mistake elsewhere in its conf file does not change what that file says of it. Where the file
+    is no text that can be read, nobody knows what it says: then it rejects.
 
     Args:
         data: what is in the filter's conf file.
@@ -139,8 +140,12 @@ def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
     try:
         conf = parse_plugin_conf(data, path)
     except PluginError:
-        meant = default is OnFailure.REJECT or _MEANT_TO_REJECT.search(data) is not None
-        return meant and _MEANT_TO_LOOK_ON.search(data) is None
+        try:
+            lines = text_lines(data, path, PluginError)
+        except PluginError:
+            return True
+        meant = default is OnFailure.REJECT or any(map(_MEANT_TO_REJECT.match, lines))
+        return meant and not any(map(_MEANT_TO_LOOK_ON.match, lines))
     live = conf.enabled and not conf.shadow
     return live and (conf.on_failure or default) is OnFailure.REJECT
 

@@ -256,7 +256,7 @@ def entries(data: bytes, path: Path, error_type: ErrorType) -> tuple[Entry, ...]
     def mistake(problem: str, line: Optional[int]) -> FileMistake:
         return error_type(problem, str(path), line)
 
-    lines = _lines(data, mistake)
+    lines = text_lines(data, path, error_type)
     try:
         # Ends at the first mistake: the lines that take longest to read are no good ones.
         config = configobj.ConfigObj(
@@ -267,20 +267,25 @@ def entries(data: bytes, path: Path, error_type: ErrorType) -> tuple[Entry, ...]
     return tuple(_told(config, lines, mistake))
 
 
-def _lines(data: bytes, mistake: _Mistake) -> list[str]:
+def text_lines(data: bytes, path: Path, error_type: ErrorType) -> list[str]:
+    """The lines of a conf file, without white space around them, whatever they say.
+
+    Raises:
+        error_type: it is not UTF-8, a line is too long, or holds a character that nobody sees.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
-        raise mistake("is not UTF-8 text here", number) from error
+        raise error_type("is not UTF-8 text here", str(path), number) from error
     lines = [line.strip(" \t\r") for line in text.split("\n")]
     for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST:
-            raise mistake(f"is longer than {_LONGEST} characters", number)
+            raise error_type(f"is longer than {_LONGEST} characters", str(path), number)
         hidden = _hidden(line)
         if hidden:
             problem = f"holds the character U+{ord(hidden):04X}, which is invisible; remove it"
-            raise mistake(problem, number)
+            raise error_type(problem, str(path), number)
     return lines
 
 

@@ -215,7 +215,9 @@ def limited(engine, _folder):
         (password_of(b"\n"), "other-password: expected 1 to 4096 characters in its first line"),
         (password_of(b"x" * 4097), "other-password: expected 1 to 4096 characters in its first"),
         (password_of(b"\xff\xfe\n"), "other-password: is not UTF-8"),
-        (broken(500, "application/xml", "<fault/>"), "HTTP 500 Internal Server Error"),
+        (broken(500, "application/xml", "<fault/>"), "HTTP 500 Internal Server Error with application/xml: a fault without a reason"),
+        (broken(500, "application/xml", "<hosts/>"), "HTTP 500 Internal Server Error with application/xml, but no fault"),
+        (broken(302, "application/xml", "<hosts/>"), "HTTP 302 Found with application/xml, which is not what was asked for"),
         (
             broken(500, "application/xml", "<fault><detail>[Internal\nError: &lt;x&gt; \x1b]</detail><reason>Operation Failed</reason></fault>"),
             "HTTP 500 Internal Server Error: Operation Failed: [Internal Error: <x> \N{REPLACEMENT CHARACTER}]",
@@ -242,6 +244,24 @@ def test_whatever_goes_wrong_is_one_line_that_names_the_url(engine, tmp_path, ch
     assert len(message) < 500
     assert PASSWORD not in message
     assert id_of("lynx") not in message
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"), [("application/xml", "<fault><reason>Not found</reason></fault>"), ("", "")]
+)
+def test_a_vm_that_the_engine_does_not_find_is_left_out(engine, asking, kind, body):
+    """It may say so without a word."""
+    engine.broken = Reply(404, kind, body)
+    assert asking.look_up(Sought(vm=id_of("web")), soon()).vm is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("text/html", "expected XML"), ("application/xml", "but no fault")]
+)
+def test_a_404_of_somebody_else_is_a_failure_and_no_missing_vm(engine, asking, kind, words):
+    engine.broken = Reply(404, kind, "<html>no such page</html>")
+    with pytest.raises(EngineUnavailable, match=f"HTTP 404 Not Found with {kind}.*{words}"):
+        asking.look_up(Sought(vm=id_of("web")), soon())
 
 
 def test_a_fault_that_has_the_token_is_not_repeated(engine, asking):

@@ -49,6 +49,9 @@ _NOT_HTTP = (
     b"P" * 100_000,
 )
 
+_HALF_GREETING = b"\x16\x03\x01\x02\x00\x01"  # a client's first message in TLS
+_MANY = 50  # handshakes that begin at once
+
 _BOMB = gzip.compress(b" " * (64 * MOST_BYTES), 9)
 
 Attack = Callable[["Attacker"], None]
@@ -126,7 +129,16 @@ def says_nothing_in_tls(attacker: Attacker) -> None:
 
 def stops_in_the_handshake(attacker: Attacker) -> None:
     with attacker.plain() as connection:
-        connection.sendall(b"\x16\x03\x01\x02\x00\x01")
+        connection.sendall(_HALF_GREETING)
+        _await_end(connection)
+
+
+def begins_many_handshakes(attacker: Attacker) -> None:
+    """More, with those of other attackers, than there are connections."""
+    with contextlib.ExitStack() as opened:
+        for _ in range(_MANY):
+            connection = opened.enter_context(attacker.plain())
+            connection.sendall(_HALF_GREETING)
         _await_end(connection)
 
 
@@ -229,7 +241,8 @@ def calls_and_resets(attacker: Attacker) -> None:
 
 
 ATTACKS: tuple[Attack, ...] = (
-    says_nothing, says_nothing_in_tls, stops_in_the_handshake, sends_byte_by_byte, reads_nothing,
-    sends_random_bytes, sends_random_bytes_as_tls, sends_no_http, speaks_plain_http, sends_no_call,
-    sends_a_damaged_call, sends_too_much, half_closes, calls_and_resets,
+    says_nothing, says_nothing_in_tls, stops_in_the_handshake, begins_many_handshakes,
+    sends_byte_by_byte, reads_nothing, sends_random_bytes, sends_random_bytes_as_tls, sends_no_http,
+    speaks_plain_http, sends_no_call, sends_a_damaged_call, sends_too_much, half_closes,
+    calls_and_resets,
 )  # fmt: skip

@@ -234,8 +234,9 @@ class Settings:
         "longest ago end.",
         bounds=("0", "65536"))
     max_connections: int = setting("whole", "512",
-        "Open connections. If all are in use, the one that is idle for longest is closed; if none "
-        "is idle, a new one has to wait.",
+        "Open connections. If all are in use, the one that is idle for longest is closed. If none "
+        "is idle, it is one whose request still arrives: first one without a whole head, then the "
+        "slowest. Else a new one has to wait.",
         bounds=("1", "65536"))
     max_waiting: int = setting("whole", "1024",
         "Requests that may wait for their turn. Further requests get fault 104.",

@@ -46,15 +46,28 @@ class Stream(io.RawIOBase):
     Attributes:
         deadline: seconds on the monotonic clock; to wait longer raises TimeoutError. What has come
             by then is still taken: a busy daemon may be late to read it.
+        waits: whether the thread waits for the peer at this moment.
+        speed: bytes a second since the first byte after ``measure`` was called.
     """
 
     def __init__(self, connection: socket.socket, deadline: float):
         super().__init__()
         connection.setblocking(False)
         self.deadline = deadline
+        self.waits = False
+        self.measure()
         self._socket = connection
         self._poll = select.poll()
         self._tls: Optional[TlsConnection] = None
+
+    def measure(self) -> None:
+        """Measure the speed anew, from the next byte on."""
+        self._received, self._first_at = 0, time.monotonic()
+
+    @property
+    def speed(self) -> float:
+        """See ``Stream``."""
+        return self._received / max(time.monotonic() - self._first_at, 1e-6)
 
     def speaks_tls(self) -> Optional[bool]:
         """Wait for the peer's first byte: whether it opens TLS; None: the peer left.
@@ -104,7 +117,11 @@ class Stream(io.RawIOBase):
         source = self._tls or self._socket
         if self._tls is None or not self._tls.pending():  # next to nothing has come already
             self._wait(select.POLLIN)
-        return self._attempt(lambda: source.recv_into(piece), select.POLLIN)
+        size = self._attempt(lambda: source.recv_into(piece), select.POLLIN)
+        if not self._received:
+            self._first_at = time.monotonic()
+        self._received += size
+        return size
 
     def send_all(self, data: bytes) -> None:
         """Write all of ``data``, without a buffer.
@@ -147,5 +164,8 @@ class Stream(io.RawIOBase):
     def _wait(self, event: int) -> None:
         self._poll.register(self._socket, event)
         milliseconds = math.ceil((self.deadline - time.monotonic()) * 1000)
-        if not self._poll.poll(max(milliseconds, 0)):
+        self.waits = True
+        is_ready = self._poll.poll(max(milliseconds, 0))
+        self.waits = False
+        if not is_ready:
             raise TimeoutError("the peer was not ready in time")

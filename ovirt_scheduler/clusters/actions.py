@@ -47,7 +47,6 @@ HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # they are called on
 _BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen on its way
 _LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
 
-_MOVING = ("migrating", "migrating_from", "migrating_to")
 _STOPPING = "the engine was not asked: the daemon stops, or reloads"
 _NO_ANSWER = "the engine was not asked, as it did not answer for another VM"
 
@@ -147,7 +146,7 @@ class ClusterMigrations:
     def adopt(self, state: ClusterState) -> None:
         """Follow the migrations that run already, whoever asked for them."""
         for vm, vm_state in state.vms.items():
-            if vm_state.status in _MOVING and vm not in self._memory.migrating:
+            if vm_state.is_migrating and vm not in self._memory.migrating:
                 step = Step.planned(vm, "", state)
                 self._memory.migrating[vm] = Migrating(step, time.monotonic(), moving=True)
 
@@ -375,7 +374,7 @@ def _outcome(migrating: Migrating, state: ClusterState) -> Optional[str]:
     vm = state.vms.get(step.vm)
     if vm is None:
         return "ended with the VM, which is gone,"
-    if vm.status in _MOVING:
+    if vm.is_migrating:
         migrating.moving = True
         return "still goes on, and is followed no more," if age > _LONGEST_MIGRATION else None
     elsewhere = vm.host not in (None, step.source)

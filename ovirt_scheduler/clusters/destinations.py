@@ -58,6 +58,8 @@ class ClusterDestinations:
 
     def __post_init__(self) -> None:
         self._state = self.view.state
+        # An engine asks units about these alone, and a unit may fail for a host without figures.
+        self._up = tuple(key for key, host in self._state.hosts.items() if host.is_up)
         # By the VMs' ids, for those that the units were called for.
         self._known: dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
         if self.method == BALANCE:
@@ -117,7 +119,11 @@ class ClusterDestinations:
         """
         unit, answer = self.settings.balance, cast("Migrations", {})
         if self.method == BALANCE and unit is not None:
-            wanted: Optional[Migration] = self._ask_units(None, Kind.BALANCE, (unit,))
+            migrating = {vm.host for vm in self._state.vms.values() if vm.is_migrating}
+            hosts = tuple(host for host in self._up if host not in migrating)
+            wanted: Optional[Migration] = None
+            if hosts:
+                wanted = self._ask_units(None, Kind.BALANCE, (unit,), hosts)
             answer = {} if wanted is None else {wanted.vm: wanted.hosts}
             self.learn(answer)
         elif self.driver.defines(self.method):
@@ -170,7 +176,7 @@ class ClusterDestinations:
         if left is None:
             return _first(offered)
         here = self._state.vms[vm].host
-        others = [host for host in self._state.hosts if host != here]
+        others = [host for host in self._up if host != here]
         if not offered and others and all(left.get(host) == 0 for host in others):
             return ""
         # To any host: the engine would not ask the filters, and equal hosts share the VMs.
@@ -181,19 +187,21 @@ class ClusterDestinations:
     def _allowed(self, vm: str) -> Mapping[str, int]:
         """The hosts that the filters leave, each with the sum of the cost functions."""
         settings = self.settings
-        left: list[str] = list(self._state.hosts)
-        if settings.filters:
-            left = list(self._ask_units(vm, Kind.FILTER, settings.filters))
-        left = [host for host in left if host not in self.former.get(vm, ())]
+        left = self._up
+        if left and settings.filters:
+            left = tuple(self._ask_units(vm, Kind.FILTER, settings.filters, left))
+        left = tuple(host for host in left if host not in self.former.get(vm, ()))
         if not left or not settings.cost_functions:
             return dict.fromkeys(left, 0)
-        costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions)
+        costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions, left)
         worst = max(costs.values(), default=0) + 1  # for a host that none of them scored
         return {host: costs.get(host, worst) for host in left}
 
-    def _ask_units(self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...]) -> Any:
+    def _ask_units(
+        self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...], hosts: tuple[str, ...]
+    ) -> Any:
         caller = Caller.of_cluster(self.settings.name)
-        subjects = Subjects(tuple(self._state.hosts), vm=vm)
+        subjects = Subjects(hosts, vm=vm)
         request = Request(caller, subjects, self.settings.properties, {kind: wanted})
         known = self.view.replies
         if known is not None:

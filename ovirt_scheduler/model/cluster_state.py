@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
+_MIGRATING = ("migrating", "migrating_from", "migrating_to")
 HOSTED_ENGINE = ("managed_hosted_engine", "hosted_engine")  # the origin of the engine's own VM
 
 
@@ -24,6 +25,11 @@ class HostState(NamedTuple):
     used_memory: int = 0
     cluster: Optional[str] = None  # the cluster's id
 
+    @property
+    def is_up(self) -> bool:
+        """Whether VMs may run on it, as far as is known."""
+        return self.status in ("", "up")
+
 
 class VmState(NamedTuple):
     """A VM of the cluster."""
@@ -36,6 +42,11 @@ class VmState(NamedTuple):
     busy_processors: Optional[float] = None  # None: its share of what its host uses
     cluster: Optional[str] = None  # the cluster's id
     origin: str = ""  # in the engine's words; empty if it tells none
+
+    @property
+    def is_migrating(self) -> bool:
+        """Whether it is on its way to another host."""
+        return self.status in _MIGRATING
 
     @property
     def is_hosted_engine(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,8 @@ from ovirt_scheduler.clusters.actions import HOOKS
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
+from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.table import ClusterSettings
 
 STATE = ClusterState(
@@ -53,3 +56,55 @@ def test_only_a_balancing_leaves_the_hosted_engine_where_it_is(method):
         assert [step.problem for step in unfit] == ["no balancing moves the hosted engine"]
     else:
         assert (chosen, unfit) == ({"w": "p"}, [])
+
+
+class Decisions:
+    """Answers that all hosts are fit and cost nothing, and that a balance wants nothing."""
+
+    def __init__(self):
+        self.hosts_of = {}  # by kind, as they were asked about last
+
+    def decide(self, request, _):
+        (kind,) = request.wanted
+        self.hosts_of[kind] = hosts = request.subjects.hosts
+        answers = {Kind.FILTER: hosts, Kind.COST_FUNCTION: dict.fromkeys(hosts, 0)}
+        return SimpleNamespace(answer=answers.get(kind))
+
+
+UNITS = ClusterSettings(
+    "Default", filters=(WantedUnit("F"),), cost_functions=(WantedUnit("C"),),
+    balance=WantedUnit("B"),
+)  # fmt: skip
+
+
+def asking(state, decisions, method=BALANCE):
+    return ClusterDestinations(
+        decisions, UNITS, None, method, View(state), (), {}, threading.Event()
+    )
+
+
+def test_units_are_asked_about_hosts_that_are_up():
+    """As an engine asks them; a balance about those that no VM is leaving."""
+    hosts = {**STATE.hosts, "silent": HostState("silent", "")}
+    for status in ("installing", "maintenance", "non_responsive"):
+        hosts[status] = HostState(status, status)
+    decisions = Decisions()
+    vms = {**STATE.vms, "m": VmState("mail", "migrating", "p")}
+    destinations = asking(STATE._replace(hosts=hosts, vms=vms), decisions)
+    assert destinations.answer() == {}
+    destinations.learn({"w": ("p",)})
+    up = ("l", "p", "silent")
+    assert decisions.hosts_of == {
+        Kind.BALANCE: ("l", "silent"), Kind.FILTER: up, Kind.COST_FUNCTION: up
+    }  # fmt: skip
+    assert destinations.best("w", ()) == ""  # any host: that is, any that is up
+
+
+def test_without_a_host_that_is_up_no_unit_is_asked():
+    """It would be asked about nothing."""
+    decisions = Decisions()
+    destinations = asking(STATE._replace(hosts={"l": HostState("lynx", "error")}), decisions)
+    assert destinations.answer() == {}
+    destinations.learn({"w": ("l",)})
+    assert decisions.hosts_of == {}
+    assert destinations.best("w", ("l",)) is None

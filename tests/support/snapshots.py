@@ -41,7 +41,7 @@ def host(
         running: VMs.
     """  # fmt: skip
     taken = used if taken is None else taken
-    percent = 100 * busy / processors
+    percent = 100 * busy / (processors or 1)
     told = statistics(
         memory__used=int(used * GIB), memory__free=int((memory - used) * GIB),
         cpu__current__user=percent, cpu__current__system=0, cpu__current__idle=100 - percent,

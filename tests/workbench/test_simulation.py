@@ -20,6 +20,11 @@ FEW = """\
 def do_filter(hosts, vm, properties):
     return [host for host in hosts if host.summary.total < int(properties["most"])]
 """
+NOT_B = """\
+def do_filter(hosts, vm, properties):
+    assert all(host.memory for host in hosts), "no host can be told from another"
+    return [host for host in hosts if host.name != "b"]
+"""
 BROKEN = "def do_filter(hosts, vm, properties):\n    raise ValueError('oh')\n"
 SEES = """\
 def do_score(hosts, vm, properties):
@@ -66,7 +71,15 @@ class Crowd(LoadBalancer):
 def running(tmp_path_factory):
     """The parts that answer calls, with plugins of this module and the samples."""
     plugins = tmp_path_factory.mktemp("plugins")
-    texts = {"Few": FEW, "Broken": BROKEN, "Sees": SEES, "One": ONE, "Asks": ASKS, "Crowd": CROWD}
+    texts = {
+        "Few": FEW,
+        "Broken": BROKEN,
+        "Sees": SEES,
+        "One": ONE,
+        "Asks": ASKS,
+        "Crowd": CROWD,
+        "NotB": NOT_B,
+    }
     texts["Strays"] = "def do_balance(hosts, properties):\n    return 'nobody', hosts\n"
     for name, text in texts.items():
         (plugins / f"{name}.py").write_text(text)
@@ -164,6 +177,16 @@ def test_filters_hold_for_migrations_too(simulate):
     outcome = simulate(taken, policy="power_saving", filters="Few", properties="most=1")
     assert counts(outcome.views[0]) == counts(outcome.views[-1])
     assert outcome.rested
+
+
+def test_a_filter_holds_beside_a_host_that_is_being_installed(simulate):
+    """It is not asked about that host, and so does not fail for all."""
+    new = host("new", 0, processors=0, status="installing")
+    vms = [vm(f"vm{number}", "a", 8) for number in range(7)]
+    taken = snapshot([new, host("a", used=56), host("b"), host("c", used=16)], vms)
+    outcome = simulate(taken, policy="evenly_distribute", filters="NotB")
+    assert {move.target for move in outcome.moves} == {"c"}
+    assert not outcome.problems
 
 
 def test_a_migration_that_an_engine_would_refuse_is_told(simulate):

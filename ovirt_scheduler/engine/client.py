@@ -74,19 +74,33 @@ class _HttpReply(NamedTuple):
         """Whether the content is called XML."""
         return self.content_type.startswith(_XML)
 
+    @property
+    def has_fault(self) -> bool:
+        """Whether the content is a fault of the engine, or has one in it."""
+        return self.is_xml and b"<fault" in self.body[:_LONGEST_FAULT]
+
     def failure(self, url: str, secret: str) -> EngineUnavailable:
         """The exception to raise, because this is not what was asked for.
 
         Args:
             secret: an engine's reason with this text is not shown.
         """
-        kind = EngineRefusal if self.is_xml else EngineUnavailable
+        kind = EngineRefusal if self.has_fault else EngineUnavailable
         if self.status in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN):
             kind = EngineDenial
         reason = self._reason(secret)
-        message = f"{self._status}: {reason}" if reason else f"{self.words}; expected XML"
+        message = f"{self._status}: {reason}" if reason else self._without_reason
         message = f"{without_query(url)}: {message}"
         return kind(message, reason) if issubclass(kind, EngineRefusal) else kind(message)
+
+    @property
+    def _without_reason(self) -> str:
+        if not self.is_xml:
+            return f"{self.words}; expected XML"
+        if self.has_fault:
+            return f"{self.words}: a fault without a reason"
+        is_error = self.status >= http.HTTPStatus.BAD_REQUEST
+        return f"{self.words}, {'but no fault' if is_error else 'which is not what was asked for'}"
 
     def _reason(self, secret: str) -> str:
         """The engine's own reason, if its fault has one."""
@@ -136,7 +150,10 @@ class EngineClient:
         reply, token = self._authorized(
             lambda token: self._get(url, token, deadline, most), deadline
         )
-        missing = reply.status == http.HTTPStatus.NOT_FOUND and path.startswith(VM_PATH)
+        # A proxy, and a server at another path, answer so with a page of their own.
+        of_engine = reply.has_fault or not reply.body
+        is_404 = reply.status == http.HTTPStatus.NOT_FOUND
+        missing = is_404 and of_engine and path.startswith(VM_PATH)
         if not missing and (reply.status != http.HTTPStatus.OK or not reply.is_xml):
             raise reply.failure(url, token)
         self._taken_at = time.monotonic()
@@ -164,7 +181,7 @@ class EngineClient:
 
         reply, token = self._authorized(post, deadline)
         failure, is_error = reply.failure(url, token), reply.status >= http.HTTPStatus.BAD_REQUEST
-        if isinstance(failure, EngineRefusal) and (is_error or b"<fault" in reply.body):
+        if isinstance(failure, EngineRefusal):
             is_no = reply.status < http.HTTPStatus.INTERNAL_SERVER_ERROR
             raise failure if is_no else AnswerLost(str(failure))
         if is_error or not (reply.is_xml and _DONE.search(reply.body)):

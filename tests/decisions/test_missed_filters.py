@@ -99,6 +99,56 @@ def test_it_is_left_out_where_it_is_not_to_reject_or_is_disabled(folders, text, 
     assert told != ""
 
 
+@pytest.mark.parametrize("spoil", ["a folder", "utf-16", "a colon", "a link to nothing", "mode"])
+def test_a_conf_file_that_cannot_be_read_counts_as_reject_for_all_filters_of_its_file(
+    folders, spoil
+):
+    """For those that are classes, too, though nothing was ever kept of them."""
+    folders.write(CLASS)
+    conf = folders.confs / "guard.conf"
+    if spoil == "a folder":
+        conf.mkdir()
+    elif spoil == "a link to nothing":
+        conf.symlink_to("nowhere")
+    elif spoil == "a colon":
+        conf.write_text("on_failure: reject\n")
+    else:
+        conf.write_text("on_failure = reject\n", "utf-16" if spoil == "utf-16" else "utf-8")
+        conf.chmod(0o666 if spoil == "mode" else 0o644)
+    folders.start()
+    for name in ("guard", "Guard"):
+        kept, told = folders.kept(name)
+        assert kept == []
+        assert "its filter accepts no host" in told
+        assert "not known" not in told
+        assert str(conf) in told
+
+
+def test_names_of_classes_that_the_state_folder_lost_are_told_as_not_known(folders):
+    """Both where the plugin does not load and where it is gone; no word where they are known."""
+    folders.write(CLASS, "on_failure = reject\n")
+    folders.start()
+    (folders.plugins / "guard.py").write_text(BROKEN)
+    folders.daemon.stop()
+    kept_versions = folders.daemon.state / "plugins"
+    for version in kept_versions.iterdir():
+        version.unlink()
+    folders.start()
+    unknown = "if it has filters that are classes, their names are not known"
+    assert unknown in folders.kept("guard")[1]
+    assert unknown in folders.daemon.log
+    assert folders.kept("Guard")[0] == HOSTS
+    (folders.plugins / "guard.py").unlink()
+    folders.design.discover()
+    assert unknown in folders.kept("guard")[1]
+    folders.write(CLASS)
+    folders.design.discover()
+    (folders.plugins / "guard.py").unlink()
+    folders.design.discover()
+    kept, told = folders.kept("Guard")
+    assert (kept, unknown in told) == ([], False)
+
+
 def test_an_unknown_name_rejects_nothing(folders):
     """Whatever scheduler.conf says: there is no file and no conf file of it."""
     folders.start("on_failure = reject")

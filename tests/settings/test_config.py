@@ -363,12 +363,36 @@ def test_a_mistake_in_a_plugin_conf_is_the_plugins(plugin_conf, tmp_path, text, 
         ("on_failure = ignore\ntmeout = 3", "ignore", False),
         ("#on_failure = reject\ntmeout = 3", "ignore", False),
         ("on_failure = reject\nshadow = true\ntimeout = soon", "reject", False),
+        ("on_failure: reject", "ignore", True),
+        ("timeout = 3\n  On_Failure :'reject'", "ignore", True),
+        ("on_failure reject", "ignore", True),
+        ("on-failure => reject", "ignore", True),
+        ("on_failure", "ignore", True),
+        ("on_failure: ignore", "ignore", False),
+        ("on_failure: ignore", "reject", True),
+        ("# on_failure: reject\ntmeout = 3", "ignore", False),
+        ("customProperties = mode=accept|reject\ntmeout = 3", "ignore", False),
+        ("on_failure: reject\nshadow: true", "ignore", False),
     ],
 )
 def test_whether_a_filter_rejects_is_read_of_a_conf_file_with_mistakes_too(conf, default, rejects):
     """A mistake elsewhere in it does not change what it says of that (contract 4.2)."""
     default = OnFailure(default)
     assert config.rejects(conf.encode(), Path("/guard.conf"), default) is rejects
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("text", ["on_failure = reject\n", "timeout = 3 # f\u00fcr\n"])
+def test_a_conf_file_that_is_no_text_counts_as_reject(encoding, text):
+    """As Windows writes one: nobody can say that it does not say so (contract 4.2)."""
+    data = text.encode(encoding)
+    assert config.rejects(data, Path("/guard.conf"), OnFailure.IGNORE)
+
+
+def test_a_conf_file_with_an_invisible_character_counts_as_reject():
+    """It may be in the very word."""
+    data = "on\u200b_failure = re\u200bject\n".encode()
+    assert config.rejects(data, Path("/guard.conf"), OnFailure.IGNORE)
 
 
 @pytest.mark.parametrize(

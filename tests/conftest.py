@@ -15,6 +15,7 @@ import pytest
 
 from ovirt_scheduler.model.plugins import Candidate, Limits, PluginCode, Source
 from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.model.values import hidden
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.security import trust
 from tests.support.daemon import Daemon, StartDaemon
@@ -56,6 +57,13 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         for title, text in report.sections
     ]
     return report
+
+
+@pytest.fixture(autouse=True)
+def no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another test had for a password is a plain word in this one."""
+    monkeypatch.setattr(hidden, "_secrets", {})
+    monkeypatch.setattr(hidden, "_written", ())
 
 
 @pytest.fixture

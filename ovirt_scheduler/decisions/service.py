@@ -199,7 +199,6 @@ class DecisionService:
             calls=job.calls,
             time=asked_at,
             seconds=time.monotonic() - started,
-            secret=job.engine.token,
         )
         if self.shadows is not None:
             shadow_jobs = _shadow_jobs(request.subjects, job, chosen, execution)

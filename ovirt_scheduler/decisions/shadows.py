@@ -118,7 +118,6 @@ class Shadows:
 
     def _called(self, decision: Decision, jobs: Sequence[Job], add_engine: AddEngine) -> Decision:
         ended: list[ShadowCall] = []
-        secret = decision.secret
         for job in jobs:
             (call,) = job.calls
             problem, result = "in shadow, and no place was free", None
@@ -126,7 +125,6 @@ class Shadows:
                 if self._executor.is_free and not self._stopped:
                     patient = job._replace(deadline=time.monotonic() + _ENGINE_SECONDS)
                     one, _ = add_engine(patient)
-                    secret = one.engine.token or secret
                     if not self._stopped:  # meanwhile
                         deadline = time.monotonic() + call.unit.limits.timeout
                         execution = self._executor.run_shadow(one._replace(deadline=deadline))
@@ -139,4 +137,4 @@ class Shadows:
             if result is not None:
                 call_log.log_call(decision.request.caller.request_id, call.unit.words, result)
             ended.append(ShadowCall(call, result, problem))
-        return decision._replace(shadows=tuple(ended), secret=secret)
+        return decision._replace(shadows=tuple(ended))

@@ -29,6 +29,7 @@ from ovirt_scheduler.errors import (
 )
 from ovirt_scheduler.model.plugins import EngineAccess, set_proxy
 from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.values.hidden import remember, without_secrets
 from ovirt_scheduler.model.values.text import writable
 from ovirt_scheduler.settings.table import EngineSettings
 
@@ -67,7 +68,7 @@ class _HttpReply(NamedTuple):
     def words(self) -> str:
         """The status and the type of the content, for a message."""
         kind = self.content_type.partition(";")[0] or "nothing"
-        return f"{self._status} with {writable(kind):.60}"
+        return f"{self._status} with {writable(without_secrets(kind)):.60}"
 
     @property
     def is_xml(self) -> bool:
@@ -79,16 +80,12 @@ class _HttpReply(NamedTuple):
         """Whether the content is a fault of the engine, or has one in it."""
         return self.is_xml and b"<fault" in self.body[:_LONGEST_FAULT]
 
-    def failure(self, url: str, secret: str) -> EngineUnavailable:
-        """The exception to raise, because this is not what was asked for.
-
-        Args:
-            secret: an engine's reason with this text is not shown.
-        """
+    def failure(self, url: str) -> EngineUnavailable:
+        """The exception to raise, because this is not what was asked for."""
         kind = EngineRefusal if self.has_fault else EngineUnavailable
         if self.status in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN):
             kind = EngineDenial
-        reason = self._reason(secret)
+        reason = self._reason()
         message = f"{self._status}: {reason}" if reason else self._without_reason
         message = f"{without_query(url)}: {message}"
         return kind(message, reason) if issubclass(kind, EngineRefusal) else kind(message)
@@ -102,14 +99,15 @@ class _HttpReply(NamedTuple):
         is_error = self.status >= http.HTTPStatus.BAD_REQUEST
         return f"{self.words}, {'but no fault' if is_error else 'which is not what was asked for'}"
 
-    def _reason(self, secret: str) -> str:
+    def _reason(self) -> str:
         """The engine's own reason, if its fault has one."""
         # Two texts are all that is looked for, so this is no reading of the document.
         parts = dict(_FAULT.findall(self.body[:_LONGEST_FAULT]))
         texts = (parts[name] for name in (b"reason", b"detail") if name in parts)
         reason = ": ".join(html.unescape(text.decode("utf-8", "replace")) for text in texts)
-        if not self.is_xml or secret in reason:
+        if not self.is_xml:
             return ""
+        reason = without_secrets(reason)
         return f"{writable(' '.join(reason.split())):.300}"
 
     @property
@@ -147,15 +145,13 @@ class EngineClient:
             EngineUnavailable: it answers something else, or nothing in time.
         """
         url = self.url + path
-        reply, token = self._authorized(
-            lambda token: self._get(url, token, deadline, most), deadline
-        )
+        reply = self._authorized(lambda token: self._get(url, token, deadline, most), deadline)
         # A proxy, and a server at another path, answer so with a page of their own.
         of_engine = reply.has_fault or not reply.body
         is_404 = reply.status == http.HTTPStatus.NOT_FOUND
         missing = is_404 and of_engine and path.startswith(VM_PATH)
         if not missing and (reply.status != http.HTTPStatus.OK or not reply.is_xml):
-            raise reply.failure(url, token)
+            raise reply.failure(url)
         self._taken_at = time.monotonic()
         return None if missing else Document(reply.body)
 
@@ -179,8 +175,8 @@ class EngineClient:
             except EngineUnavailable as error:
                 raise AnswerLost(str(error)) from None
 
-        reply, token = self._authorized(post, deadline)
-        failure, is_error = reply.failure(url, token), reply.status >= http.HTTPStatus.BAD_REQUEST
+        reply = self._authorized(post, deadline)
+        failure, is_error = reply.failure(url), reply.status >= http.HTTPStatus.BAD_REQUEST
         if isinstance(failure, EngineRefusal):
             is_no = reply.status < http.HTTPStatus.INTERNAL_SERVER_ERROR
             raise failure if is_no else AnswerLost(str(failure))
@@ -188,20 +184,14 @@ class EngineClient:
             raise AnswerLost(str(failure))
         self._taken_at = time.monotonic()
 
-    def _authorized(
-        self, send: Callable[[str], _HttpReply], deadline: float
-    ) -> tuple[_HttpReply, str]:
-        """Send a request with a token, and once more with a new one if that has expired.
-
-        Returns:
-            The reply, and the token.
-        """
+    def _authorized(self, send: Callable[[str], _HttpReply], deadline: float) -> _HttpReply:
+        """Send a request with a token, and once more with a new one if that has expired."""
         token = self._current_token(deadline)
         reply = send(token)
         if reply.status == http.HTTPStatus.UNAUTHORIZED:  # the token has expired, or seems so
             token = self._current_token(deadline, refused=token)
             reply = send(token)
-        return reply, token
+        return reply
 
     def access(self, deadline: float) -> EngineAccess:
         """A token that is good now, as far as can be known.
@@ -247,6 +237,7 @@ class EngineClient:
         url = f"{self._sso}/sso/oauth/token"
         try:
             password = settings.password()
+            remember(password)
         except ConfigError as error:
             raise EngineUnavailable(f"{self.url}: no login: password_file {error}") from None
         form = {
@@ -263,6 +254,7 @@ class EngineClient:
         fields = answer if isinstance(answer, dict) else {}
         token = fields.get("access_token")
         if isinstance(token, str) and re.fullmatch(rf"[!-~]{{1,{_LONGEST_TOKEN}}}", token):
+            remember(token)
             return token
         # Nothing else of it: the engine was sent the password, and might write it in any way.
         codes = [fields.get(name) for name in ("error", "error_code")]
@@ -326,7 +318,7 @@ class EngineClient:
             return _HttpReply(curl.getinfo(pycurl.RESPONSE_CODE), content_type, answer.getvalue())
         except pycurl.error as error:
             code, message = error.args
-            reason = message or f"libcurl's error {code}"
+            reason = without_secrets(message) or f"libcurl's error {code}"
             if answer.too_large:
                 reason = f"an answer of more than {most >> 20} MiB"
             raise EngineUnavailable(f"{without_query(url)}: {reason}") from None

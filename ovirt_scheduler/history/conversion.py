@@ -12,7 +12,6 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.history import query, ranking
 from ovirt_scheduler.history.record import (
     FAILED,
-    HIDDEN,
     NEVER_ASKED,
     NOT_ASKED,
     PASSED,
@@ -23,7 +22,6 @@ from ovirt_scheduler.history.record import (
     Record,
     Unit,
     Verdict,
-    each_text,
     entity,
 )
 from ovirt_scheduler.model import aggregate
@@ -32,7 +30,7 @@ from ovirt_scheduler.model.requests import Document, Hosts, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
-from ovirt_scheduler.model.values import properties
+from ovirt_scheduler.model.values import hidden, properties
 
 _BYTES_OF_HOST = 100  # its id, and what a unit said of it
 
@@ -98,14 +96,13 @@ def make_record(decision: Decision) -> Record:
     _put_vm(record, decision.execution.vm, decision.execution.names)
     if given:
         record["properties"] = {
-            name: HIDDEN if properties.is_secret(name) else value for name, value in given.items()
+            name: hidden.HIDDEN if properties.is_secret(name) else hidden.without_secrets(value)
+            for name, value in given.items()
         }
     _put_units_and_hosts(record, decision)
     _put_answer(record, decision)
     if decision.errors:
         record["errors"] = list(decision.errors)
-    if decision.secret:
-        record = each_text(record, lambda text: text.replace(decision.secret, HIDDEN))
     return record
 
 

@@ -23,11 +23,10 @@ from ovirt_scheduler.history.record import (
     Summary,
     Unit,
     Verdict,
-    each_text,
 )
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.model.values.text import count_of
+from ovirt_scheduler.model.values.text import count_of, each_text
 
 _T = TypeVar("_T")
 

@@ -6,13 +6,12 @@ What is not known is not in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, TypedDict
+from typing import Any, TypedDict
 
 # Verdicts on a host.
 PASSED, REMOVED, FAILED, NEVER_ASKED = "passed", "removed", "failed", "never asked"
 
 NOT_ASKED = "not asked"  # the outcome of a unit that was not called
-HIDDEN = "\u2026"  # instead of a secret
 
 
 class Entity(TypedDict, total=False):
@@ -103,14 +102,3 @@ def entity(identity: str, name: str) -> Host:
     if name:
         made["name"] = name
     return made
-
-
-def each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """A record, or a part of one, with a function applied to each text."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {change(str(key)): each_text(each, change) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [each_text(each, change) for each in value]
-    return value

@@ -109,7 +109,6 @@ class Decision(NamedTuple):
     calls: tuple[UnitCall, ...] = ()  # of the units that were to be called, filters first
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
-    secret: str = ""  # the token for the engine that plugins were given
     shadows: tuple[ShadowCall, ...] = ()
 
     @property

@@ -28,6 +28,7 @@ from ovirt_scheduler.model.tasks import (
     Setup,
     Task,
 )
+from ovirt_scheduler.model.values.hidden import without_secrets
 from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
@@ -240,15 +241,16 @@ def _result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
     cut: tuple[str, ...] = ()
     if most > OUTPUT_LIMIT:
         cut = (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",)
+    value = answered.answer.value
     return CallResult(
         call.function.unit,
         answered.outcome,
-        answered.answer.value,
-        answered.message,
+        without_secrets(value) if call.function.returns is Returns.VALUE else value,
+        without_secrets(answered.message),
         done.seconds,
-        (*map(one_line, answered.answer.notes), *cut),
-        done.stdout.text(call.shown),
-        done.stderr.text(call.shown),
-        answered.traceback,
-        answered.reasons,
+        (*without_secrets([*map(one_line, answered.answer.notes)]), *cut),
+        without_secrets(done.stdout.text(call.shown)),
+        without_secrets(done.stderr.text(call.shown)),
+        without_secrets(answered.traceback),
+        without_secrets(answered.reasons),
     )

@@ -16,6 +16,7 @@ from typing import Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable, UnreadableDocument
 from ovirt_scheduler.model.tasks import Pack, ReaderSetup, ReadTask, Unread
+from ovirt_scheduler.model.values.hidden import without_secrets
 from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
 from ovirt_scheduler.processes.pool import TRIES, Pool
@@ -107,4 +108,8 @@ def _answered(
     for pack, each in zip(packs, good):
         pack.ids = each.ids
         pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
-    return packs, found, seen
+    told = tuple(
+        each._replace(problem=without_secrets(each.problem), note=without_secrets(each.note))
+        for each in found
+    )
+    return packs, told, seen

@@ -29,7 +29,7 @@ from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
 from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.reader import Reader, Recorded
-from ovirt_scheduler.history.record import HIDDEN, Record
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import (
@@ -45,6 +45,7 @@ from ovirt_scheduler.model.requests import (
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Role, Sought
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import spelling
+from ovirt_scheduler.model.values.hidden import HIDDEN
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.table import Settings
 

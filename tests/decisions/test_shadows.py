@@ -21,13 +21,14 @@ from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record import HIDDEN, Record
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, History, Reader
 from ovirt_scheduler.model.decisions import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects
 from ovirt_scheduler.model.tasks import Sought
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values import hidden
 from tests.support.command import run
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.jobs import HOSTS, job_of
@@ -380,10 +381,12 @@ def test_check_and_status_say_that_it_is_in_shadow(daemon, tmp_path):
     assert "filter in shadow" in out
 
 
-def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_path: Path):
-    """Though the units that counted were given none."""
+def test_a_property_with_a_token_of_the_daemons_is_in_no_record(
+    executor, unit_named, tmp_path: Path
+):
     unit = dataclasses.replace(unit_named("keeps_all"), shadow=True)
     access = EngineAccess("https://engine.example.com/ovirt-engine/api", None, "the-token")
+    hidden.remember(access.token)
     caller = Caller("0" * 16, AnswerForm.ENGINE, "here", afterwards=[])
     subjects = Subjects(HOSTS, vm="vm-1")
     request = Request(caller, subjects, {"said": "the-token"}, {Kind.FILTER: ()})
@@ -403,7 +406,7 @@ def test_the_token_that_it_is_given_is_in_no_record(executor, unit_named, tmp_pa
     shadows.close()
     history.close()
     assert [(unit["name"], unit["outcome"]) for unit in kept["units"]] == [(unit.name, "ok")]
-    assert kept["properties"] == {"said": HIDDEN}
+    assert kept["properties"] == {"said": hidden.HIDDEN}
 
 
 @pytest.mark.parametrize("comes_another", [True, False])

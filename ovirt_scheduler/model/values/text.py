@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any, Callable
 
 NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CONTROLS = {code: "\ufffd" for code in range(0x20) if chr(code) not in "\t\n\r"}
@@ -30,3 +32,14 @@ def shortened(text: str, limit: int) -> str:
 def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:
     """Text for a log and an answer: one line of bounded length, with only characters of XML."""
     return shortened(writable(" ".join(text[: 2 * limit].split())), limit)
+
+
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """A value with a function applied to each text in it; tuples become lists."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {each_text(key, change): each_text(each, change) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [each_text(each, change) for each in value]
+    return value

@@ -23,6 +23,7 @@ from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import LONGEST_ID, Document
+from ovirt_scheduler.model.values.text import shortened
 from ovirt_scheduler.processes.documents.packing import State
 
 
@@ -477,5 +478,6 @@ def too_large(kind: Kind) -> UnreadableDocument:
 
 def short(text: str) -> str:
     """Shorten a document's text to 100 printable characters, for a message."""
-    text = text if len(text) <= 100 else text[:97] + "..."
-    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+    return "".join(
+        sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in shortened(text, 100)
+    )

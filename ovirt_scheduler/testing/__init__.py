@@ -34,18 +34,20 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def _made() -> Any:
+def _ovirt_scheduler_module() -> Any:
     return importlib.import_module("ovirt_scheduler.testing.runs")
 
 
 @pytest.fixture(scope="session")
-def _runs(_made: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
-    with _made.started(tmp_path_factory.mktemp("ovirt-scheduler")) as started:
+def _ovirt_scheduler_runs(
+    _ovirt_scheduler_module: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Runs]:
+    with _ovirt_scheduler_module.started(tmp_path_factory.mktemp("ovirt-scheduler")) as started:
         yield started
 
 
 @pytest.fixture
-def make_host(_made: Any) -> Any:
+def make_host(_ovirt_scheduler_module: Any) -> Any:
     """``make_host(name, …)`` makes a ``types.Host``: up, with 64 GiB and 16 processors.
 
     Args:
@@ -57,11 +59,11 @@ def make_host(_made: Any) -> Any:
         statistics: a dict of numbers by name, such as ``{"memory.free": 2**30}``.
         Others: attributes of ``types.Host``; ``max_scheduling_memory`` is ``memory`` unless said.
     """
-    return _made.make_host
+    return _ovirt_scheduler_module.make_host
 
 
 @pytest.fixture
-def make_vm(_made: Any) -> Any:
+def make_vm(_ovirt_scheduler_module: Any) -> Any:
     """``make_vm(name, …)`` makes a ``types.Vm``: up, with 4 GiB and one processor.
 
     Args:
@@ -70,26 +72,26 @@ def make_vm(_made: Any) -> Any:
         processors, cluster, tags, affinity_labels, statistics: as for ``make_host``.
         Others: attributes of ``types.Vm``.
     """
-    return _made.make_vm
+    return _ovirt_scheduler_module.make_vm
 
 
 @pytest.fixture
-def make_cluster(_made: Any) -> Any:
+def make_cluster(_ovirt_scheduler_module: Any) -> Any:
     """``make_cluster(name, …)`` makes a ``types.Cluster``, with any of its attributes."""
-    return _made.make_cluster
+    return _ovirt_scheduler_module.make_cluster
 
 
 @pytest.fixture
-def saved_cluster(_made: Any) -> Any:
+def saved_cluster(_ovirt_scheduler_module: Any) -> Any:
     """``saved_cluster(path)`` gives the hosts and the VMs that ``ovirt-scheduler snapshot`` saved.
 
     Both are lists of entities, with their tags, affinity labels and statistics.
     """
-    return _made.saved_cluster
+    return _ovirt_scheduler_module.saved_cluster
 
 
 @pytest.fixture
-def run_filter(_runs: Runs) -> Callable[..., list[str]]:
+def run_filter(_ovirt_scheduler_runs: Runs) -> Callable[..., list[str]]:
     """``run_filter(plugin, hosts, vm, …)`` gives the names of the hosts that a filter keeps.
 
     Args:
@@ -100,29 +102,29 @@ def run_filter(_runs: Runs) -> Callable[..., list[str]]:
         properties: values by name, as an administrator gives them.
         unit: the unit's name, where the file has several.
     """
-    return functools.partial(_runs.run_unit, "filter")
+    return functools.partial(_ovirt_scheduler_runs.run_unit, "filter")
 
 
 @pytest.fixture
-def run_score(_runs: Runs) -> Callable[..., dict[str, int]]:
+def run_score(_ovirt_scheduler_runs: Runs) -> Callable[..., dict[str, int]]:
     """``run_score(plugin, hosts, vm, …)`` gives the cost of each host by its name.
 
     Takes what ``run_filter`` takes.
     """
-    return functools.partial(_runs.run_unit, "cost_function")
+    return functools.partial(_ovirt_scheduler_runs.run_unit, "cost_function")
 
 
 @pytest.fixture
-def run_balance(_runs: Runs) -> Callable[..., Optional[tuple[str, list[str]]]]:
+def run_balance(_ovirt_scheduler_runs: Runs) -> Callable[..., Optional[tuple[str, list[str]]]]:
     """``run_balance(plugin, hosts, vms=…)`` gives the VM to migrate, and where it may go.
 
     Takes what ``run_filter`` takes, except ``vm``. None: nothing is to be done.
     """
-    return functools.partial(_runs.run_unit, "balance")
+    return functools.partial(_ovirt_scheduler_runs.run_unit, "balance")
 
 
 @pytest.fixture
-def run_scheduler(_runs: Runs) -> Callable[..., Any]:
+def run_scheduler(_ovirt_scheduler_runs: Runs) -> Callable[..., Any]:
     """``run_scheduler(plugin, method, hosts, vms, …)`` calls a method of a scheduler.
 
     Gives names of hosts, the best first, for ``candidates`` and ``select_host``; True or False
@@ -140,10 +142,10 @@ def run_scheduler(_runs: Runs) -> Callable[..., Any]:
         cost_functions: a dict of factors by the paths of plugins, for ``self.costs``.
         scheduler: its name, where the file has several.
     """
-    return _runs.run_scheduler
+    return _ovirt_scheduler_runs.run_scheduler
 
 
 @pytest.fixture
-def run_topic(_runs: Runs) -> Callable[..., Any]:
+def run_topic(_ovirt_scheduler_runs: Runs) -> Callable[..., Any]:
     """``run_topic(plugin, method, **arguments)`` gives what a driver's own method returns."""
-    return _runs.run_topic
+    return _ovirt_scheduler_runs.run_topic

@@ -284,3 +284,17 @@ def pytest_of(folder, *arguments):
         *command, *arguments, cwd=folder, env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"}
     )
     return ended.stdout + ended.stderr
+
+
+def test_a_users_own_fixtures_of_short_names_hide_none_of_ours(tmp_path):
+    """They may be called ``_made`` and ``_runs``."""
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef _made():\n    return None\n\n"
+        "@pytest.fixture\ndef _runs():\n    return None\n"
+    )
+    (tmp_path / "Mine.py").write_text("def do_filter(hosts, vm, properties):\n    return hosts\n")
+    (tmp_path / "test_it.py").write_text(
+        "from pathlib import Path\n\ndef test_it(make_host, run_filter):\n"
+        "    assert run_filter(Path('Mine.py').resolve(), [make_host()]) == ['host']\n"
+    )
+    assert "1 passed" in pytest_of(tmp_path, "test_it.py")

@@ -9,16 +9,19 @@
 
 Only the process of a plugin imports it, if the plugin imports ``ovirtsdk`` and no package of that
 name is installed (``processes.loading.modules`` has the names of its modules). All other parts of
-version 3 raise ``NotHere``, whose text names the call of version 4.
+version 3 raise ``NotHere`` when they are used; its text names the call of version 4.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import enum
 import functools
-from collections.abc import Iterator
-from typing import Any, NoReturn, Optional
+import http.client
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, Callable, NoReturn, Optional
 from urllib.parse import urlsplit
 
 import ovirtsdk4
@@ -29,13 +32,46 @@ from ovirt_scheduler.model.plugins import NO_ENGINE, EngineAccess
 _PATH = "/ovirt-engine/api"  # which callers of version 3 could leave out
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")  # in plugins that ran beside their engine
 _TIMEOUT = 20  # seconds for one answer
-_MISSING = 404
+_IDS = 100  # of one search: the web server before the engine takes 8 kB of URL
+_ID_SEARCH = re.compile(r"\s*id\s*=\s*[^\s()=]+(?:\s+or\s+id\s*=\s*[^\s()=]+)*\s*", re.IGNORECASE)
+_OR = re.compile(r"\s+or\s+", re.IGNORECASE)
 
 _SDK4 = "ovirt_scheduler.plugin.engine_connection()"  # how the calls of version 4 begin
 
 
 class NotHere(AttributeError):
     """A part of version 3 that plugins do not get."""
+
+
+class RequestError(ovirtsdk4.Error):  # type: ignore[misc]  # the SDK has no type hints
+    """An answer of the engine that is not what was asked for.
+
+    Attributes:
+        status, reason: of HTTP; None where the SDK does not say them.
+        detail: the engine's own words, or what the SDK says.
+    """
+
+    def __init__(self, error: ovirtsdk4.Error) -> None:
+        self.status: Optional[int] = error.code
+        self.reason = http.client.responses.get(self.status) if self.status else None
+        fault = error.fault
+        parts = () if fault is None else filter(None, (fault.reason, fault.detail))
+        self.detail = ": ".join(parts) or str(error)
+        begin = f"HTTP {self.status} {self.reason or ''}".rstrip() + ": " if self.status else ""
+        super().__init__(f"{begin}{self.detail}", self.status, fault)
+
+
+@contextlib.contextmanager
+def _errors_of_version_3() -> Iterator[None]:
+    """Raise the SDK's errors as version 3 does."""
+    try:
+        yield
+    except (ovirtsdk4.ConnectionError, RequestError):
+        raise
+    except ovirtsdk4.TimeoutError as error:
+        raise ovirtsdk4.ConnectionError(str(error)) from None
+    except ovirtsdk4.Error as error:
+        raise RequestError(error) from error
 
 
 class API:
@@ -48,7 +84,8 @@ class API:
 
     Raises:
         EngineUnavailable: scheduler.conf names another engine, or its engine gives no answer.
-        ovirtsdk4.Error: the engine does not let this user in.
+        RequestError, ovirtsdk4.ConnectionError: the engine does not let this user in, or does not
+            answer.
     """
 
     def __init__(
@@ -71,7 +108,9 @@ class API:
                 insecure=insecure,
                 timeout=_TIMEOUT,
             )
-            self._connection.test(raise_exception=True)
+            _name_status(self._connection)
+            with _errors_of_version_3():
+                self._connection.test(raise_exception=True)
             return
         if isinstance(engine, EngineAccess) and not (engine.made or _same_engine(url, engine.url)):
             raise plugin.EngineUnavailable(
@@ -79,6 +118,7 @@ class API:
                 f"{engine.url}: write that one here, or ovirt_scheduler.plugin.engine_connection()"
             )
         self._connection = plugin.engine_connection()
+        _name_status(self._connection)
 
     def disconnect(self) -> None:
         """Close the connection to the engine."""
@@ -86,7 +126,8 @@ class API:
 
     def test(self, throw_exception: bool = False) -> bool:
         """Whether the engine answers; with ``throw_exception``, raise what is wrong."""
-        return bool(self._connection.test(raise_exception=throw_exception))
+        with _errors_of_version_3():
+            return bool(self._connection.test(raise_exception=throw_exception))
 
     def __getattr__(self, name: str) -> _Collection:
         _refuse_private(name)
@@ -113,19 +154,27 @@ class _Collection:
         query: Optional[str] = None,
         max: Optional[int] = None,  # noqa: A002  as version 3 calls it
     ) -> builtins.list[_Entity]:
-        """The entities that a search finds, in the engine's search language."""
-        found = self._service.list(search=query, max=max)
+        """The entities that a search finds, in the engine's search language.
+
+        A search for many ids is sent in pieces.
+        """
+        found: builtins.list[Any] = []
+        for search in _pieces(query):
+            left = None if max is None else max - len(found)
+            if found and left == 0:
+                break
+            with _errors_of_version_3():
+                found += self._service.list(search=search, max=left)
         return [_Entity(self._connection, each) for each in found]
 
     def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002
         """The entity of that id, or of that name; None if there is none."""
         if id:
-            try:
-                return _Entity(self._connection, self._service.service(id).get())
-            except ovirtsdk4.Error as error:
-                if error.code != _MISSING:
-                    raise
-                return None
+            with _errors_of_version_3():
+                try:
+                    return _Entity(self._connection, self._service.service(id).get())
+                except ovirtsdk4.NotFoundError:
+                    return None
         if not name:
             raise TypeError(f"{self._name}.get: say id= or name=")
         return next((each for each in self.list(f"name={name}") if each.name == name), None)
@@ -195,7 +244,8 @@ class _Parts:
         if self._all is None:
             found = self._found
             if not found and getattr(found, "href", None):
-                found = self._connection.follow_link(found)
+                with _errors_of_version_3():
+                    found = self._connection.follow_link(found)
             self._all = [
                 _Entity(self._connection, each) if isinstance(each, ovirtsdk4.Struct) else each
                 for each in found
@@ -255,9 +305,56 @@ def _same_engine(one: str, other: str) -> bool:
     return name == others or name in _THIS_MACHINE
 
 
-def no_params(name: str) -> NoReturn:
-    """The ``__getattr__`` of the module ``params``, in which nothing is."""
-    _refuse_private(name)
-    kind = {"VM": "Vm"}.get(name, name)
-    # No AttributeError: ``from ovirtsdk.xml.params import VM`` would say something else instead.
-    raise ImportError(f"params.{name} of SDK 3 is not here; with SDK 4: ovirtsdk4.types.{kind}")
+def _pieces(query: Optional[str]) -> builtins.list[Optional[str]]:
+    """The searches for one, none of which has too many ids."""
+    terms = _OR.split(query.strip()) if query and _ID_SEARCH.fullmatch(query) else []
+    if len(terms) <= _IDS:
+        return [query]
+    return [" or ".join(terms[first : first + _IDS]) for first in range(0, len(terms), _IDS)]
+
+
+def _name_status(connection: ovirtsdk4.Connection) -> None:
+    """Have a connection say the HTTP status of an answer that is no XML, as the SDK does not."""
+    check = connection.check_xml_content_type
+
+    def check_and_name(response: Any) -> None:
+        try:
+            check(response)
+        except ovirtsdk4.Error as error:
+            raise ovirtsdk4.Error(str(error), response.code) from None
+
+    connection.check_xml_content_type = check_and_name
+
+
+class _Absent(type):
+    """The type of a name of version 3 that is not here.
+
+    A plugin may import it, as long as it does not use it; or name it behind ``except``.
+    """
+
+    _instead: str
+
+    def __call__(cls, *_: object, **__: object) -> NoReturn:
+        raise NotHere(cls._instead)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        _refuse_private(name)
+        raise NotHere(cls._instead)
+
+
+def absent_names(module: str, submodules: Collection[str] = ()) -> Callable[[str], type]:
+    """The ``__getattr__`` of a module of version 3, for the names that are not in it."""
+    own = module.rpartition(".")[2]
+
+    def absent(name: str) -> type:
+        _refuse_private(name)
+        if name in submodules:  # the import system then imports it
+            raise AttributeError(name)
+        instead = {
+            "params": f"ovirtsdk4.types.{'Vm' if name == 'VM' else name}",
+            "errors": "ovirtsdk4.Error, or a class of it",
+        }.get(own, _SDK4)
+        text = f"{own}.{name} of SDK 3 is not here; with SDK 4: {instead}"
+        return _Absent(name, (Exception,), {"__module__": module, "_instead": text})
+
+    return absent

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.command import script
 from tests.support.paths import PROJECT
-from tests.support.rest_server import GIB, PASSWORD, USER, Host, RestServer, Vm, id_of
+from tests.support.rest_server import GIB, PASSWORD, USER, Host, Reply, RestServer, Vm, id_of
 
 LYNX, PUMA, TIGER = (id_of(name) for name in ("lynx", "puma", "tiger"))
 IDS = [LYNX, PUMA, TIGER]
@@ -77,24 +77,58 @@ MISUSES = {
     "vm.get_nonsense()": "Vm.get_nonsense of SDK 3 is not here; with SDK 4: see ovirtsdk4.types.Vm",
     "api.vms.add(1)": ".system_service().vms_service().add(...)",
     "api.nonsense.list()": "API.nonsense of SDK 3 is not here; with SDK 4: a service of ovirt_",
-    "from ovirtsdk.xml.params import Action": "ImportError: params.Action of SDK 3 is not here; with "
-    "SDK 4: ovirtsdk4.types.Action",
+    "params.Action()": "NotHere: params.Action of SDK 3 is not here; with SDK 4: "
+    "ovirtsdk4.types.Action",
     "params.VM()": "params.VM of SDK 3 is not here; with SDK 4: ovirtsdk4.types.Vm",
+    "VM.status": "params.VM of SDK 3 is not here; with SDK 4: ovirtsdk4.types.Vm",
+    "raise errors.DisconnectedError('x')": "errors.DisconnectedError of SDK 3 is not here; with "
+    "SDK 4: ovirtsdk4.Error, or a class of it",
+    "brokers.VMs(api)": "infrastructure.brokers of SDK 3 is not here; with SDK 4: ovirt_scheduler.",
     "api.vms.get()": "TypeError: vms.get: say id= or name=",
     "API('https://192.0.2.7')": "EngineUnavailable: API(url='https://192.0.2.7') is another engine "
     "than that of [engine] in scheduler.conf, ",
 }
 MISUSE = """\
 from ovirtsdk.api import API
+from ovirtsdk.infrastructure import brokers, errors
+from ovirtsdk.infrastructure.errors import NoCertificatesError, RequestError
 from ovirtsdk.xml import params
+from ovirtsdk.xml.params import VM
 
 
 class {name}:
     def do_filter(self, hosts_ids, vm_id, args_map):
         api = API("https://ENGINE")
         vm = api.vms.get(id=vm_id)
-        {statement}
+        try:
+            {statement}
+        except (NoCertificatesError, RequestError) as error:
+            return "nothing of the engine"
         return hosts_ids
+"""
+FAILURES = """\
+from ovirtsdk.api import API
+from ovirtsdk.infrastructure.errors import ConnectionError, RequestError
+
+
+class says_what_failed:
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        api = API("https://127.0.0.1")
+        for call in (lambda: api.hosts.list("name=x"), lambda: api.vms.get(id=vm_id)):
+            try:
+                print(call() is None and "no such VM")
+            except RequestError as error:
+                print(repr((error.status, error.reason, error.detail, str(error))))
+        return hosts_ids
+
+
+class searches:
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        every = [*hosts_ids, *("%08d-0000-0000-0000-000000000000" % n for n in range(298))]
+        query = " or ".join("id=%s" % each for each in every)
+        hosts = API("https://127.0.0.1").hosts
+        assert len(hosts.list(query=query, max=1)) == 1
+        print([host.id for host in hosts.list(query=query)])
 """
 WITHOUT = """\
 import sys
@@ -128,7 +162,7 @@ def published():
 
 @pytest.fixture(scope="module")
 def daemon(start_daemon, engine):
-    texts = {"calls": CALLS, "max_vms": published()}
+    texts = {"calls": CALLS, "max_vms": published(), "failures": FAILURES}
     for number, statement in enumerate(MISUSES):
         texts[f"misuse{number}"] = MISUSE.format(name=f"misuse{number}", statement=statement)
     texts["loads"] = WITHOUT.format(name="loads", imports="import ovirtsdk.api", condition=True)
@@ -154,7 +188,10 @@ def test_published_calls_give_what_they_gave(proxy, engine):
     """With the daemon's login; the password of the file is of no use."""
     refused = engine.refused
     scored = proxy.runCostFunctions([["alike", 1]], IDS, WEB, {})
-    assert scored == {"result_code": 0, "result": [[LYNX, 1], [PUMA, 1], [TIGER, 0]]}
+    assert scored == {
+        "result_code": 0,
+        "result": [[LYNX, 1, "alike"], [PUMA, 1, "alike"], [TIGER, 0, "alike"]],
+    }
     assert proxy.runFilters(["up"], IDS, WEB, {}) == {"result_code": 0, "result": [LYNX, PUMA]}
     moved = proxy.runLoadBalancing("memory", IDS, {})
     assert moved == {"result_code": 0, "result": [id_of("mail"), [LYNX, TIGER]]}
@@ -170,6 +207,36 @@ def test_what_is_not_here_says_what_is(proxy, statement):
     answer = proxy.runFilters([name], IDS, WEB, {})
     (message,) = answer["plugin_errors"][name]
     assert MISUSES[statement] in message
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (Reply(500, "text/html", "<html>"), "HTTP 500 Internal Server Error: The response content"),
+        (Reply(404, "text/html", "<html>"), "HTTP 404 Not Found: The response content type"),
+        (Reply(400, "application/xml", "<fault><reason>Failed</reason><detail>[no]</detail></fault>"),
+         "HTTP 400 Bad Request: Failed: [no]"),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_status_of_http(proxy, daemon, engine, reply, told):
+    """A page of somebody else is no VM that is not there, either."""
+    engine.broken = reply
+    try:
+        proxy.runFilters(["says_what_failed"], IDS, WEB, {})
+    finally:
+        engine.broken = None
+    printed = daemon.log.rpartition("says_what_failed printed to stdout")[2]
+    assert printed.count(told) == 2
+    assert printed.count(f"({reply.status}, '{told.split(': ')[0][9:]}'") == 2
+
+
+def test_a_search_for_many_ids_is_sent_in_pieces(proxy, engine):
+    """The web server before the engine takes 8 kB of URL."""
+    before = len(engine.queries)
+    answer = proxy.runFilters(["searches"], [PUMA, LYNX], WEB, {})
+    assert answer == {"result_code": 0, "result": [PUMA, LYNX]}
+    searches = [each.search for each in engine.queries[before:] if each.path == "hosts"]
+    assert [search.count("id=") for search in searches] == [100, 100, 100, 100]
 
 
 @pytest.mark.parametrize("name", ["loads", "loads_not"])
@@ -222,7 +289,7 @@ def test_an_installed_sdk_comes_first(tmp_path):
     code = (
         "from ovirt_scheduler.processes.loading.modules import finder_of_sources\n"
         "finder_of_sources(()).install('/nowhere')\n"
-        "import ovirtsdk; print(getattr(ovirtsdk, 'whose', 'ours'))"
+        "import ovirtsdk; print(vars(ovirtsdk).get('whose', 'ours'))"
     )
     told = [script(code, env={"PYTHONPATH": path}).stdout for path in (str(tmp_path), "")]
     assert told == ["its own\n", "ours\n"]

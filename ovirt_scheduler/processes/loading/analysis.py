@@ -248,8 +248,9 @@ def _missing(candidate: Candidate, name: str) -> str:
     """Why there is no module of a name, and what to do."""
     if name.partition(".")[0] == modules.VERSION_3:
         return f", which is not in the part of SDK 3 that is here; {python2.PORT}, with ovirtsdk4"
-    if name in python2.MODULES:
-        return f", a module of Python 2; {python2.PORT}"
+    absence = python2.absence(name)
+    if absence:
+        return f", {absence}"
     for refused, reason in candidate.refused:
         if refused == name:
             return f", which is left out: {reason}"

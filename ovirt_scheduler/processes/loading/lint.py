@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib.util
 import json
 import re
 import sys
@@ -41,11 +42,10 @@ def remarks(text: bytes, path: str) -> list[Remark]:
         tree = ast.parse(text, path)
         found += python2.prints(tree, text)
         own = {file.stem for file in Path(path).parent.glob("*.py")}
-        found += [
-            (line, f"{name} is a module of Python 2; {python2.PORT}")
-            for name, line in modules.imported(Source(Path(path).stem, path, text))
-            if name in python2.MODULES - own
-        ]
+        for name, line in modules.imported(Source(Path(path).stem, path, text)):
+            absence = "" if "." in name or name in own else python2.absence(name)
+            if absence and importlib.util.find_spec(name) is None:
+                found.append((line, f"{name} is {absence}"))
         found += python2.comparisons(tree)
         found += _unknown(tree, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -36,21 +36,30 @@ _IMPORTERS = {"import_module", "__import__"}
 ANY = "*"  # no module can be named so
 
 VERSION_3 = "ovirtsdk"  # of the SDK
-# Its modules, as far as they are here; ``plugin.sdk3`` is loaded by plugins that import them alone.
-_SDK3 = (
-    Source("ovirtsdk", "ovirtsdk/__init__.py", b""),
-    Source("ovirtsdk.api", "ovirtsdk/api.py", b"from ovirt_scheduler.plugin.sdk3 import API"),
-    Source("ovirtsdk.xml", "ovirtsdk/xml/__init__.py", b""),
-    Source(
-        "ovirtsdk.xml.params", "ovirtsdk/xml/params.py",
-        b"from ovirt_scheduler.plugin.sdk3 import no_params as __getattr__; __all__ = ()",
+
+
+def _module_of_sdk3(name: str, text: str = "", submodules: tuple[str, ...] = ()) -> Source:
+    """A module of it; ``plugin.sdk3`` is loaded by plugins that import one alone."""
+    absent = f"""
+from ovirt_scheduler.plugin.sdk3 import absent_names as _absent_names
+__getattr__ = _absent_names(__name__, {submodules!r})
+"""
+    end = "/__init__.py" if submodules else ".py"
+    return Source(name, f"{name.replace('.', '/')}{end}", f"{text}{absent}".encode())
+
+
+_SDK3 = (  # as far as it is here
+    _module_of_sdk3("ovirtsdk", submodules=("api", "infrastructure", "xml")),
+    _module_of_sdk3("ovirtsdk.api", "from ovirt_scheduler.plugin.sdk3 import API"),
+    _module_of_sdk3("ovirtsdk.xml", submodules=("params",)),
+    _module_of_sdk3("ovirtsdk.xml.params", "__all__ = ()"),
+    _module_of_sdk3("ovirtsdk.infrastructure", submodules=("errors",)),
+    _module_of_sdk3(
+        "ovirtsdk.infrastructure.errors",
+        "from ovirtsdk4 import ConnectionError\n"
+        "from ovirt_scheduler.plugin.sdk3 import RequestError",
     ),
-    Source("ovirtsdk.infrastructure", "ovirtsdk/infrastructure/__init__.py", b""),
-    Source(
-        "ovirtsdk.infrastructure.errors", "ovirtsdk/infrastructure/errors.py",
-        b"from ovirtsdk4 import ConnectionError, Error as RequestError",
-    ),
-)  # fmt: skip
+)
 
 
 # What the path says of a plugin's folder: nothing in it is to be imported from the disk. There may

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from typing import Optional
 
@@ -19,6 +20,19 @@ MODULES = {
     "BaseHTTPServer", "ConfigParser", "Cookie", "HTMLParser", "Queue", "SimpleXMLRPCServer",
     "SocketServer", "StringIO", "__builtin__", "cPickle", "cStringIO", "commands", "cookielib",
     "httplib", "thread", "urllib2", "urlparse", "xmlrpclib",
+}  # fmt: skip
+# Modules of Python 3 that later versions do not have, with the first of these.
+_REMOVED = {
+    "_dummy_thread": (3, 9), "dummy_threading": (3, 9),
+    "formatter": (3, 10), "parser": (3, 10), "symbol": (3, 10),
+    "binhex": (3, 11),
+    "asynchat": (3, 12), "asyncore": (3, 12), "distutils": (3, 12), "imp": (3, 12),
+    "smtpd": (3, 12),
+    "aifc": (3, 13), "audioop": (3, 13), "cgi": (3, 13), "cgitb": (3, 13), "chunk": (3, 13),
+    "crypt": (3, 13), "imghdr": (3, 13), "lib2to3": (3, 13), "mailcap": (3, 13),
+    "msilib": (3, 13), "nis": (3, 13), "nntplib": (3, 13), "ossaudiodev": (3, 13),
+    "pipes": (3, 13), "sndhdr": (3, 13), "spwd": (3, 13), "sunau": (3, 13),
+    "telnetlib": (3, 13), "uu": (3, 13), "xdrlib": (3, 13),
 }  # fmt: skip
 NAMES = {
     "apply", "basestring", "buffer", "cmp", "coerce", "execfile", "file", "intern", "long",
@@ -39,6 +53,16 @@ _TEXT_OR_COMMENT = re.compile(r"""(['"]).*?(?<!\\)\1|#.*""")
 
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _STATUSES = frozenset(each.value for each in (*types.HostStatus, *types.VmStatus))
+
+
+def absence(module: str) -> str:
+    """What a module is that earlier Pythons had, and this one has not; else empty."""
+    if module in MODULES:
+        return f"a module of Python 2; {PORT}"
+    first = _REMOVED.get(module.partition(".")[0])
+    if first is None or sys.version_info < first:
+        return ""
+    return f"a module that Python {first[0]}.{first[1]} has no more; port the file to that"
 
 
 def is_statement(line: str, parsers_message: str) -> bool:

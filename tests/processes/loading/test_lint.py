@@ -30,7 +30,7 @@ def plugins(tmp_path):
 
 
 OLD = """\
-import urllib2
+import urllib2, dummy_threading.more
 import helper
 class Old:
     def do_filter(self, hosts, vm, args):
@@ -55,6 +55,7 @@ def test_check_tells_all_of_a_file_at_once_with_lines(plugins):
     assert "all is well" not in told
     for line, words in (
         (1, "urllib2 is a module of Python 2"),
+        (1, "dummy_threading is a module that Python 3.9 has no more"),
         (6, "this line is Python 2"),
         (7, "this line is Python 2"),
         (8, "this line is Python 2"),

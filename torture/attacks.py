@@ -25,6 +25,8 @@ from torture.tally import Tally
 _PATIENCE = 20.0  # seconds until the daemon must have let go of a connection
 _CALL = client.request(documents.call("runFilters", ["Half"], IDS, documents.VM_ID, {}))
 
+_QUERY = client.request(documents.call("decisions", {"limit": 1000}))
+
 _NOT_CALLS = (
     b"",
     b"hello",
@@ -50,7 +52,7 @@ _NOT_HTTP = (
 )
 
 _HALF_GREETING = b"\x16\x03\x01\x02\x00\x01"  # a client's first message in TLS
-_MANY = 50  # handshakes that begin at once
+_MANY = 50  # handshakes or requests that begin at once
 
 _BOMB = gzip.compress(b" " * (64 * MOST_BYTES), 9)
 
@@ -140,6 +142,25 @@ def begins_many_handshakes(attacker: Attacker) -> None:
             connection = opened.enter_context(attacker.plain())
             connection.sendall(_HALF_GREETING)
         _await_end(connection)
+
+
+def begins_many_requests(attacker: Attacker) -> None:
+    """As many, whose heads never end."""
+    with contextlib.ExitStack() as opened:
+        for _ in range(_MANY):
+            connection = opened.enter_context(attacker.secure())
+            connection.sendall(_CALL[: attacker.chosen.randrange(1, 30)])
+        _await_end(connection)
+
+
+def asks_for_many_records(attacker: Attacker) -> None:
+    """At once, and reads what comes only when all have been sent."""
+    with contextlib.ExitStack() as opened:
+        connections = [opened.enter_context(attacker.secure()) for _ in range(_MANY // 5)]
+        for connection in connections:
+            connection.sendall(_QUERY)
+        for connection in connections:
+            connection.recv(1 << 16)
 
 
 def sends_byte_by_byte(attacker: Attacker) -> None:
@@ -242,7 +263,8 @@ def calls_and_resets(attacker: Attacker) -> None:
 
 ATTACKS: tuple[Attack, ...] = (
     says_nothing, says_nothing_in_tls, stops_in_the_handshake, begins_many_handshakes,
-    sends_byte_by_byte, reads_nothing, sends_random_bytes, sends_random_bytes_as_tls, sends_no_http,
+    begins_many_requests, asks_for_many_records, sends_byte_by_byte, reads_nothing,
+    sends_random_bytes, sends_random_bytes_as_tls, sends_no_http,
     speaks_plain_http, sends_no_call, sends_a_damaged_call, sends_too_much, half_closes,
     calls_and_resets,
 )  # fmt: skip

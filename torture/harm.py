@@ -31,7 +31,20 @@ _VERSION = """\
 def do_score(hosts, vm, properties):
     return [(host, {}) for host in hosts]
 """
+# Its analysis says what is not in the file, with the nonce of its task, and ends.
+_FORGED = """\
+import json, os, struct, sys
+frame, nonce = sys._getframe(), None
+while frame:
+    nonce, frame = nonce or frame.f_locals.get("nonce"), frame.f_back
+unit = {{"name": {name!r}, "kind": "filter", "description": "", "line": 1}}
+answer = json.dumps({{"units": [unit]}})
+os.write(3, struct.pack("!cQQ", b"a", nonce, len(answer)) + answer.encode())
+os._exit(0)
+"""
 _BROKEN = (
+    _FORGED.format(name="Forged"),
+    _FORGED.format(name="no\nname"),
     "def do_score(hosts, vm, properties:\n",
     f"import no_such_module\n{_VERSION}",
     f"raise ValueError\n{_VERSION}",

@@ -135,8 +135,8 @@ def test_of_a_unit_that_an_engine_names_again_the_first_counts(daemon):
     """With its factor, and the answer has a note on it; the bound of a cost is that of one."""
     with daemon.proxy("/engine") as proxy:
         pairs = [["good", 2], *([["good", 3]] * 99)]
-        answer = proxy.runCostFunctions(pairs, IDS, "vm", {"cost": "100000000"})
-        assert answer["result"] == [[host, 200_000_000] for host in IDS]
+        answer = proxy.runCostFunctions(pairs, IDS, "vm", {"cost": "1000000000"})
+        assert answer["result"] == [[host, 500_000_000, "good"] for host in IDS]
         note = "the cost function 'good' is named more than once; the first counts"
         assert answer["plugin_errors"] == {"good": [note]}
         answer = proxy.runFilters(["good", "none", "none", "good"], IDS, "vm", {})

@@ -117,7 +117,7 @@ def test_the_design_form_has_a_fault(call, owner):
     ("owner", "result"),
     [
         ("filter Slow", [H1]),
-        ("cost function Slow", [[H1, 1], [H2, 1]]),
+        ("cost function Slow", [[H1, 1, "Good"], [H2, 1, "Good"]]),
         ("balance Slow", ["", []]),
         ("scheduler Chooses", ""),
     ],

@@ -117,7 +117,10 @@ def daemon(start_daemon):
         costs = engine.runCostFunctions(
             [*map(list, FACTORS.items())], document(SCORED), VM_DOCUMENT, {}
         )
-        assert dict(costs["result"]) == {ID[name]: total for name, total in TOTALS.items()}
+        totals = dict.fromkeys(map(ID.get, TOTALS), 0)
+        for key, cost, unit in costs["result"]:
+            totals[key] += FACTORS[unit] * cost
+        assert totals == {ID[name]: total for name, total in TOTALS.items()}
     file = running.state / FILE
     wait_until(lambda: file.exists() and len(Reader(file).decisions(Query())) == 2)
     return running

@@ -125,7 +125,7 @@ def _inner(
     if its_stamp is None or its_stamp[:2] in above or folder.name == "__pycache__":
         return
     yield folder, "", its_stamp
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RecursionError):  # packages may be nested without end
         if not trust.tampering(folder):
             yield from _below(folder, package, (*above, its_stamp[:2]))
         elif (folder / _PACKAGE).exists():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Optional
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
-from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.security import trust
@@ -106,7 +106,11 @@ class LastGood:
         return None
 
     def restore(self, path: Path, loader: Loader) -> Optional[LoadedPlugin]:
-        """Load the version of a plugin that was saved last. None if there is none, or it fails."""
+        """Load the version of a plugin that was saved last. None if there is none, or it fails.
+
+        Raises:
+            ExecutorUnavailable: no process is available to analyse it in.
+        """
         try:
             version = self._read(path)
             if version.sources:  # the plugin's file was not gone
@@ -115,7 +119,9 @@ class LastGood:
                 return loader.make(candidate, version.conf)
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, PluginError) as error:
+        except ExecutorUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  one file's is not that of all
             _log.warning(
                 "the version of %(file)s that was kept cannot be used: %(reason)s",
                 {"file": str(path), "reason": str(error)},

@@ -219,9 +219,7 @@ class Loader:
             *_misspelt(source),
             *(PluginError(each.message, source.path, each.line) for each in analysis.doubts),
         )
-        return LoadedPlugin(
-            source.name, path, units, used or (source,), conf_data, checksum, drivers, warnings
-        )
+        return LoadedPlugin(source.name, path, units, used, conf_data, checksum, drivers, warnings)
 
     def renewed(self, plugin: LoadedPlugin) -> LoadedPlugin:
         """A plugin that another loader made, with the limits and ``on_failure`` of this one."""
@@ -250,7 +248,8 @@ class Loader:
             file = fault.file if fault.file in {each.path for each in own} else path
             raise PluginError(fault.message, file, fault.line)
         used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
-        if used and (used[0] != candidate.source or not {*used} <= {*own}):
+        used = used or (candidate.source,)  # a helper is not run, and so has no code
+        if used[0] != candidate.source or not {*used} <= {*own} or len({*used}) < len(used):
             # It ran in the process that tells: its checksum, and what is kept, are the file's own.
             raise PluginError("its analysis named files that are not its own; remove it", path)
         return analysis, used
@@ -344,9 +343,7 @@ def _misspelt(source: Source) -> Iterator[PluginError]:
 
 def _checksum(sources: Sequence[Source], conf: Optional[bytes]) -> str:
     """Over the plugin, its conf file and its helpers by name (contract 2.1, 5.1)."""
-    digest = hashlib.sha256()
-    if sources:
-        digest.update(sources[0].text)
+    digest = hashlib.sha256(sources[0].text)
     digest.update(conf or b"")
     for source in sorted(sources[1:], key=lambda source: source.name):
         digest.update(source.text)
@@ -387,6 +384,9 @@ def _driver_problem(found: FoundDriver) -> Optional[str]:
     name = f"at most {LONGEST_NAME} printable characters"
     problems = (
         (not _is_name(found.name), f"name: expected {name}"),
+        (not _is_name(found.class_name), f"its class: expected a name of {name}"),
+        (not all(_is_name(each.name) for each in found.methods),
+         f"methods: expected names of {name}"),
         (topic is not None and not _TOPIC.fullmatch(topic),
          "topic: expected letters, digits, _, - and . (at most 128)"),
         (len(found.version or "") > LONGEST_NAME,

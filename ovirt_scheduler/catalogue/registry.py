@@ -12,6 +12,7 @@ import itertools
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -24,7 +25,9 @@ from ovirt_scheduler.catalogue.loader import FolderScan, Loader
 from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, merged
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
+from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model.plugins import Limits, PluginCode
+from ovirt_scheduler.model.values.text import one_line
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +57,9 @@ class Registry:
         store: keeps the last good version of each over a restart.
         use: called with all plugins, when they have changed.
         keep: called with each event of a file, for the history.
+
+    Attributes:
+        trouble: the failures of looks that nobody waits for.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class Registry:
         keep: Callable[[Mapping[str, object]], None] = lambda _: None,
     ) -> None:
         self._loader = loader
+        self.trouble = Trouble("looking at the plugins' folders")
         self._stopped = False
         self._renewed: Optional[Loader] = None  # the loader from the next scan on
         self._store = store
@@ -137,18 +144,21 @@ class Registry:
         return self.catalogue
 
     def _refresh_quietly(self) -> None:
+        pause = 0.0
         try:
             with self._refreshing:
                 self._update()
+            self.trouble.clear()
         except ExecutorUnavailable as error:
             _log.error(
                 "no plugin can be loaded now: %(reason)s; what was loaded stays",
                 {"reason": str(error)},
             )
-        except Exception:  # noqa: BLE001  nobody else would tell
-            _log.exception("the plugins' folders could not be looked at; what was loaded stays")
+        except Exception as error:  # noqa: BLE001  what was loaded stays
+            pause = self.trouble.note(error)
         with self._lock:
-            self._refresh_at = time.monotonic() + (_SETTLE if self._unsettled() else _REFRESH_EVERY)
+            rest = _SETTLE if self._unsettled() else _REFRESH_EVERY
+            self._refresh_at = time.monotonic() + max(pause, rest)
 
     def _unsettled(self) -> bool:
         return any(state.unsettled_since for state in self._states.values())
@@ -256,10 +266,26 @@ class Registry:
         return orphaned
 
     def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> dict[Path, FileState]:
-        """Load several files at a time, so that one that hangs does not hold up the others."""
+        """Load several files at a time, so that one that hangs does not hold up the others.
+
+        Raises:
+            ExecutorUnavailable: no process is available to analyse a file in.
+        """
 
         def load(file: PluginFile) -> Optional[FileState]:
-            return self._load(file, scan, self._states.get(file.path))
+            before = self._states.get(file.path)
+            began = time.monotonic()
+            try:
+                return self._load(file, scan, before)
+            except FileNotFoundError:  # since the scan
+                return None
+            except ExecutorUnavailable:
+                raise
+            except PluginError as error:
+                fault = error
+            except Exception as error:  # noqa: BLE001  one file's is not that of all
+                fault = _bug(file, error)
+            return self._failed(file, scan, before, fault, time.monotonic() - began > _SLOW)
 
         loads: list[Future[Optional[FileState]]] = []
         # Where no further thread can be started, the other files are loaded here, after those.
@@ -269,45 +295,71 @@ class Registry:
         loaded = [*(each.result() for each in loads), *map(load, files[len(loads) :])]
         return {file.path: state for file, state in zip(files, loaded) if state is not None}
 
-    def _load(
-        self, file: PluginFile, scan: FolderScan, before: Optional[FileState]
-    ) -> Optional[FileState]:
-        conf = self._loader.conf_path(file.name)
-        began = time.monotonic()
-        try:
-            loaded = self._loader.load(file, scan)
-        except FileNotFoundError:  # since the scan
-            return None
-        except PluginError as fault:
-            if before is None:
-                good = self._store.restore(file.path, self._loader)
-            else:  # the settings may be others than when it was loaded
-                good = before.good and self._loader.renewed(before.good)
-            if before is not None and before.fault:
-                since, good_since = before.fault_since, before.good_since
-            else:
-                since, good_since = time.time(), self._store.kept_since(file.path) or time.time()
-            missed: tuple[str, ...] = ()
-            if not (good and good.contents) and self._loader.rejects(conf):
-                names = self._store.filters(file.path)
-                if fault.file == str(conf):  # so the plugin itself may load
-                    names = self._loader.filter_names(file, scan) or names
-                missed = tuple(dict.fromkeys((file.name, *(names or ()))))
-                unknown = _NAMES_UNKNOWN if names is None else ""
-                problem = f"{fault.message}; until then {REJECTS}{unknown}"
-                fault = PluginError(problem, fault.file, fault.line)
-            slow = time.monotonic() - began > _SLOW
-            # On all that was found: the helper that it lacks may yet come.
-            return FileState(
-                scan.stamps, good, fault, since, missed, good_since=good_since, slow=slow
-            )
-        needed = [conf, *(Path(source.path) for source in loaded.sources)]
+    def _load(self, file: PluginFile, scan: FolderScan, before: Optional[FileState]) -> FileState:
+        """The state of a file that loads.
+
+        Raises:
+            FileNotFoundError: it has gone since the scan.
+            PluginError: it does not load.
+            ExecutorUnavailable: no process is available to analyse it in.
+        """
+        loaded = self._loader.load(file, scan)
+        needed = [
+            self._loader.conf_path(file.name),
+            *(Path(source.path) for source in loaded.sources),
+        ]
         depends = {path: scan.stamps.get(path) for path in needed}
         if before is None or before.good is None or before.good.checksum != loaded.checksum:
             if before and before.good and (waiting := _waiting(before, depends, scan)):
                 return waiting
             self._store.save(loaded)
         return FileState(depends, loaded)
+
+    def _failed(
+        self,
+        file: PluginFile,
+        scan: FolderScan,
+        before: Optional[FileState],
+        fault: PluginError,
+        slow: bool,
+    ) -> FileState:
+        """The state of a file that does not load: the version before it may stay in use.
+
+        Raises:
+            ExecutorUnavailable: no process is available to analyse that version in.
+        """
+        if before is None:
+            good = self._store.restore(file.path, self._loader)
+        else:  # the settings may be others than when it was loaded
+            good = before.good and self._loader.renewed(before.good)
+        if before is not None and before.fault:
+            since, good_since = before.fault_since, before.good_since
+        else:
+            since, good_since = time.time(), self._store.kept_since(file.path) or time.time()
+        missed: tuple[str, ...] = ()
+        conf = self._loader.conf_path(file.name)
+        if not (good and good.contents) and self._loader.rejects(conf):
+            names = self._store.filters(file.path)
+            if fault.file == str(conf):  # so the plugin itself may load
+                names = self._loader.filter_names(file, scan) or names
+            missed = tuple(dict.fromkeys((file.name, *(names or ()))))
+            unknown = _NAMES_UNKNOWN if names is None else ""
+            problem = f"{fault.message}; until then {REJECTS}{unknown}"
+            fault = PluginError(problem, fault.file, fault.line)
+        # On all that was found: the helper that it lacks may yet come.
+        return FileState(scan.stamps, good, fault, since, missed, good_since=good_since, slow=slow)
+
+
+def _bug(file: PluginFile, error: Exception) -> PluginError:
+    """The fault of a file that the daemon cannot cope with."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(last.filename).name}:{last.lineno}"
+    what = one_line(f"{type(error).__name__}: {error}")
+    return PluginError(
+        f"cannot be looked at, which is a bug of the daemon ({what}, in {place}); report it, and "
+        "take the file away until then",
+        str(file.path),
+    )
 
 
 def _waiting(state: FileState, paths: Iterable[Path], scan: FolderScan) -> Optional[FileState]:

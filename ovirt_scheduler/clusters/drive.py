@@ -37,6 +37,7 @@ from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.engine.events import Events
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
+from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import DriverUnit
@@ -313,9 +314,13 @@ class ClusterThreads:
     Args:
         clusters: each has a thread of its own.
         services: which they share.
+
+    Attributes:
+        trouble: the failures of the thread that asks for events.
     """
 
     def __init__(self, clusters: Sequence[ClusterSettings], services: ClusterServices) -> None:
+        self.trouble = Trouble("watching for the engine's events")
         self._inventory = services.inventory
         self._stopping = services.stopping
         self._clusters = {each.name: ClusterDrive(each, services) for each in clusters}
@@ -392,6 +397,7 @@ class ClusterThreads:
                 if events.named != frozenset():
                     for cluster in self._clusters.values():
                         cluster.news.put(events)
+                self.trouble.clear()
                 if is_told:
                     _log.info("the engine's events can be read again")
                 is_told = was_away = False
@@ -409,6 +415,6 @@ class ClusterThreads:
                         "each minute",
                         {"reason": str(error)},
                     )
-            except Exception:  # noqa: BLE001  nobody else would tell
-                _log.exception("watching for the engine's events failed; it is tried again")
+            except Exception as error:  # noqa: BLE001  clusters are looked at each minute
+                pause = max(_WATCH_EVERY, self.trouble.note(error))
             self._stopping.wait(pause)

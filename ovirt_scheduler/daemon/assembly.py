@@ -32,6 +32,7 @@ from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.daemon_state import (
     DaemonState,
     ReloadFailure,
+    ThreadState,
     UnitState,
     UnloadedFile,
 )
@@ -244,7 +245,17 @@ class Assembly:
 
     def _unwell(self) -> str:
         """Why callers should not begin a call here; empty if all is well."""
-        return "the daemon stops" if self.server.stopping else self._watchdog.problem
+        if self.server.stopping:
+            return "the daemon stops"
+        troubles = (f"{each.work}: {each.problem}" for each in self._threads() if each.problem)
+        return self._watchdog.problem or next(troubles, "")
+
+    def _threads(self) -> Iterator[ThreadState]:
+        """The threads that go on whatever their work raises."""
+        drive = self._drive
+        watching = [] if drive is None else [drive.trouble]
+        for each in (self.runtime.executor.trouble, self.runtime.registry.trouble, *watching):
+            yield ThreadState(each.work, each.failures, each.problem)
 
     def observed(self) -> DaemonState:
         """The state of the daemon now.
@@ -268,6 +279,7 @@ class Assembly:
             history=None if history is None else history.state(),
             reload_failure=self.reload_failure,
             stuck=self._watchdog.problem,
+            threads=tuple(self._threads()),
         )
 
     def _line(self) -> str:

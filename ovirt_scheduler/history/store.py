@@ -223,6 +223,8 @@ class History:
                     decisions.append((schema.pack(made), entry.inputs))
                 del made  # before the next is made: it may have many hosts
             except Exception:  # noqa: BLE001  nobody else would tell
+                with self._lock:
+                    self.dropped += 1
                 _log.exception("the history: a record could not be made, this is a bug")
         return events, decisions
 
@@ -302,7 +304,7 @@ class History:
                 "the history cannot be written, and loses the decisions of this time: %(reason)s",
                 {"reason": f"{self._path}: {error}", "file": str(self._path)},
             )
-        self._problem = str(error)
+        self._problem = str(error) or type(error).__name__
 
     def _set_aside(self, error: Exception) -> None:
         """Set this file aside, so that a new one begins; people can look at it later.

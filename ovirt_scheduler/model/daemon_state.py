@@ -93,6 +93,14 @@ class ReloadFailure(NamedTuple):
     reason: str
 
 
+class ThreadState(NamedTuple):
+    """The failures of a thread that goes on whatever its work raises."""
+
+    work: str  # what it does
+    failures: int
+    problem: str = ""  # why the latest turn failed; empty if it did not
+
+
 class DaemonState(NamedTuple):
     """The state of the whole daemon. Times are in seconds since 1970."""
 
@@ -109,3 +117,4 @@ class DaemonState(NamedTuple):
     history: Optional[HistoryState] = None
     reload_failure: Optional[ReloadFailure] = None  # None: the last reload was well
     stuck: str = ""  # why the watchdog would not be fed
+    threads: tuple[ThreadState, ...] = ()

@@ -9,9 +9,12 @@
     readers       documents, read by processes that are kept for that
     single_use    processes that do one thing and end: documents are cut, a file is analysed
     pool          the processes that are kept, of plugins and readers, and spare ones
+    keeper        the thread that keeps them ready, and how many it may make
+    endings       why processes end
     exchange      one task and its answer, over sockets and pipes that never block
     zygotes       the zygote that lives, and the next one when it dies
-    workers       a zygote and the processes that it forks, as the daemon sees them
+    zygote        one zygote as the daemon sees it, and the thread that watches it
+    workers       a process that a zygote forks, as the daemon sees it
     interpreter   how the zygote's interpreter is started
 
 One request goes this way::

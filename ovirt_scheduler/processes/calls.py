@@ -187,52 +187,56 @@ def _begin(pool: Pool, pending: _Pending, deadline: float) -> Exchange:
 
 def _finished(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
     """Take in an exchange that has ended: the call's result, or its next step."""
-    if done.state is State.ANSWERED:
-        return _answered(pool, pending, done)
     if done.state is State.NOT_READY:
         pool.put_back(done.worker)
         return pending._replace(tried=pending.tried + 1)
+    why = "abandoned"
     try:
-        status = done.end_worker()
-    except BaseException:
-        pool.discard(done.worker, "abandoned")
-        raise
+        why, result = (_answered if done.state is State.ANSWERED else _unanswered)(pending, done)
+    finally:  # the process is nobody's until the pool knows of its end
+        if why:
+            pool.discard(done.worker, why)
+        else:
+            called = not pending.call.checks and pending.printed is None
+            pool.give_back(done.worker, done.nonce, called)
+    return result
+
+
+def _unanswered(pending: _Pending, done: Exchange) -> tuple[str, Union[CallResult, _Pending]]:
+    """Why the process of a call that was not answered ends; and the call's result or next step.
+
+    Raises:
+        ExecutorUnavailable: no process can be started.
+    """
+    status = done.end_worker()
     if done.state is State.NOT_BEGUN:
         if pending.tried < TRIES - 1:
-            pool.discard(done.worker, done.differs or "ended")
-            return pending._replace(tried=pending.tried + 1)
+            return done.differs or "ended", pending._replace(tried=pending.tried + 1)
         if status is not None and status < 0:
-            pool.discard(done.worker, "not started")
             raise exchange.never_started(status)
     outcome, message = done.how_it_ended(status, pending.call.limits)
-    pool.discard(done.worker, outcome.value)
-    return _result(pending.call, pending.printed or done, Answered(outcome, message=message))
+    answered = Answered(outcome, message=message)
+    return outcome.value, _result(pending.call, pending.printed or done, answered)
 
 
-def _answered(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
-    """Take in an answer: the call's result, or another process has to read the printed answer."""
+def _answered(pending: _Pending, done: Exchange) -> tuple[str, Union[CallResult, _Pending]]:
+    """Why the process of an answered call ends, empty if it need not; and the result or next step.
+
+    The next step is that another process reads the answer, which was printed.
+    """
     shown = pending.printed or done
+    if done.differs:
+        done.worker.end()
     try:
-        if done.differs:
-            done.worker.end()
         answered = messages.unpack_answer(done.answer, pending.call.function, pending.call.inputs)
     except FrameError as error:
         done.worker.end()
-        pool.discard(done.worker, "misled")
         message = f"its answer cannot be read: {error}"
-        return _result(pending.call, shown, Answered(Outcome.BAD_ANSWER, message=message))
-    except BaseException:
-        pool.discard(done.worker, "abandoned")
-        raise
-    if done.differs:
-        pool.discard(done.worker, done.differs)
-    else:
-        called = not pending.call.checks and pending.printed is None
-        pool.give_back(done.worker, done.nonce, called)
+        return "misled", _result(pending.call, shown, Answered(Outcome.BAD_ANSWER, message=message))
     read = (len(shown.stdout.data), len(shown.stderr.data))
     if answered.read is None or answered.read == read or pending.printed is not None:
-        return _result(pending.call, shown, answered)
-    return pending._replace(tried=0, printed=done)
+        return done.differs, _result(pending.call, shown, answered)
+    return done.differs, pending._replace(tried=0, printed=done)
 
 
 def _result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:

@@ -20,8 +20,9 @@ from typing import Optional
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.processes import endings
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.workers import Worker, reason
+from ovirt_scheduler.processes.workers import Worker
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 _CHUNK = 1 << 16
@@ -214,7 +215,7 @@ class Exchange:
             return
         self.said[frame.kind] = frame.payload
         if frame.kind == frames.DIFFERS:
-            self.differs = reason(frame, self.nonce)
+            self.differs = endings.of_frame(frame, self.nonce)
         elif frame.kind == frames.ANSWER:
             self.stdout.feed(self.said.get(frames.STDOUT, b""))
             self.stderr.feed(self.said.get(frames.STDERR, b""))

@@ -22,6 +22,7 @@ from ovirt_scheduler.errors import (
     RefusedProperty,
     UnreadableDocument,
 )
+from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.cluster_state import HostState, VmState
@@ -132,9 +133,14 @@ class Executor:
         """The state of the processes, with counts since the start."""
         pool, zygotes, places = self._pool, self._zygotes, self._places
         return ProcessesState(
-            pool.kept, zygotes.forked, pool.replaced, zygotes.started,
+            pool.kept, zygotes.forked, pool.ends.counts(), zygotes.started,
             places.busy, places.capacity, places.waiting, places.refused,
         )  # fmt: skip
+
+    @property
+    def trouble(self) -> Trouble:
+        """The failures of the thread that keeps processes ready."""
+        return self._pool.keeper.trouble
 
     def keep(self, most: int) -> None:
         """Change how many processes of plugins are kept between calls."""

@@ -6,7 +6,7 @@
          └─► else a spare one, which gets its setup before the task
 
     one keeping thread: ends a process that settles too slowly, sends something unasked, is
-                        old, or is one too many; loads a process for a plugin that has none
+      (keeper.py)       old, or is one too many; loads a process for a plugin that has none
 
 A process serves one version of one plugin under its limits, or reads documents (``ProcessKey``).
 Safe to use from many threads.
@@ -26,9 +26,11 @@ from typing import Callable, Optional, Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import ProcessKey
-from ovirt_scheduler.model.tasks import ENDS, READERS, ReaderSetup, Setup
+from ovirt_scheduler.model.tasks import READERS, ReaderSetup, Setup
+from ovirt_scheduler.processes import endings
+from ovirt_scheduler.processes.keeper import Allowance, Delays, Keeper
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.workers import OUT_OF_TURN, Worker
+from ovirt_scheduler.processes.workers import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -44,38 +46,10 @@ _GROWN_SECONDS = 5.0  # without a call, after which one that has grown is replac
 _TICK = 0.25  # seconds between two looks of the keeping thread while a process settles
 _REST = 5.0  # ... while none does
 _BREATH = 0.002  # seconds before a process is made that nobody waits for
-_LONGEST_PAUSE = 60.0  # between two loads ahead, of a plugin whose process ends by itself
 _SETTLED_EVERY = 0.01  # seconds between two looks of who waits for processes to be compared
-_ENDS_KEPT = 100  # reasons
 _AHEAD_OF_SINGLE = 2  # processes kept ready of a plugin whose processes serve one call each
 
 AnySetup = Union[Setup, ReaderSetup]
-
-# Why the daemon ends a process, with the words for the log; ``ENDS`` has its own reasons.
-_ENDED_FOR = {
-    **ENDS,
-    "abandoned": "its request was given up",
-    "age": "it was kept for an hour",
-    "did not get ready": "it was not ready for another call in time",
-    "ended": "it has ended",
-    "grown": "it took more memory than a new one, and was idle",
-    "idle": "fewer are needed now",
-    "kept_processes": "there were more than kept_processes",
-    "killed": "a call was killed",
-    "misled": "its answer cannot be read",
-    "not in use": "this version of the file, or its limits, are not in use any more",
-    "not started": "it did not start",
-    "timed out": "a call timed out",
-}
-
-# Reasons of these that are the plugin's doing, if nobody has called the process yet.
-_BY_ITSELF = {*ENDS, "did not get ready", "ended", OUT_OF_TURN}
-
-
-def _in_words(why: str) -> str:
-    """A reason for the log, with its details: ``memory``, ``modules: json.x``."""
-    reason, colon, more = why.partition(":")
-    return f"{_ENDED_FOR.get(reason, reason)}{colon}{more}"
 
 
 class Pool:
@@ -85,26 +59,29 @@ class Pool:
         fork: gives a new worker until a deadline; raises ExecutorUnavailable.
         most: processes of plugins to keep.
         parallel: calls at the same time: no plugin needs more processes.
+
+    Attributes:
+        ends: why processes have ended.
+        keeper: the thread that keeps processes ready.
     """
 
     def __init__(self, fork: Callable[[float], Worker], most: int, parallel: int) -> None:
         self._fork = fork
         self._most = most
         self._parallel = parallel
-        self._news = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
         self._idle: dict[ProcessKey, deque[Worker]] = {}
         self._busy: Counter[ProcessKey] = Counter()
         self._spare: list[Worker] = []
+        self._over: deque[tuple[Worker, str]] = deque()  # idle no more, to be ended for a reason
+        self._ending = 0  # processes of these that are being ended
         self._wanted: Mapping[ProcessKey, AnySetup] = {READERS: ReaderSetup()}
-        self._replaced: Counter[str] = Counter()
-        self._latest: deque[str] = deque(maxlen=_ENDS_KEPT)  # why processes have ended
-        self._ending = 0  # processes that the keeping thread is about to end
-        # Loads ahead whose process ended before a call, in a row, and when the next may be tried.
-        self._failed: dict[ProcessKey, tuple[int, float]] = {}
-        self._look_at = 0.0  # when the keeping thread looks next, on the monotonic clock
-        self._looked = 0.0  # when it looked at all idle processes last
+        self.ends = endings.Ends()
+        self._failed = Delays()  # loads ahead whose process ended before a call
+        self._looked = 0.0  # when all idle processes were looked at last, on the monotonic clock
         self._closed = False
-        self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
+        self._allowance = Allowance()
+        self.keeper = Keeper(self._breath, self._end_and_make)
 
     def start(self) -> None:
         """Start the thread that keeps processes ready.
@@ -112,57 +89,47 @@ class Pool:
         Raises:
             ExecutorUnavailable: there is no thread for it.
         """
-        try:
-            self._keeper.start()
-        except RuntimeError as error:
-            raise ExecutorUnavailable(f"no thread to keep processes with: {error}") from None
+        self.keeper.start()
 
     def stop(self) -> None:
         """Keep nothing from now on: all processes are about to end."""
-        with self._news:
+        with self._lock:
             self._closed = True
-            self._news.notify_all()
+        self.keeper.stop()
 
     def close(self) -> None:
         """Forget everything; to be called after ``stop``, once the zygote has ended."""
-        if self._keeper.is_alive():
-            self._keeper.join(1.0)  # it may wait for a zygote that starts
-        with self._news:
-            gone = [*itertools.chain(*self._idle.values(), self._spare)]
-            self._spare.clear()
-            self._idle.clear()
-        for worker in gone:
-            worker.close()
+        self.keeper.join(1.0)  # it may wait for a zygote that starts
+        with self._lock:
+            over = (worker for worker, _ in self._over)
+            for worker in itertools.chain(*self._idle.values(), self._spare, over):
+                worker.close()
+            for shelf in (self._idle, self._spare, self._over):
+                shelf.clear()
 
     def zygote_died(self) -> None:
         """Load at once what has ended with a zygote; ``ended`` was told of most of its workers."""
-        with self._news:
+        with self._lock:
             self._failed.clear()
             for worker in [each for each in self._spare if not each.zygote.alive]:
                 self._spare.remove(worker)  # its own end could not be noted
                 worker.close()
-            self._miss()
-
-    @property
-    def replaced(self) -> Mapping[str, int]:
-        """How many processes have ended, by the reason."""
-        with self._news:
-            return dict(self._replaced)
+        self.keeper.wake()
 
     @property
     def kept(self) -> int:
         """How many processes of plugins there are, idle and busy."""
-        with self._news:
+        with self._lock:
             keys = {*self._idle, *self._busy} - {READERS}
             return sum(len(self._idle.get(key, ())) + self._busy[key] for key in keys)
 
     def want(self, plugins: Sequence[Setup]) -> None:
         """Keep a process of each of these plugins ready, and end those of all others soon."""
         wanted: list[AnySetup] = [ReaderSetup(), *plugins]
-        with self._news:
+        with self._lock:
             self._wanted = {each.key: each for each in wanted}
             self._failed.clear()
-            self._miss()
+        self.keeper.wake()
 
     def settle(self, seconds: float) -> list[str]:
         """Wait until each process that was called has compared its state.
@@ -171,28 +138,21 @@ class Pool:
             seconds: to wait at most.
 
         Returns:
-            Why processes of plugins have ended by themselves since the last call of this, in
-            words; without those that have served ``calls_per_process`` calls.
+            What ``Ends.take_latest`` does.
         """
         give_up = time.monotonic() + seconds
         while True:
-            with self._news:
-                settled, over = self._look()
-                for worker, why in over:
-                    self._end_idle(worker, why)
-                if (settled and not self._ending) or time.monotonic() >= give_up:
-                    latest = [*self._latest]
-                    self._latest.clear()
-                    break
-                self._news.wait(_SETTLED_EVERY)
-        reasons = ENDS.keys() - {"calls_per_process"}
-        return [_in_words(why) for why in latest if why.partition(":")[0] in reasons]
+            with self._lock:
+                settled = self._look()
+            self._end_over()
+            if (settled and not (self._over or self._ending)) or time.monotonic() >= give_up:
+                return self.ends.take_latest()
+            time.sleep(_SETTLED_EVERY)
 
     def keep(self, most: int) -> None:
         """Change how many processes are kept at most."""
-        with self._news:
-            self._most = most
-            self._wake()
+        self._most = most
+        self.keeper.wake(_TICK)
 
     def spare(self, deadline: float) -> Worker:
         """A worker that has done nothing yet.
@@ -203,10 +163,11 @@ class Pool:
         Raises:
             ExecutorUnavailable: none is available.
         """
-        with self._news:
-            found = self._spare.pop() if self._spare else None
-            self._miss()
-        return found or self._fork(deadline)
+        with self._lock:
+            self.keeper.wake()
+            if self._spare:
+                return self._spare.pop()
+        return self._fork(deadline)
 
     def take(self, setup: AnySetup, deadline: float, tried: int = 0) -> Worker:
         """Take a process for one task; it may still be settling.
@@ -230,38 +191,38 @@ class Pool:
 
     def _take(self, setup: AnySetup, deadline: float, fresh: bool = False) -> Worker:
         key = setup.key
-        with self._news:
+        with self._lock:
             self._busy[key] += 1
-            worker = None if fresh else self._taken(key)
-        if worker is not None:
-            return worker
         try:
-            return self._new(setup, deadline)
+            return (None if fresh else self._taken(key)) or self._new(setup, deadline)
         except BaseException:
             self._no_longer_busy(key)
             raise
 
     def _taken(self, key: ProcessKey) -> Optional[Worker]:
-        idle = self._idle.get(key, deque())
-        for worker in [*reversed(idle)]:  # the one used last first
-            why = "" if worker.ready else worker.hear()
-            if why or worker.ready:
-                idle.remove(worker)
-            if why:
-                self._end_idle(worker, why)
-            elif worker.ready:
-                return worker
-        if not idle:
-            return None
-        worker = idle.popleft()  # none is ready: the one that settles for longest
-        worker.patient = len(idle) >= self._parallel
-        return worker
+        """Take an idle process, if there is one that may serve the next task."""
+        with self._lock:
+            idle = self._idle.get(key, deque())
+            for worker in [*reversed(idle)]:  # the one used last first
+                why = "" if worker.ready else worker.hear()
+                if why or worker.ready:
+                    idle.remove(worker)
+                if why:
+                    self._end_idle(worker, why)
+                elif worker.ready:
+                    return worker
+            if not idle:
+                return None
+            worker = idle.popleft()  # none is ready: the one that settles for longest
+            worker.patient = len(idle) >= self._parallel
+            return worker
 
     def _new(self, setup: AnySetup, deadline: float) -> Worker:
         nonce = frames.new_nonce()
         frame = frames.pack_task(setup, nonce)  # first: there may be no memory for it
         worker = self.spare(deadline)
-        worker.begin_setup(setup, nonce, frame)
+        with worker.abandoned_on_error():
+            worker.begin_setup(setup, nonce, frame)
         return worker
 
     def give_back(self, worker: Worker, nonce: int, called: bool) -> None:
@@ -279,22 +240,24 @@ class Pool:
 
     def put_back(self, worker: Worker) -> None:
         """Keep a process that was not ready in time for a call, or note that it ended."""
-        with self._news:
+        with self._lock:
             self._no_longer_busy(worker.key)
             lives = self._lives(worker)
             if lives:
                 self._idle.setdefault(worker.key, deque()).append(worker)
-                self._wake()
-        if not lives:
+        if lives:
+            self.keeper.wake(_TICK)
+        else:
             self._end(worker, worker.hear() or "ended")
 
     def discard(self, worker: Worker, why: str) -> None:
-        """End a process, or forget one that has ended."""
+        """End a process that a call has used up, or forget one that has ended."""
+        self._allowance.earn()
         self._no_longer_busy(worker.key)
         self._end(worker, why)
 
     def _no_longer_busy(self, key: ProcessKey) -> None:
-        with self._news:
+        with self._lock:
             self._busy[key] -= 1
             if self._busy[key] <= 0:
                 del self._busy[key]
@@ -305,35 +268,41 @@ class Pool:
         Not many while the lock is held: the zygote would wait until somebody, with the lock, reads
         how they ended, and would take no further message.
         """
-        if worker.status is None:
-            worker.kill()
-        worker.close()
-        with self._news:
-            self._replaced[why.partition(":")[0]] += 1
-            if worker.key != READERS:
-                self._latest.append(why)
-            self._miss()
+        worker.abandon()
+        self.ends.note(why, is_of_a_plugin=worker.key != READERS)
+        self.keeper.wake()
         if not self._closed:
             _log.debug(
                 "a process of %(file)s is ended: %(reason)s",
-                {"file": worker.file, "reason": _in_words(why)},
+                {"file": worker.file, "reason": endings.in_words(why)},
             )
 
     def _end_idle(self, worker: Worker, why: str) -> None:
-        if worker.loading and why.partition(":")[0] in _BY_ITSELF:
-            with self._news:
-                times, _ = self._failed.get(worker.key, (0, 0.0))
-                pause = min(_LONGEST_PAUSE, _TICK * 2 ** min(times, 10))
-                self._failed[worker.key] = times + 1, time.monotonic() + pause
+        if worker.loading and endings.is_of_the_plugin(why):
+            self._failed.put_off(worker.key, _TICK)
         self._end(worker, why)
+
+    def _end_over(self) -> None:
+        """End the processes that were found to have to end."""
+        while True:
+            with self._lock:
+                if not self._over:
+                    return
+                worker, why = self._over.popleft()
+                self._ending += 1
+            try:
+                self._end_idle(worker, why)
+            finally:
+                with self._lock:
+                    self._ending -= 1
 
     def ended(self, worker: Worker) -> None:
         """Note that a worker has ended; an idle one is forgotten."""
-        with self._news:
+        with self._lock:
             if worker in self._spare:
                 self._spare.remove(worker)
                 worker.close()
-                self._wake()
+                self.keeper.wake(_TICK)
                 return
             for idle in self._idle.values():
                 if worker in idle:
@@ -341,80 +310,39 @@ class Pool:
                     self._end_idle(worker, worker.hear() or "ended")
                     return
 
-    def _wake(self) -> None:
-        """Have the keeping thread look again soon."""
-        self._look_by(time.monotonic() + _TICK)
+    def _breath(self) -> float:
+        """Seconds to wait first: the call that ended a process is answered before one is made."""
+        with self._lock:
+            is_calm = not self._busy and len(self._spare) >= SPARE  # nobody waits for it
+        return _BREATH if is_calm else 0.0
 
-    def _miss(self) -> None:
-        """Have the keeping thread make what is missing at once."""
-        self._look_by(0.0)
-
-    def _look_by(self, when: float) -> None:
-        if when < self._look_at:
-            self._look_at = when
-            self._news.notify_all()
-
-    def _keep(self) -> None:
-        trouble = ""
-        while True:
-            with self._news:
-                while not self._closed and self._look_at > time.monotonic():
-                    self._news.wait(self._look_at - time.monotonic())
-                if self._closed:
-                    return
-                calm = self._is_calm
-            if calm:  # the call that ended a process is answered first
-                time.sleep(_BREATH)
-            try:
-                settled, trouble = self._end_and_make(), ""
-            except Exception as error:  # noqa: BLE001  nobody else would keep processes ready
-                settled, before, trouble = False, trouble, repr(error)
-                if trouble != before:
-                    _log.error("processes cannot be kept ready: %(reason)s", {"reason": trouble})
-            with self._news:
-                self._look_by(time.monotonic() + (self._rest() if settled else _TICK))
-
-    @property
-    def _is_calm(self) -> bool:
-        """Whether no call is under way, and none that comes now waits for a process to be made."""
-        return not self._busy and len(self._spare) >= SPARE
-
-    def _rest(self) -> float:
-        """Seconds until a load ahead that failed may be tried again, and at most ``_REST``."""
-        now = time.monotonic()
-        pauses = [due - now for _, due in self._failed.values() if due > now]
-        return max(_TICK, min([_REST, *pauses]))
-
-    def _end_and_make(self) -> bool:
+    def _end_and_make(self) -> float:
         """End the processes that have to end, and make those that are missing.
 
         Returns:
-            Whether there is nothing more to do until something changes.
+            For how many seconds there is nothing more to do unless something changes.
         """
-        with self._news:
+        with self._lock:
             if self._closed:
-                return True
-            self._look_at = math.inf
+                return _REST
             due = time.monotonic() >= self._looked + _TICK  # not for each process that is missed
-            settled, over = self._look() if due else (False, [])
-            self._ending = len(over)
-        for worker, why in over:
-            self._end_idle(worker, why)
-        with self._news:
-            self._ending = 0
+            settled = due and self._look()
+        self._end_over()
+        with self._lock:
             missing = [*self._missing()]  # an end just now may put off the next load
             few = SPARE - len(self._spare)
-        return not self._make(missing, few) and settled
+        if self._make(missing, few) or not settled:
+            return _TICK
+        return max(_TICK, min(_REST, self._failed.shortest()))
 
-    def _look(self) -> tuple[bool, list[tuple[Worker, str]]]:
-        """Look at all idle processes.
+    def _look(self) -> bool:
+        """Look at all idle processes; those that have to end are then in ``_over``.
 
         Returns:
-            Whether all that stay are ready for a call; and those that have to end, with the reason.
+            Whether all that stay are ready for a call.
         """
         now = self._looked = time.monotonic()
         settled = True
-        over: list[tuple[Worker, str]] = []
         everyone = sorted(itertools.chain(*self._idle.values()), key=lambda worker: worker.used)
         of_plugins = [worker for worker in everyone if worker.key != READERS]
         too_many = {*of_plugins[: max(0, self.kept - self._most)]}  # those used longest ago
@@ -429,15 +357,15 @@ class Pool:
                 worker.drop_output()
                 if not why and worker.ready:
                     if now >= worker.ready_by:  # ready for a while: the plugin loads well
-                        self._failed.pop(worker.key, None)
+                        self._failed.forget(worker.key)
                     why = self._superfluous(worker, now, worker in too_many)
                 if why:
-                    over.append((worker, why))
+                    self._over.append((worker, why))
                     self._idle[worker.key].remove(worker)
         except MemoryError:  # what was found is ended; the next look goes on
             settled = False
         self._idle = {key: idle for key, idle in self._idle.items() if idle}
-        return settled, over
+        return settled
 
     def _superfluous(self, worker: Worker, now: float, too_many: bool) -> str:
         """Why a process that is ready should not be kept; empty if it should."""
@@ -459,41 +387,59 @@ class Pool:
     def _missing(self) -> Iterator[ProcessKey]:
         """The plugins in use that have too few processes; one that lacks two comes twice."""
         room = self._most - self.kept
-        now = time.monotonic()
         for key in self._wanted:
             there = len(self._idle.get(key, ())) + (0 if key.serves_one_call else self._busy[key])
             for _ in range(there, self._ahead_of(key)):
                 has_room = room > 0 or key == READERS
-                if has_room and now >= self._failed.get(key, (0, 0.0))[1]:
+                if has_room and not self._failed.holds_up(key):
                     room -= key != READERS
                     yield key
 
     def _make(self, missing: list[ProcessKey], few: int) -> bool:
-        """Fork the processes that are missing; whether there was anything to do."""
+        """Make the processes that are missing; whether there was anything to do.
+
+        One that cannot be made does not keep the others away: what it raises is raised at the end.
+        """
+        failure: Optional[Exception] = None
         try:
             for _ in range(few):
-                worker = self._fork(math.inf)
-                with self._news:
-                    if self._lives(worker):
-                        self._spare.append(worker)
-                    else:
-                        worker.close()
+                if not self._allowance.spend():
+                    return True
+                self._keep_spare(self._fork(math.inf))
             for key in missing:
-                self._load(self._new(self._wanted[key], math.inf))
+                if not (self._spare or self._allowance.spend()):
+                    return True
+                try:
+                    self._load(self._new(self._wanted[key], math.inf))
+                except (ExecutorUnavailable, KeyError):
+                    raise
+                except Exception as error:  # noqa: BLE001
+                    self._failed.put_off(key, _TICK)
+                    failure = error
         except (ExecutorUnavailable, KeyError):  # a request finds the same, and tells
             return False
+        if failure is not None:
+            raise failure
         return bool(missing) or few > 0
+
+    def _keep_spare(self, worker: Worker) -> None:
+        with self._lock, worker.abandoned_on_error():
+            if self._lives(worker):
+                self._spare.append(worker)
+            else:
+                worker.close()
 
     def _load(self, worker: Worker) -> None:
         """Have a process load its plugin before a call needs it."""
         worker.ready_by = time.monotonic() + _LOAD_SECONDS
-        with self._news:
-            if self._lives(worker):
+        with self._lock:
+            with worker.abandoned_on_error():
+                if not self._lives(worker):
+                    self._end_idle(worker, "ended")
+                    return
                 self._idle.setdefault(worker.key, deque()).append(worker)
-                with contextlib.suppress(OSError):  # memory lacks: the next look tries again
-                    worker.send_setup()
-            else:
-                self._end_idle(worker, "ended")
+            with contextlib.suppress(OSError, MemoryError):  # the next look tries again
+                worker.send_setup()
 
     def _lives(self, worker: Worker) -> bool:
         """Whether a worker can be kept: it lives, and its end would be noticed."""

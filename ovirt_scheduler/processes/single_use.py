@@ -106,9 +106,9 @@ def _done(
     for tried in range(TRIES):
         done = Exchange(frame, nonce, limit, OUTPUT_LIMIT, most_descriptors=most_descriptors)
         worker = pool.spare(deadline)
-        if isinstance(task, Candidate):
-            worker.file = task.source.path
         try:
+            if isinstance(task, Candidate):
+                worker.file = task.source.path
             done.begin(worker, deadline)
             exchange.wait([done])
             if done.state is not State.NOT_BEGUN or tried == TRIES - 1:
@@ -118,7 +118,6 @@ def _done(
         finally:
             for descriptor in done.descriptors:
                 os.close(descriptor)
-            worker.kill()
-            worker.close()
+            worker.abandon()
         if status is not None and status < 0:
             raise exchange.never_started(status)

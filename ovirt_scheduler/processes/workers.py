@@ -1,69 +1,33 @@
-"""A zygote and the workers that it forks, as the daemon sees them.
+"""A worker: one process below the zygote, as the daemon sees it.
 
 ::
 
-    Zygote.fork ──FORK + 3 descriptors──► zygote ──fork──► worker
-    Worker  ───── tasks, answers, what it prints ───────────┘
-
-    one watching thread ◄─ ALIVE, ENDED, or the end of the control socket ── zygote
+    daemon ── tasks ──► worker
+           ◄─ answers, what it prints, READY or why it ends ──
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import logging
 import os
 import select
 import socket
-import struct
-import subprocess
-import sys
-import threading
 import time
-import weakref
-from collections.abc import Sequence
-from typing import Callable, Optional, Union
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Callable, Optional, Union
 
-from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.plugins import PluginUser, ProcessKey
-from ovirt_scheduler.model.tasks import ENDS, NO_PLUGIN, ReaderSetup, Setup
-from ovirt_scheduler.model.values.text import one_line
-from ovirt_scheduler.processes import interpreter
-from ovirt_scheduler.processes.kernel import children
+from ovirt_scheduler.model.plugins import ProcessKey
+from ovirt_scheduler.model.tasks import NO_PLUGIN, ReaderSetup, Setup
+from ovirt_scheduler.processes import endings
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.frames import Unframer
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from ovirt_scheduler.processes.zygote import Zygote
 
-_START_SECONDS = 20.0
-_STOP_SECONDS = 5.0
-_END_SECONDS = 5.0  # for the zygote to end a worker, and to tell how it ended
-_ORPHANS_SECONDS = 2.0  # for what a zygote left behind to be gone
-_OBEY_SECONDS = 5.0  # for the zygote to give a sign of life
 _CHUNK = 1 << 18
 _MOST_CHUNKS = 32  # read at once from a pipe: whoever writes without end must not keep us
-
 _SHORT = 1000  # bytes of what a worker says between answers
-_REASON = 200  # characters
-OUT_OF_TURN = "spoke out of turn"
-
-_SERIALS = itertools.count(1)
-
-
-def unavailable(wanted: str, error: OSError) -> str:
-    """The message of an error: descriptors or memory are short, or a file to run is missing."""
-    file = f"{error.filename}: " if error.filename else ""
-    return f"{wanted} cannot be had: {file}{error.strerror}"
-
-
-def reason(frame: frames.Frame, nonce: int) -> str:
-    """The reason that a worker gives for its end: one of ``ENDS``, with details after a colon."""
-    if frame.kind == frames.DIFFERS and frame.nonce == nonce:
-        text = one_line(frame.payload.decode("utf-8", "replace"), _REASON)
-        if text.partition(":")[0] in ENDS:
-            return text
-    return OUT_OF_TURN
 
 
 class Worker:
@@ -164,19 +128,18 @@ class Worker:
         """Read what it has said since its last answer, without waiting.
 
         Returns:
-            Why it ends: one of ``ENDS``, with details after a colon; ``ended`` or ``OUT_OF_TURN``.
-            Empty if it does not.
+            Why it ends: a reason of ``endings``. Empty if it does not.
         """
         try:
             data = self.receive()
             for frame in self.unframer.feed(data or b""):
                 if self.ready or frame.kind != frames.READY or frame.nonce != self.nonce:
-                    return reason(frame, self.nonce)
+                    return endings.of_frame(frame, self.nonce)
                 self.ready, self.grown = True, frame.payload == frames.GROWN
         except OSError:
             return "ended"
         except frames.FrameError:  # more than it has to say
-            return OUT_OF_TURN
+            return endings.OUT_OF_TURN
         return "ended" if data == b"" else ""
 
     def drop_output(self) -> None:
@@ -225,276 +188,26 @@ class Worker:
         self.kill()
         return self.zygote.await_end(self)
 
+    def abandon(self) -> None:
+        """Have it end, without waiting, and close the daemon's ends. Harmless when repeated."""
+        try:
+            if self.status is None:
+                self.kill()
+        finally:
+            self.close()
+
+    @contextlib.contextmanager
+    def abandoned_on_error(self) -> Iterator[None]:
+        """While nobody else knows of it: abandon it where the body raises."""
+        try:
+            yield
+        except BaseException:
+            self.abandon()
+            raise
+
     def close(self) -> None:
         """Close the daemon's ends; the worker ends when it sees that. Harmless when repeated."""
         if self.channel.fileno() >= 0:
             self.channel.close()
             os.close(self.stdout)
             os.close(self.stderr)
-
-
-class Zygote:
-    """A zygote as the daemon sees it, from its start, with the thread that watches it.
-
-    Args:
-        on_end: called with each worker that has ended, in the watching thread.
-        on_death: called when the zygote has ended without being told to, in the same thread.
-        user: whom plugins run as; None: this process's own user.
-        adopts: whether processes that the zygote leaves behind become children of this process,
-            which ends them.
-
-    Attributes:
-        alive: it has started, and has not ended.
-        over: it has ended, or did not start; ``problem`` says why it did not.
-        was_killed: by somebody else, before it had started.
-
-    Raises:
-        ExecutorUnavailable: it cannot be started.
-    """
-
-    def __init__(
-        self,
-        on_end: Callable[[Worker], None],
-        on_death: Callable[[], None],
-        user: Optional[PluginUser],
-        adopts: bool,
-    ) -> None:
-        try:
-            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            # A thread may be about to send there when the zygote ends: were it closed then, its
-            # number could be another socket's.
-            weakref.finalize(self, self._control.close)
-            # One that is stopped takes no messages, and must not stop who has one for it.
-            self._control.setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_OBEY_SECONDS), 0)
-            )
-            with theirs:
-                self._process = interpreter.start_zygote(theirs.fileno(), user)
-        except OSError as error:
-            wanted = "the process that starts those of plugins"
-            raise ExecutorUnavailable(unavailable(wanted, error)) from None
-        self.pid = self._process.pid
-        self.alive = self.over = self.was_killed = False
-        self.problem = ""
-        self._on_end = on_end
-        self._on_death = on_death
-        self._adopts = adopts
-        self._stopping = False
-        self._news = threading.Condition()
-        self._signs = 0  # of its life: messages
-        self._workers: dict[int, Worker] = {}  # by serial: those that have not ended
-        self._watcher = threading.Thread(target=self._watch, name="zygote-watcher", daemon=True)
-        try:
-            self._watcher.start()
-        except RuntimeError as error:
-            self._process.kill()
-            self._process.wait()
-            raise ExecutorUnavailable(f"no thread for a zygote: {error}") from None
-
-    def await_start(self, deadline: float) -> None:
-        """Wait until it can fork.
-
-        Args:
-            deadline: seconds on the monotonic clock.
-
-        Raises:
-            ExecutorUnavailable: it does not start, or not until then.
-        """
-        if not self._await(lambda: self.alive or self.over, deadline - time.monotonic()):
-            raise ExecutorUnavailable(f"the zygote (pid {self.pid}) was not ready in time")
-        if self.problem:
-            raise ExecutorUnavailable(self.problem)
-
-    def fork(self) -> Worker:
-        """A new worker; tasks can be sent to it at once, before it has started.
-
-        Raises:
-            OSError: descriptors lack, or the zygote takes no message, and counts as dead.
-        """
-        with contextlib.ExitStack() as opened:
-            ours, theirs = socket.socketpair()
-            opened.callback(theirs.close)
-            opened.callback(ours.close)
-            ends: list[int] = []
-            for _ in range(2):
-                for end in os.pipe():
-                    ends.append(end)
-                    opened.callback(os.close, end)
-            stdout, stdout_w, stderr, stderr_w = ends
-            serial = next(_SERIALS) & 0xFFFFFFFF
-            worker = Worker(self, serial, ours, stdout, stderr)
-            with self._news:
-                self._workers[serial] = worker
-            message = frames.ORDER.pack(frames.FORK, serial)
-            try:
-                socket.send_fds(self._control, [message], [theirs.fileno(), stdout_w, stderr_w])
-            except OSError:
-                with self._news:
-                    self._workers.pop(serial, None)
-                raise
-            opened.pop_all()
-            theirs.close()
-            os.close(stdout_w)
-            os.close(stderr_w)
-            return worker
-
-    def kill(self, worker: Worker) -> None:
-        """Have the zygote kill a worker."""
-        try:
-            self._control.send(frames.ORDER.pack(frames.KILL, worker.serial))
-        except BlockingIOError:  # it has taken no message for a while
-            self._give_up()
-        except OSError:  # it has ended
-            pass
-
-    def has_ended(self, worker: Worker, seconds: float) -> bool:
-        """Whether a worker ends within so many seconds, or the zygote does."""
-        return self._await(lambda: worker.status is not None or not self.alive, seconds)
-
-    def _await(self, happened: Callable[[], bool], seconds: float) -> bool:
-        """Wait for news of the zygote, at most so many seconds; whether it has happened."""
-        with self._news:
-            return self._news.wait_for(happened, min(seconds, threading.TIMEOUT_MAX))
-
-    def await_end(self, worker: Worker) -> Optional[int]:
-        """Wait for the end of a worker that has been killed; its status."""
-        ended = self.has_ended(worker, _END_SECONDS)
-        if not ended and self.check_alive() and worker.status is None:
-            _log.error(
-                "a process of %(file)s was killed and does not end (below the zygote, pid %(pid)d)",
-                {"file": worker.file, "pid": self.pid},
-            )
-        return worker.status
-
-    def check_alive(self) -> bool:
-        """Ask the zygote for an answer, and kill it if none comes: it may be stopped.
-
-        Returns:
-            Whether it lives.
-        """
-        with self._news:
-            before = self._signs
-        with contextlib.suppress(OSError):
-            self._control.send(frames.ORDER.pack(frames.ASK, 0), socket.MSG_DONTWAIT)
-        lives = self._await(lambda: self._signs > before or not self.alive, _OBEY_SECONDS)
-        if not lives:
-            self._give_up()
-            self._await(lambda: self.over, _OBEY_SECONDS)  # from then on others know
-        return lives and self.alive
-
-    def _give_up(self) -> None:
-        _log.error(
-            "the zygote (pid %(pid)d) gives no sign of life; it is killed", {"pid": self.pid}
-        )
-        self._process.kill()
-
-    def kill_and_wait(self, deadline: float) -> None:
-        """Kill the zygote, and wait until its end is known, but not for the next one's start.
-
-        Args:
-            deadline: seconds on the monotonic clock.
-        """
-        self._process.kill()
-        self._await(lambda: self.over, deadline - time.monotonic())
-
-    def stop(self) -> None:
-        """End the zygote, which kills what it has forked. One that is starting is killed."""
-        self._stopping = True
-        if not self.alive:
-            self._process.kill()
-        with contextlib.suppress(OSError):  # it has ended by itself, and was noticed
-            self._control.shutdown(socket.SHUT_RDWR)
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._watcher.join()
-
-    def _why_not_ready(self) -> str:
-        """Wait until it has started; empty then, else why it has not."""
-        self._control.settimeout(_START_SECONDS)
-        message, is_silent = b"", False
-        try:
-            message = self._control.recv(64)
-        except OSError as error:
-            is_silent = isinstance(error, socket.timeout)
-        if message == frames.ALIVE:
-            self._control.settimeout(None)
-            return ""
-        if not is_silent:  # it may have to say why
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.was_killed = self._process.wait(_STOP_SECONDS) < 0
-        self._process.kill()
-        status = self._process.wait()
-        if self._stopping:
-            return "it is closed"
-        if is_silent:
-            return (
-                f"the zygote was not ready after {_START_SECONDS:g} s, and was killed: the machine "
-                "is overloaded, or it was stopped"
-            )
-        if self.was_killed:
-            return f"the zygote died by {frames.signal_name(-status)} while it started"
-        return (
-            f"the zygote ({sys.executable}) did not start (exit status {status}); "
-            "see its message above, on standard error"
-        )
-
-    def _watch(self) -> None:
-        """Wait until the zygote can fork, and note how workers end, until it ends."""
-        problem = self._why_not_ready()
-        with self._news:
-            self.problem = problem
-            self.alive, self.over = not problem, bool(problem)
-            self._news.notify_all()
-        if problem:
-            return
-        try:
-            while message := self._control.recv(64):
-                self._hear(message)
-        except ConnectionError:  # it has ended, and had messages to read
-            pass
-        except Exception as error:  # noqa: BLE001  nobody would hear of another end
-            self._process.kill()
-            _log.error(
-                "the zygote (pid %(pid)d) is killed, an end cannot be noted: %(reason)s",
-                {"pid": self.pid, "reason": repr(error)},
-            )
-        status = self._process.wait()
-        if self._adopts and not children.end_all(_ORPHANS_SECONDS):
-            _log.error(
-                "what the zygote (pid %(pid)d) left behind cannot be killed", {"pid": self.pid}
-            )
-        with self._news:
-            self.alive, self.over = False, True
-            workers, self._workers = [*self._workers.values()], {}
-            self._news.notify_all()
-        try:
-            for worker in workers:
-                self._on_end(worker)
-        finally:
-            if not self._stopping:
-                ended = {"pid": self.pid, "status": status}
-                _log.warning(
-                    "the zygote (pid %(pid)d) ended (status %(status)d); starting another", ended
-                )
-                self._on_death()
-
-    def _hear(self, message: bytes) -> None:
-        serial, status, left = 0, 0, False
-        if message != frames.ALIVE:
-            serial, status, left = frames.ENDED.unpack(message)
-        with self._news:
-            worker = self._workers.pop(serial, None)
-        if left and worker is not None:  # told before the call that waits for the end goes on
-            _log.error(
-                "what a call of %(file)s left behind does not end (below the zygote, pid %(pid)d)",
-                {"file": worker.file, "pid": self.pid},
-            )
-        with self._news:
-            self._signs += 1
-            if worker is not None:
-                worker.status = status
-            self._news.notify_all()
-        if worker is not None:
-            self._on_end(worker)

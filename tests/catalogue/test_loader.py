@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 from pathlib import Path
@@ -12,8 +11,7 @@ import pytest
 
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import PluginError
-from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.plugins import Candidate, Property
+from ovirt_scheduler.model.plugins import Property
 from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import config
@@ -374,55 +372,6 @@ def test_a_fault_of_the_analysis_is_the_files(place):
     file, line, message = place.refusal()
     assert (file, line) == (str(path), 2)
     assert message.startswith("loading it raised ZeroDivisionError")
-
-
-FORGES = """
-import json, os, struct, sys
-module = {{"name": {name!r}, "path": {path!r}, "source": {source!r}, "code": ""}}
-unit = {{"name": {unit!r}, "kind": "filter", "description": "", "line": 1, "class_name": None,
-        "properties": ""}}
-answer = {{"units": [unit], "modules": [module], "wants_engine": False,
-          "wants_statistics": False, "fault": {fault!r}, "drivers": [], "doubts": []}}
-payload = json.dumps(answer).encode()
-frame = sys._getframe()
-while "nonce" not in frame.f_locals:
-    frame = frame.f_back
-os.write(3, struct.pack("!cQQ", b"a", frame.f_locals["nonce"], len(payload)) + payload)
-os._exit(0)
-do_filter = None
-"""
-
-
-@pytest.mark.parametrize(
-    ("forged", "message"),
-    [
-        ({}, "its analysis named files that are not its own; remove it"),
-        ({"path": "/etc/passwd"}, "its analysis named files that are not its own; remove it"),
-        ({"fault": {"file": "/other.py", "line": 7, "message": "a\nb"}}, "a b"),
-    ],
-)
-def test_what_loading_a_file_tells_cannot_be_of_other_files(place, forged, message):
-    """Neither its text, which the checksum is over and which is kept, nor its place."""
-    path = place.first / "plugin.py"
-    fields = {"name": "plugin", "path": str(path), "source": "", "unit": "plugin", "fault": None}
-    path.write_text(FORGES.format(**{**fields, **forged}))
-    file, _, told = place.refusal()
-    assert (file, told) == (str(path), message)
-
-
-def test_an_analysis_cannot_name_a_helper_that_is_none(place):
-    """It would be kept, and run."""
-    place.write("plugin", ALL)
-
-    def analyse(candidate: Candidate) -> Analysis:
-        found = place.executor.analyse(candidate)
-        (module,) = found.modules
-        return dataclasses.replace(
-            found, modules=(module, dataclasses.replace(module, path="/etc/passwd"))
-        )
-
-    place.loader = Loader(place.settings, analyse)
-    assert place.refusal()[2].startswith("its analysis named files that are not its own")
 
 
 def test_a_name_that_cannot_be_shown_is_no_name_of_a_unit(place):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
 from ovirt_scheduler.catalogue import plugin_states, registry
+from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.errors import ExecutorUnavailable
+from ovirt_scheduler.model.plugins import Candidate
 from tests.support.jobs import running
 from tests.support.place import Place, plugin, versions
 from tests.support.waiting import LONG, wait_until
@@ -78,9 +82,70 @@ def test_a_load_that_fails_for_lack_of_something_is_tried_once_in_a_refresh(plac
         raise RecursionError("of the loader")
 
     monkeypatch.setattr(place.registry._loader, "load", fail)
-    with pytest.raises(RecursionError):
-        place.registry.refresh()
+    (fault,) = place.faults()
+    assert "a bug of the daemon (RecursionError: of the loader, in test_registry_refresh" in fault
     assert loads == [1]
+
+
+def test_what_the_daemon_cannot_cope_with_in_a_file_is_that_files_fault_alone(
+    place, monkeypatch, caplog
+):
+    """Told once; the version before it answers, also after a restart."""
+    place.write("a", plugin(1))
+    place.write("b", plugin(2))
+    assert place.versions() == {"a": "1", "b": "2"}
+    make = Loader.make
+
+    def fails(loader: Loader, candidate: Candidate, *further: object) -> LoadedPlugin:
+        if b"odd" in candidate.source.text:
+            raise IndexError("out of range")
+        return make(loader, candidate, *further)
+
+    monkeypatch.setattr(Loader, "make", fails)
+    place.write("a", plugin("odd"))
+    place.write("b", plugin(3))
+    for restarts in (False, True):
+        if restarts:
+            place.registry = place.start()
+        for _ in range(2):
+            assert place.versions() == {"a": "1", "b": "3"}
+        (fault,) = place.faults()
+        assert "a bug of the daemon (IndexError: out of range, in test_registry_refresh" in fault
+        assert caplog.text.count("a plugin cannot be loaded") == 1 + restarts
+
+
+def test_a_kept_version_that_the_daemon_cannot_cope_with_is_passed_over(place, monkeypatch, caplog):
+    place.write("a", plugin(1))
+    place.write("b", plugin(2))
+    assert place.versions() == {"a": "1", "b": "2"}
+    make = Loader.make
+
+    def fails(loader: Loader, candidate: Candidate, *further: object) -> LoadedPlugin:
+        if candidate.source.name == "a":
+            raise IndexError("out of range")
+        return make(loader, candidate, *further)
+
+    monkeypatch.setattr(Loader, "make", fails)
+    place.registry = place.start()
+    assert place.versions() == {"b": "2"}
+    assert "that was kept cannot be used: out of range" in caplog.text
+
+
+def test_a_look_that_fails_is_tried_again_later_and_shown_until_one_is_well(
+    place, monkeypatch, caplog
+):
+    """Logged once, and not for each call that looks."""
+    monkeypatch.setattr(registry, "_REFRESH_EVERY", 0.0)
+    place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    failing = place.registry.trouble
+    with monkeypatch.context() as patched:
+        patched.setattr(registry, "merged", mock.Mock(side_effect=IndexError("odd")))
+        wait_until(lambda: place.registry.current() and failing.failures, suits=lambda n: n >= 3)
+        assert failing.problem == "IndexError: odd"
+        assert caplog.text.count("looking at the plugins' folders: IndexError: odd") == 1
+        assert versions(place.registry.current()) == {"a": "1"}
+    wait_until(lambda: place.registry.current() and failing.problem, suits=operator.not_)
 
 
 @pytest.fixture

@@ -288,6 +288,27 @@ def test_a_password_that_cannot_be_read_is_told_at_the_start(tmp_path, start_dae
     assert log.count(told) == 1
 
 
+def test_a_thread_that_goes_on_after_a_mistake_is_shown_until_it_is_over(tmp_path, caplog):
+    """By the health, by the status and in the metrics."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("listening_port = 0\nssl = false\n")
+    made = Assembly(config.load(conf, {}), tmp_path, Notifier({}))
+    try:
+        for trouble in (made.runtime.executor.trouble, made.runtime.registry.trouble):
+            trouble.note(IndexError("odd"))
+            assert made._unwell() == f"{trouble.work}: IndexError: odd"
+            status = made.status()
+            told = f"the daemon made a mistake: {made._unwell()}"
+            assert told in status["line"]
+            assert not status["well"]
+            trouble.clear()
+            assert made._unwell() == ""
+            assert told not in made.status()["line"]
+        assert [each.failures for each in made.observed().threads] == [1, 1]
+    finally:
+        made.stop(0)
+
+
 def test_certificates_are_looked_at_once_a_thread_can_be_started(tmp_path, monkeypatch):
     """Not a day later."""
     conf = tmp_path / "scheduler.conf"

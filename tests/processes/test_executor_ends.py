@@ -27,7 +27,8 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes import exchange, pool, workers
+from ovirt_scheduler.processes import exchange, pool
+from ovirt_scheduler.processes import zygote as daemons_zygote
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.workers import Worker
@@ -66,7 +67,7 @@ def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
 ):
     """SIGSTOP: it gives no sign of life when a request hears nothing."""
     monkeypatch.setattr(exchange, "_QUIET", 0.2)
-    monkeypatch.setattr(workers, "_OBEY_SECONDS", 0.5)
+    monkeypatch.setattr(daemons_zygote, "_OBEY_SECONDS", 0.5)
     # Processes that were forked before are used first.
     text = "def do_filter(hosts, vm, properties): return hosts"
     units = [unit_of(text, f"p{number}") for number in range(pool.SPARE + 1)]
@@ -79,8 +80,8 @@ def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
 
 def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(own, unit_of, monkeypatch):
     """Nobody could tell how, and the zygote is replaced."""
-    monkeypatch.setattr(workers, "_END_SECONDS", 0.2)
-    monkeypatch.setattr(workers, "_OBEY_SECONDS", 0.5)
+    monkeypatch.setattr(daemons_zygote, "_END_SECONDS", 0.2)
+    monkeypatch.setattr(daemons_zygote, "_OBEY_SECONDS", 0.5)
     unit = unit_of(
         "import os, signal\n"
         "def do_filter(hosts, vm, properties):\n"
@@ -94,7 +95,7 @@ def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(own, unit_of
 def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatch):
     """A call that takes its time is no sign of a zygote that hangs."""
     monkeypatch.setattr(exchange, "_QUIET", 0.1)
-    monkeypatch.setattr(workers, "_OBEY_SECONDS", 3.0)
+    monkeypatch.setattr(daemons_zygote, "_OBEY_SECONDS", 3.0)
     zygote = zygote_of(executor)
     unit = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=1.5))
     assert only(executor.run(job_of([unit]))).outcome is Outcome.TIMED_OUT
@@ -262,9 +263,9 @@ def test_where_memory_lacks_while_processes_are_looked_at_none_is_lost(
         drop(worker)
 
     monkeypatch.setattr(Worker, "drop_output", drops)
-    with own._pool._news:
+    with own._pool._lock:
         first.born -= pool._LIFE_SECONDS
-        own._pool._miss()
+    own._pool.keeper.wake()
     wait_until(lambda: not left and first.channel.fileno() == -1)
     assert last.channel.fileno() != -1
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 2 + SPARE_BELOW)
@@ -273,12 +274,12 @@ def test_where_memory_lacks_while_processes_are_looked_at_none_is_lost(
 def test_an_analysis_for_which_there_is_no_memory_leaves_no_descriptor(own, monkeypatch):
     """Nobody else knows of its process."""
     for where, name in ((exchange, "wait"), (messages, "unpack_analysis")):
-        spare = wait_until(lambda: own._pool._spare[-1:])
+        spare = wait_until(lambda: own._pool._spare[:], suits=lambda seen: len(seen) == pool.SPARE)
         with monkeypatch.context() as patched:
             patched.setattr(where, name, raising(MemoryError()))
             with pytest.raises(MemoryError):
                 own.analyse(_PROBE)
-        assert spare[0].channel.fileno() == -1
+        assert spare[-1].channel.fileno() == -1
 
 
 def test_who_replaces_a_zygote_does_not_wait_until_the_next_has_started(own, monkeypatch):

@@ -21,7 +21,8 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import workers, zygotes
+from ovirt_scheduler.processes import zygote as daemons_zygote
+from ovirt_scheduler.processes import zygotes
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, processes_with, zygote_of
@@ -230,7 +231,7 @@ def test_a_plugins_process_that_does_not_end_is_told(
     own, unit_named, unit_of, tmp_path, caplog, monkeypatch
 ):
     """Killed, and still there: the call is over all the same."""
-    monkeypatch.setattr(workers, "_END_SECONDS", 0.5)
+    monkeypatch.setattr(daemons_zygote, "_END_SECONDS", 0.5)
     running = tmp_path / "running"
     unit = unit_of(
         "import os, pathlib, time\n"
@@ -271,7 +272,7 @@ def test_closing_does_not_wait_for_a_zygote_that_is_starting():
     os.kill(zygote, signal.SIGSTOP)
     began = time.monotonic()
     starting.close()
-    assert time.monotonic() - began < workers._START_SECONDS / 2
+    assert time.monotonic() - began < daemons_zygote._START_SECONDS / 2
     thread.join(5)
     assert not thread.is_alive()
     assert len(failed) == 1
@@ -319,7 +320,7 @@ def test_who_waits_for_a_zygote_that_starts_waits_no_longer_than_its_time(own, u
         began = time.monotonic()
         with pytest.raises(ExecutorUnavailable, match=f"{starting}.* was not ready in time"):
             own.run(job_of([unit], seconds=0.2))
-        assert time.monotonic() - began < workers._START_SECONDS / 2
+        assert time.monotonic() - began < daemons_zygote._START_SECONDS / 2
         os.kill(starting, signal.SIGCONT)
         assert only(patient.result(LONG)).value == HOSTS
     assert zygote_of(own) == starting
@@ -327,7 +328,7 @@ def test_who_waits_for_a_zygote_that_starts_waits_no_longer_than_its_time(own, u
 
 def test_a_zygote_that_is_not_ready_in_time_is_told_as_that(monkeypatch):
     """It has said nothing: the message sends nobody to look for that."""
-    monkeypatch.setattr(workers, "_START_SECONDS", 0.001)
+    monkeypatch.setattr(daemons_zygote, "_START_SECONDS", 0.001)
     starting = Executor(parallel=1, max_waiting=1)
     with pytest.raises(ExecutorUnavailable, match=r"not ready after 0.001 s, and was killed"):
         starting.start()
@@ -336,7 +337,7 @@ def test_a_zygote_that_is_not_ready_in_time_is_told_as_that(monkeypatch):
 
 def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, unit_named, caplog):
     """However many there are already: it is replaced."""
-    monkeypatch.setattr(workers, "_OBEY_SECONDS", 1.0)
+    monkeypatch.setattr(daemons_zygote, "_OBEY_SECONDS", 1.0)
     caplog.set_level(logging.ERROR)
     with running(parallel=4, max_waiting=64) as stuck:
         zygote = zygote_of(stuck)

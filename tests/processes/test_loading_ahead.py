@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import pool
+from ovirt_scheduler.processes import keeper, pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
@@ -54,7 +54,7 @@ def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded, m
     assert int(only(own.run(job_of([unit]))).stdout) == ahead
     own.settle(LONG)
     monkeypatch.setattr(pool, "_TICK", 3600.0)
-    monkeypatch.setattr(pool, "_LONGEST_PAUSE", 3600.0)
+    monkeypatch.setattr(keeper, "_LONGEST_DELAY", 3600.0)
     os.kill(ahead, signal.SIGKILL)
     assert wait_until(lambda: _ready(own)) != ahead
 
@@ -161,7 +161,7 @@ def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(
 
 def _ready(executor: Executor) -> int:
     """The pid of the process that is kept of a plugin, once it is ready; else 0."""
-    with executor._pool._news:
+    with executor._pool._lock:
         benches = [[*bench] for bench in executor._pool._idle.values()]
     if not any(kept.ready for bench in benches for kept in bench):
         return 0

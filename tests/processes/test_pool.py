@@ -384,7 +384,7 @@ def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_name
         assert wait_until(lambda: kept.kept) == 1
     finally:
         kept.close()
-    assert caplog.text.count("cannot be kept ready: RuntimeError('odd')") == 1
+    assert caplog.text.count("keeping processes ready: RuntimeError: odd") == 1
 
 
 def test_many_processes_that_end_together_are_no_knot(unit_named, request):

@@ -43,10 +43,9 @@ class Calls:
 
     def _settled(self) -> bool:
         """Looks as the thread that keeps the pool does, which would do so only later."""
-        with self._pool._news:
-            settled, over = self._pool._look()
-            for kept, why in over:
-                self._pool._end_idle(kept, why)
+        with self._pool._lock:
+            settled = self._pool._look()
+            self._pool._end_over()
             return settled and self._pool.kept == self._ahead
 
     def call(self, settles: bool = True, **properties: str) -> CallResult:

@@ -20,6 +20,7 @@ from ovirt_scheduler.model.daemon_state import (
     EngineState,
     HistoryState,
     ProcessesState,
+    ThreadState,
     UnitState,
     UnloadedFile,
 )
@@ -108,5 +109,6 @@ def full_site(tmp_path: Path) -> MadeSite:
         certificate_ends=1_900_000_000.0,
         engine=EngineState("https://engine/api", "", None, {"ok": 7, "failed": 1}),
         history=HistoryState(1, 4096, 0, 2),
+        threads=(ThreadState("keeping processes ready", 4),),
         clusters=(ClusterLook("East", "on", 1_800_000_000.0, imbalance=23.4),),
     )  # fmt: skip

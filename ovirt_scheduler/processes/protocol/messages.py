@@ -32,6 +32,8 @@ ANALYSIS_LIMIT = 64 << 20  # bytes
 _FAULT_LIMIT = 4096  # characters
 _DESCRIPTION_LIMIT = 16 << 10  # characters
 _ANALYSIS_VALUES = 50_000  # in one: the units of a file, and all that it imports
+_MOST_UNITS = 1000  # of a file, and as many drivers, and methods of one of them
+_LAST_LINE = 1 << 31  # of a file
 _ENTITY_BYTES = 4  # of a document, at least, for each value that is told of it
 _CHARACTER_BYTES = 12  # of JSON at most, as two halves of a surrogate pair
 # Beside the value: a message, and a traceback.
@@ -274,6 +276,9 @@ def unpack_analysis(payload: bytes) -> Analysis:
     except (ValueError, RecursionError) as error:
         raise FrameError(f"not an analysis: {error!s:.200}") from None
     # The process ran the file, and may say anything.
+    problem = _misshapen(analysis)
+    if problem:
+        raise FrameError(f"not an analysis: {problem}")
     return replace(
         analysis,
         units=tuple(map(_described, analysis.units)),
@@ -281,6 +286,24 @@ def unpack_analysis(payload: bytes) -> Analysis:
         fault=analysis.fault and _on_one_line(analysis.fault),
         doubts=tuple(map(_on_one_line, analysis.doubts)),
     )
+
+
+def _misshapen(analysis: Analysis) -> str:
+    """What no file's analysis says of itself, whatever the file; empty if it is good."""
+    units, drivers = analysis.units, analysis.drivers
+    methods = max((len(driver.methods) for driver in drivers), default=0)
+    faults = (*analysis.doubts, *filter(None, [analysis.fault]))
+    lines = [unit.line for unit in units] + [driver.line for driver in drivers]
+    lines += [fault.line or 0 for fault in faults]
+    problems = (
+        (max(len(units), len(drivers), methods) > _MOST_UNITS,
+         f"more than {_MOST_UNITS} units, drivers or methods"),
+        (any(unit.class_name not in (None, unit.name) for unit in units),
+         "a unit whose name is not its class's"),
+        (not all(0 <= line < _LAST_LINE for line in lines), "a line that is none"),
+        ((units or drivers) and not analysis.modules, "units without the code of a file"),
+    )  # fmt: skip
+    return next((problem for is_wrong, problem in problems if is_wrong), "")
 
 
 def _on_one_line(found: FileFault) -> FileFault:
@@ -293,8 +316,14 @@ def _described(found: _Described) -> _Described:
 
 
 def _described_driver(found: FoundDriver) -> FoundDriver:
-    helps = (shortened(each.help, _DESCRIPTION_LIMIT) for each in found.methods)
-    methods = tuple(replace(each, help=text) for each, text in zip(found.methods, helps))
+    methods = tuple(
+        replace(
+            each,
+            help=shortened(each.help, _DESCRIPTION_LIMIT),
+            signature=one_line(each.signature, _DESCRIPTION_LIMIT),
+        )
+        for each in found.methods
+    )
     return _described(replace(found, methods=methods))
 
 

@@ -126,6 +126,8 @@ def _daemon(state: DaemonState) -> Iterator[Any]:
     yield _counter("requests_refused", "Requests refused at the limit.", processes.refused)
     yield _gauge("start_time_seconds", "When the daemon started, since 1970.", state.started)
     yield _gauge("reload_failed", "1: the last reload failed.", state.reload_failure is not None)
+    yield _counter("thread_failures", "Failures of a thread of the daemon, which goes on.",
+                   {each.work: each.failures for each in state.threads}, "work")  # fmt: skip
     yield _gauge("up", "0: calls of plugins do not work.", not state.stuck)
     if state.certificate_ends is not None:
         yield _gauge("certificate_expiry_timestamp_seconds",

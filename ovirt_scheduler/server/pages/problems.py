@@ -93,6 +93,12 @@ def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
             "daemon", "calls of plugins do not work", "See the journal: journalctl -u "
             "ovirt-scheduler", state.stuck,
         )  # fmt: skip
+    for thread in state.threads:
+        if thread.problem:
+            yield Problem(
+                "mistake", "the daemon made a mistake", "Report it, with the log: journalctl -u "
+                "ovirt-scheduler", f"{thread.work}: {thread.problem}",
+            )  # fmt: skip
     for unit in units:
         if unit["state"] == "failing":
             name, file = shlex.quote(unit["name"]), shlex.quote(unit["file"])

@@ -46,6 +46,7 @@ def test_the_metrics_say_what_happened(site):
     assert told[(f"{of}plugin_files_failing",)] == 1
     assert told[(f"{of}processes_replaced_total", ("reason", "older"))] == 2
     assert told[(f"{of}zygotes_started_total",)] == 3
+    assert told[(f"{of}thread_failures_total", ("work", "keeping processes ready"))] == 4
     assert told[(f"{of}requests_waiting",)] == 2
     assert told[(f"{of}requests_refused_total",)] == 5
     assert told[(f"{of}engine_answers_total", ("outcome", "failed"))] == 1
@@ -104,7 +105,7 @@ def test_no_label_holds_what_a_caller_may_multiply(site):
     """No host, no VM, no message, no id."""
     names = {label for _, *pairs in samples(site) for label, _ in pairs}
     assert names == {
-        "unit", "kind", "outcome", "mode", "le", "method", "form", "reason", "cluster",
+        "unit", "kind", "outcome", "mode", "le", "method", "form", "reason", "cluster", "work",
     }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.workbench import scenario, simulation
+from ovirt_scheduler.workbench import scenario
+from ovirt_scheduler.workbench.sections import changed_section
 from ovirt_scheduler.workbench.simulation import MIGRATED, Outcome, Simulation
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support import snapshots
@@ -125,7 +126,7 @@ def play(running: runtime.Runtime, file: Path, **keys: str) -> Outcome:
     running.registry.refresh()
     file.write_text(_WEEK)
     keys = {"load_balance_interval": "5", **keys}
-    settings = simulation.changed_section(ClusterSettings("Default"), keys, "week")
+    settings = changed_section(ClusterSettings("Default"), keys, "week")
     return Simulation(running, made(), settings, scenario.read(file), seed=1).run()
 
 

@@ -27,7 +27,8 @@ from ovirt_scheduler.workbench import replay, reports, scenario, snapshot
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.replay import Changes, Policy
 from ovirt_scheduler.workbench.scenario import Scenario
-from ovirt_scheduler.workbench.simulation import Outcome, Simulation, changed_section
+from ovirt_scheduler.workbench.sections import changed_section
+from ovirt_scheduler.workbench.simulation import Outcome, Simulation
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _MOST = 10_000_000  # decisions
@@ -73,8 +74,8 @@ def add(to: arguments.Add) -> None:
         "--scenario FILE": "what happens: VMs that come, hosts that fail, load in the course of a "
         "day",
         "--section CLUSTER": "one of [clusters] (default: the snapshot's cluster)",
-        "--set KEY=VALUE": "a key of the section, such as policy=power_saving; may be given "
-        "several times",
+        "--set KEY=VALUE": "a key of the section, such as policy=power_saving; without a value it "
+        "has its default, such as filters= for none; may be given several times",
         "--against KEY=VALUE": "the same for a second policy, which begins as the first",
         "--seed NUMBER": "of the random choices: the same number, the same result (default: 0)",
         "--balancings NUMBER": "rounds of balancing after the scenario, at most (default: 100)",
@@ -329,7 +330,8 @@ def _policies(
             more = inputs.pairs(items, option)
             changes.update(more)
             section = changed_section(section, more, option)
-            words = ", ".join(f"{key} = {value}" for key, value in changes.items()) or unchanged
+            texts = (f"{key} = {value}".rstrip() for key, value in changes.items())
+            words = ", ".join(texts) or unchanged
             found[words] = section
     return found
 

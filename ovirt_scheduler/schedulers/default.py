@@ -134,8 +134,9 @@ class _Plan:
             for vm in sorted(self._movable(source), key=_least_important_first):
                 if source.fraction <= self._high or self._is_full():
                     break
-                for target in self._targets(source, vm)[:1]:
-                    self._move(vm, source, target)
+                targets = self._targets(source, vm)
+                if targets:
+                    self._move(vm, source, targets)
 
     def fill(self) -> None:
         """Have the hosts below the low mark take over from the most used, while that evens out."""
@@ -150,8 +151,10 @@ class _Plan:
             for vm, source in candidates:
                 if target.fraction >= self._low or self._is_full():
                     break
-                if self._may_go(vm, target) and self._evens_out(vm, source, target):
-                    self._move(vm, source, target)
+                if self._evens_out(vm, source, target):
+                    others = (use for use in up if use is not target and use.fraction < self._low)
+                    fit = [target, *(use for use in others if self._evens_out(vm, source, use))]
+                    self._move(vm, source, sorted(fit, key=self._cost_of(vm)))
 
     def pack(self) -> None:
         """Empty the least used hosts, each completely or not at all."""
@@ -176,8 +179,7 @@ class _Plan:
         for vm, source in sorted(leaving, key=lambda pair: _most_important_first(pair[0])):
             targets = self._targets(source, vm) or self._targets(source, vm, most=1.0)
             if targets:
-                self._move(vm, source, targets[0])
-                self.migrations[vm] = [target.host for target in targets]
+                self._move(vm, source, targets)
 
     def _empty(self, source: HostUse, movable: list[types.Vm]) -> None:
         """Move all VMs of a host to hosts that run some already; put them back if one stays.
@@ -196,7 +198,7 @@ class _Plan:
                     source.add(back, processors)
                     del self.migrations[back], self._comparisons[back]
                 return
-            moved.append((vm, targets[0], self._move(vm, source, targets[0])))
+            moved.append((vm, targets[0], self._move(vm, source, targets)))
 
     def _targets(
         self,
@@ -221,12 +223,17 @@ class _Plan:
             and self._may_go(vm, use)
             and use.fraction_with(processors, memory) <= ceiling
         ]
-        costs = self._destinations.get(vm.id, {})
+        cost = self._cost_of(vm)
 
         def rank(use: HostUse) -> tuple[object, ...]:
-            return costs.get(use.id, 0), self._preferred(use, processors, memory), _lot(vm, use)
+            return cost(use), self._preferred(use, processors, memory), _lot(vm, use)
 
         return sorted(fit, key=rank)
+
+    def _cost_of(self, vm: types.Vm) -> Callable[[HostUse], int]:
+        """What a host costs for a VM by the cluster's cost functions, as far as they were asked."""
+        costs = self._destinations.get(vm.id, {})
+        return lambda use: costs.get(use.id, 0)
 
     def _may_leave(self, vm: types.Vm) -> bool:
         return cluster_use.is_movable(vm) and self._destinations.get(vm.id) != {}
@@ -235,18 +242,25 @@ class _Plan:
         return not use.refusal(vm) and use.id in self._destinations.get(vm.id, (use.id,))
 
     def _evens_out(self, vm: types.Vm, source: HostUse, target: HostUse) -> bool:
+        """Whether the VM may go there, and both hosts are then used more alike."""
+        if not self._may_go(vm, target):
+            return False
         processors, memory = source.processors_of(vm), vm.memory or 0
         after = target.fraction_with(processors, memory)
         source_after = source.fraction_with(-processors, -memory)
         return after <= min(self._high, source_after) and source_after < source.fraction
 
-    def _move(self, vm: types.Vm, source: HostUse, target: HostUse) -> float:
-        """Gives the number of processors that go with it."""
-        processors = source.processors_of(vm)
+    def _move(self, vm: types.Vm, source: HostUse, targets: Sequence[HostUse]) -> float:
+        """Move a VM to the first of some hosts, and offer the others to the daemon, too.
+
+        Returns:
+            The number of processors that go with it.
+        """
+        target, processors = targets[0], source.processors_of(vm)
         self._comparisons[vm] = target.host, _comparison(source, target)
         source.remove(vm, processors)
         target.add(vm, processors)
-        self.migrations[vm] = [target.host]
+        self.migrations[vm] = [use.host for use in targets]
         return processors
 
     def _movable(self, source: HostUse) -> list[types.Vm]:

@@ -11,21 +11,15 @@
 A VM takes its use along. Its processor time comes from its statistics, else it is a share of the
 use of its host's VMs, by processors. Its memory comes from its statistics, else it is all of it.
 The rest of a host's use stays with the host.
-
-The element of a host or VM is written once, with a mark at each value that may change. To write it
-anew is then to join pieces.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
-from xml.etree.ElementTree import Element, fromstring, tostring
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 from ovirt_scheduler.errors import BadInput
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
@@ -33,7 +27,8 @@ from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
 from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
-from ovirt_scheduler.workbench.made_engine import API, MadeCluster, MadeEngine
+from ovirt_scheduler.workbench.entity_document import CPU, HOST, MEMORY, EntityDocument
+from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 UP, DOWN = "up", "down"
@@ -41,110 +36,6 @@ _WITHOUT_HOST = (DOWN, "suspended", "image_locked", "unassigned")  # a VM runs i
 _OFF = ("down", "non_responsive")
 _TOGETHER = 16  # hosts or VMs in one document, or more; it is made anew when one of them changes
 _MOST_DOCUMENTS = 256  # of a kind; each has a descriptor open once it was read
-
-_STATISTICS = "statistics/"
-_CPU = f"{_STATISTICS}cpu.current."
-_MEMORY = f"{_STATISTICS}memory."
-
-# Where each value stands in an element, by its path.
-_PLACES = {
-    path: re.sub("statistics/(.+)", r"statistics/statistic[name='\1']/values/value/datum", path)
-    for path in (
-        "name", "status", "status/state", "memory", "max_scheduling_memory",
-        "summary/active", "summary/total",
-        "cpu/topology/sockets", "cpu/topology/cores", "cpu/topology/threads",
-        "high_availability/enabled", "placement_policy/affinity", "origin",
-        f"{_MEMORY}used", f"{_MEMORY}free",
-        f"{_CPU}total", f"{_CPU}idle", f"{_CPU}user", f"{_CPU}system",
-    )
-}  # fmt: skip
-_HOST = "host"  # of a VM: the element is changed, and not what is in it
-_MOST = 2**62  # of a number
-_MARK = "\0"  # before and after a path; XML has no such character
-
-
-class EntityDocument:
-    """The element of a host or a VM.
-
-    Args:
-        data: well-formed, in UTF-8.
-
-    Attributes:
-        id: of the host or VM.
-        values: the texts in it by their path, such as ``summary/active``. The path of a statistic
-            is ``statistics/`` and its name. ``host`` is the id of a VM's host, or empty.
-        memory: bytes; 0: not known.
-        processors: 0: not known.
-
-    Raises:
-        BadInput: a value is no number that has to be one.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        element = fromstring(data)  # noqa: S314  read before, without entities
-        self.id = element.get("id", "")
-        self.values: dict[str, str] = {}
-        self._kind = element.tag
-        self._written: Optional[bytes] = data
-        self._element: Optional[Element] = None  # the same, if it was asked for
-        for path, place in _PLACES.items():
-            found = element.find(place)
-            if found is not None and found.text and not len(found):
-                self.values[path] = found.text.strip()
-                found.text = f"{_MARK}{path}{_MARK}"
-        for host in element.findall(_HOST):
-            self.values[_HOST] = host.get("id", "")
-            element.remove(host)
-        element.text = f"{_MARK}{_HOST}{_MARK}{element.text or ''}"
-        self._pieces = tostring(element, "unicode").split(_MARK)  # each second one is a path
-        self.name = self.values.get("name", self.id)
-        self.memory = self.number("memory") or 0.0
-        parts = [self.number(f"cpu/topology/{each}") for each in ("sockets", "cores", "threads")]
-        self.processors = math.prod(int(part or 1) for part in parts) if any(parts) else 0
-
-    def number(self, path: str) -> Optional[float]:
-        """A value as a number; None where it is not there.
-
-        Raises:
-            BadInput: it is no number, or out of range. Such a statistic counts as missing.
-        """
-        text = self.values.get(path, "")
-        with contextlib.suppress(ValueError):
-            number = float(text)
-            if 0 <= number <= _MOST:
-                return number
-        if not text or path.startswith(_STATISTICS):
-            return None
-        raise BadInput(
-            f"{self._kind} {self.id}: {path} is {text!r:.40}; write a number from 0 to {_MOST}"
-        )
-
-    def set(self, path: str, value: object) -> None:
-        """Change a value; the element says so if it has a place for it."""
-        self.values[path] = str(value)
-        self._written = self._element = None
-
-    def written(self) -> bytes:
-        """The element with all changes, as the same object until the next one."""
-        if self._written is None:
-            pieces = self._pieces.copy()
-            pieces[1::2] = map(self._piece, pieces[1::2])
-            self._written = "".join(pieces).encode()
-        return self._written
-
-    def _piece(self, path: str) -> str:
-        value = self.values.get(path, "")
-        if path != _HOST:
-            return escape(value)
-        return f"<host href={quoteattr(f'{API}/hosts/{value}')} id={quoteattr(value)}/>" * bool(
-            value
-        )
-
-    def element(self) -> Element:
-        """The same, as it can be searched."""
-        if self._element is None:
-            self._element = fromstring(self.written())  # noqa: S314
-        return self._element
 
 
 class HostView(NamedTuple):
@@ -180,7 +71,7 @@ class SimulatedVm(EntityDocument):
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
         self.processors = self.processors or 1
-        used, percent = self.number(f"{_MEMORY}used"), self.number(f"{_CPU}total")
+        used, percent = self.number(f"{MEMORY}used"), self.number(f"{CPU}total")
         self.used_memory = self.memory if used is None else used
         self.tells_load = percent is not None
         self.load = (percent or 0.0) / 100
@@ -201,7 +92,7 @@ class SimulatedVm(EntityDocument):
         """Set the factor of its load; return whether it has changed."""
         changed, self.factor = factor != self.factor, factor
         if changed:
-            self.set(f"{_CPU}total", round(100 * self.busy, 3))
+            self.set(f"{CPU}total", round(100 * self.busy, 3))
         return changed
 
     @property
@@ -223,11 +114,7 @@ class SimulatedHost(EntityDocument):
         self.vms: dict[str, SimulatedVm] = {}
         self._room = 0.0  # bytes for VMs, with those that are there
         self._own_processors = self._own_memory = 0.0
-        self._statistics: dict[str, float] = {}  # as they were at first, by name
-        for path in self.values:
-            number = self.number(path) if path.startswith(_STATISTICS) else None
-            if number is not None:
-                self._statistics[path[len(_STATISTICS) :]] = number
+        self._statistics = self.statistics()  # as they are at first
         self.tells_load = busy_percent(self._statistics) is not None
         self._taken = 0.0  # bytes that its VMs have; so not each VM to come asks them all
 
@@ -296,13 +183,13 @@ class SimulatedHost(EntityDocument):
         self._taken = sum(vm.memory for vm in vms)
         if "max_scheduling_memory" in self.values:
             self.set("max_scheduling_memory", int(max(0.0, self._room - self._taken)))
-        self.set(f"{_MEMORY}used", int(self.used_memory))
-        self.set(f"{_MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
+        self.set(f"{MEMORY}used", int(self.used_memory))
+        self.set(f"{MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
         if self.tells_load:
             percent = round(100 * self.view().cpu, 3)
-            self.set(f"{_CPU}idle", round(100 - percent, 3))
-            self.set(f"{_CPU}system", 0)
-            self.set(f"{_CPU}user", percent)
+            self.set(f"{CPU}idle", round(100 - percent, 3))
+            self.set(f"{CPU}system", 0)
+            self.set(f"{CPU}user", percent)
 
 
 class SimulatedCluster:
@@ -368,14 +255,14 @@ class SimulatedCluster:
         self.remove(vm)
         vm.host = host
         host.vms[vm.id] = vm
-        vm.set(_HOST, host.id)
+        vm.set(HOST, host.id)
         vm.set("status", UP)
         host.update_document()
 
     def remove(self, vm: SimulatedVm) -> None:
         """Have a VM run nowhere."""
         former, vm.host = vm.host, None
-        vm.set(_HOST, "")
+        vm.set(HOST, "")
         vm.set("status", DOWN)
         if former is not None:
             del former.vms[vm.id]

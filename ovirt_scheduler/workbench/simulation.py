@@ -17,8 +17,7 @@ import math
 import threading
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Callable, NamedTuple, Optional, cast
 
 from ovirt_scheduler.clusters import check, reader
@@ -27,7 +26,6 @@ from ovirt_scheduler.clusters.migration_limits import MigrationLimits
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.errors import BadUsage, ConfigError
 from ovirt_scheduler.model.cluster_state import ClusterState, imbalance
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
 from ovirt_scheduler.model.drivers import POLICY
@@ -36,7 +34,6 @@ from ovirt_scheduler.model.requests import Caller, Subjects
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values.text import count_of
-from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.scenario import FAILS, MAINTENANCE, Arrival, HostEvent, Scenario
 from ovirt_scheduler.workbench.simulated_cluster import (
@@ -123,39 +120,6 @@ class Outcome:
     def migrations(self) -> Sequence[Move]:
         """The moves of VMs that ran, by balancing or off a host that left."""
         return [move for move in self.moves if move.what in (MIGRATED, EVACUATED)]
-
-
-def changed_section(
-    section: ClusterSettings, changes: Mapping[str, str], words: str
-) -> ClusterSettings:
-    """A cluster's section with other keys.
-
-    Args:
-        changes: of its keys, as they would stand in the file.
-        words: the option that has the changes.
-
-    Raises:
-        BadUsage: a change that no section may have.
-    """
-    lines = ["[clusters]", f"[[{section.name}]]"]
-    lines += [f"{key} = {_quoted(value)}" for key, value in changes.items()]
-    try:
-        text = "\n".join(lines).encode("utf-8", "surrogateescape")
-        (made,) = config.clusters(text, Path(words))
-    except ConfigError as error:
-        raise BadUsage(f"{words}: {error.message}") from None
-    values = {key: getattr(made, key) for key in changes}
-    policy = made.policy or section.policy
-    values["properties"] = {
-        **(made if "properties" in changes else section).properties,
-        **({} if policy is None else {POLICY: policy}),
-    }
-    file = " with ".join(filter(None, (section.file, words if changes else "")))
-    return replace(section, file=file, lines={}, **values)  # the text has no lines of a file
-
-
-def _quoted(value: str) -> str:
-    return f"'{value}'" if '"' in value else f'"{value}"'
 
 
 class Policy(DecisionService):

@@ -160,6 +160,29 @@ def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
     assert "--section Nigth: there is no such section in [clusters]; did you mean Night?" in err
 
 
+def test_a_key_without_a_value_has_its_default(tmp_path):
+    """So a policy with filters and cost functions can be compared with the same one without."""
+    file, conf = tmp_path / "cluster.xml", tmp_path / "scheduler.conf"
+    filled(lynx=[(8, 0)] * 7, puma=[(1, 0)] * 12, ocelot=[(16, 0)]).write(file)
+    conf.write_text(
+        "[clusters]\n[[Default]]\npolicy = evenly_distribute\nfilters = MaxVms\n"
+        "cost_functions = EvenVms\nproperties = maximum_vm_count=20\nhold = 0\nmargin = 0\n"
+    )
+    call = ("simulate", str(file), "--config", str(conf), "--plugins", "plugins", "-o", "json")
+    for option, changes in (
+        ("--set", ("filters=", "cost_functions=")), ("--against", ("cost_functions=", "policy=")),
+    ):  # fmt: skip
+        words = [word for change in changes for word in (option, change)]
+        status, out, err = run(tmp_path, *call, *words)
+        assert (status, err) == (0, "")
+        *_, policy = json.loads(out)["policies"]
+        assert policy["policy"] == ", ".join(changes).replace("=", " =")
+        targets = [move["target"] for move in policy["moves"]]
+        assert targets[:1] == (["puma"] if option == "--set" else [])
+    unchanged = json.loads(out)["policies"][0]["moves"]
+    assert unchanged[0]["target"] == "ocelot"
+
+
 @pytest.mark.long
 def test_plugins_that_load_slowly_are_waited_for(tmp_path, cluster):
     """The policy may name what they define."""
@@ -211,6 +234,7 @@ def test_the_result_is_shown_even_if_its_page_cannot_be_written(tmp_path, cluste
         (("--set", "policy=\udcff"), 2, "--set: is not UTF-8 text here"),
         (("--against", "policy=non"), 78, "ovirt-scheduler: --against: [clusters] [[Default]] policy: 'non' is no policy of default"),
         (("--plugins", "plugins:nowhere"), 66, "--plugins nowhere: there is no such folder"),
+        (("--set", "polcy="), 2, "polcy: there is no such key; did you mean policy?"),
         (("--set", "none"), 2, "'none' is not of the form key=value"),
         (("--scenario", "/nowhere"), 66, "/nowhere: there is no such file"),
         (("--html", "/nowhere/x"), 73, "/nowhere/x: cannot be written: there is no folder /nowhere"),

@@ -108,10 +108,10 @@ class TestBalancing:
         assert balanced("none", [host("a", used=0.95), host("b")], [vm("web", "a")]) == {}
 
     def test_a_host_above_the_high_mark_is_relieved(self):
-        """By as many VMs as it takes, and no more."""
-        hosts = [host("a", used=0.9), host("b", used=0.1), host("c", used=0.3)]
+        """By as many VMs as it takes, and no more; each other host that has room comes second."""
+        hosts = [host("a", used=0.9), host("b", used=0.1), host("c", used=0.3), host("d", used=0.8)]
         vms = [vm(f"vm{number}", "a", memory=4) for number in range(8)]
-        assert balanced("evenly_distribute", hosts, vms) == {"vm0": ["b"], "vm1": ["b"]}
+        assert balanced("evenly_distribute", hosts, vms) == {"vm0": ["b", "c"], "vm1": ["b", "c"]}
 
     def test_a_busy_processor_counts_as_memory_does(self):
         """A VM's share of it goes by its processors."""
@@ -216,7 +216,7 @@ class TestBalancing:
         """And never into one that runs nothing."""
         hosts = [host("a", used=0.125), host("b", used=0.5), host("c", used=0.25), host("d")]
         vms = [vm("one", "a", memory=8), vm("two", "b", memory=32), vm("three", "c", memory=16)]
-        assert balanced("power_saving", hosts, vms) == {"one": ["b"]}
+        assert balanced("power_saving", hosts, vms) == {"one": ["b", "c"]}
 
     def test_power_saving_does_not_empty_a_host_in_part(self):
         """A host that keeps one VM saves nothing."""
@@ -252,7 +252,7 @@ class TestBalancing:
             vm("three", "b", memory=32, affinity="pinned"),
             vm("four", "c", memory=16, affinity="pinned"),
         ]
-        assert balanced("power_saving", hosts, vms) == {"one": ["b"]}
+        assert balanced("power_saving", hosts, vms) == {"one": ["b", "c", "d"]}
 
     def test_the_order_does_not_settle_which_of_two_equals_is_relieved(self):
         """Nor where to."""
@@ -310,7 +310,16 @@ class TestWhereVmsMayGo:
         hosts = [host("a", used=0.85), host("b"), host("c", used=0.3)]
         told = {"web": {"b": 2, "c": -1}}
         moved = kept_to(told, "evenly_distribute", hosts, [vm("web", "a")], low_utilization="0")
-        assert moved == {"web": ["c"]}
+        assert moved == {"web": ["c", "b"]}
+
+    def test_of_hosts_below_the_low_mark_the_cheapest_is_filled_first(self):
+        """And no other host is offered, however cheap it is."""
+        hosts = [host("a", used=0.7), host("b"), host("c", used=0.1), host("d", used=0.3)]
+        vms = [vm("web", "a", memory=8)]
+        free = kept_to({}, "evenly_distribute", hosts, vms)
+        told = {"web": {"b": 2, "c": 1, "d": 0}}
+        assert free == {"web": ["b", "c"]}
+        assert kept_to(told, "evenly_distribute", hosts, vms) == {"web": ["c", "b"]}
 
     @pytest.mark.parametrize("policy", ["evenly_distribute", "power_saving"])
     def test_a_vm_that_has_to_stay_is_in_no_plan(self, policy):
@@ -328,7 +337,7 @@ class TestWhereVmsMayGo:
             vms = [vm(name, where) for name, where in on.items()]
             staying = {name: {} for name in moved[-1]}
             answer = kept_to(staying, "power_saving", hosts, vms, most_migrations="2")
-            moved.append({name: target for name, (target,) in answer.items()})
+            moved.append({name: target for name, (target, *_) in answer.items()})
             on.update(moved[-1])
         assert sum(map(len, moved)) == 4
         assert len(set(on.values())) == 1

@@ -75,7 +75,7 @@ whatever = settings(
 
 def balanced(policy, hosts, vms, told):
     migrations = DefaultScheduler().load_balance(hosts, vms, properties(policy, **told))
-    return {moved.id: target.id for moved, (target,) in migrations.items()}
+    return {moved.id: target.id for moved, (target, *_) in migrations.items()}
 
 
 def allowed(found):

@@ -4,62 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from xml.etree import ElementTree
 
 import pytest
 
 from ovirt_scheduler.model.tasks import Sought
-from ovirt_scheduler.workbench.simulated_cluster import EntityDocument, SimulatedCluster
-from ovirt_scheduler.workbench.snapshot import Snapshot
-from tests.support.paths import PROJECT
+from ovirt_scheduler.workbench.simulated_cluster import SimulatedCluster
 from tests.support.rest_server import GIB, id_of
 from tests.support.snapshots import filled, host, snapshot, vm
-
-DEMO = Snapshot.read(PROJECT / "demo" / "cluster.xml")
-
-
-@pytest.mark.parametrize("data", [*DEMO.hosts.values(), *DEMO.vms.values()][::4])
-def test_all_that_is_not_changed_stays(data):
-    """Each other element in it is there as it was."""
-    document = EntityDocument(data)
-    assert document.written() == data
-    document.set("status", "image_locked")
-    before, after = map(ElementTree.fromstring, (data, document.written()))
-    assert after.attrib == before.attrib
-    assert after.findtext("status") == "image_locked"
-    before.find("status").text = "image_locked"
-    said = [sorted(ElementTree.tostring(each).strip() for each in one) for one in (before, after)]
-    assert said[0] == said[1]
-    assert document.values["name"] == before.findtext("name")
-
-
-def test_values_are_changed_where_they_stand():
-    """And nowhere else; texts are escaped, a host comes and goes."""
-    document = EntityDocument(
-        b'<vm id="v"><name>a &amp; b</name><cpu><name>status</name></cpu><status>down</status><nics>'
-        b"<nic><name>n</name></nic></nics></vm>"
-    )
-    assert (document.values["name"], document.values["status"]) == ("a & b", "down")
-    document.set("status", "<up>")
-    document.set("memory", 7)  # which it does not tell
-    document.set("host", 'h"1')
-    written = document.written()
-    assert written == (
-        b"""<vm id="v"><host href='/ovirt-engine/api/hosts/h"1' id='h"1'/><name>a &amp; b</name><cpu>"""
-        b"<name>status</name></cpu><status>&lt;up&gt;</status><nics><nic><name>n</name></nic></nics>"
-        b"</vm>"
-    )
-    document.set("host", "")
-    assert b"<host" not in document.written()
-    assert EntityDocument(written).values["host"] == 'h"1'
-
-
-def test_an_empty_element_can_be_given_a_host():
-    """A VM of which nothing is known."""
-    document = EntityDocument(b"<vm id='v' />")
-    assert ElementTree.fromstring(document.written()).find("host") is None
-    document.set("host", "h")
-    assert ElementTree.fromstring(document.written()).find("host").get("id") == "h"
 
 
 def test_what_a_vm_does_not_tell_is_its_share(tmp_path):

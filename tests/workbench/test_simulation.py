@@ -10,7 +10,8 @@ from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, ConfigError
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.workbench import reports, scenario, simulation
+from ovirt_scheduler.workbench import reports, scenario
+from ovirt_scheduler.workbench.sections import changed_section
 from ovirt_scheduler.workbench.simulation import Simulation
 from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, id_of
@@ -100,7 +101,7 @@ def simulate(running, tmp_path):
         file = tmp_path / "scenario.conf"
         file.write_text(happens)
         read = scenario.read(file)
-        settings = simulation.changed_section(ClusterSettings("Default"), keys, "--set")
+        settings = changed_section(ClusterSettings("Default"), keys, "--set")
         return Simulation(running, taken, settings, read, seed, tell=tell).run()
 
     return play
@@ -187,6 +188,34 @@ def test_a_filter_holds_beside_a_host_that_is_being_installed(simulate):
     outcome = simulate(taken, policy="evenly_distribute", filters="NotB")
     assert {move.target for move in outcome.moves} == {"c"}
     assert not outcome.problems
+
+
+def crowded():
+    """A host that is too full; one that is used less, by more VMs; one that runs few."""
+    system = "<os><type>rhel_9x64</type></os></vm>"
+    vms = [vm(f"lynx{number}", "lynx", 8) for number in range(7)]
+    vms += [vm(f"puma{number}", "puma", 1) for number in range(12)]
+    vms += [vm("ocelot0", "ocelot", 16)]
+    hosts = [
+        host("lynx", used=56, running=7),
+        host("puma", used=12, running=12),
+        host("ocelot", used=16, running=1),
+    ]
+    return snapshot(hosts, [each.replace("</vm>", system) for each in vms])
+
+
+@pytest.mark.parametrize("policy", ["evenly_distribute", "power_saving"])
+def test_the_cost_functions_of_a_section_choose_among_the_hosts_that_the_policy_allows(
+    simulate, policy
+):
+    """As in the manual: EvenVms sends VMs where few run; without it the policy's host comes first."""
+    keys = {"policy": policy, "properties": "maximum_vm_count=20", "filters": "MaxVms"}
+    keys["properties"] += ";high_utilization=85"
+    costs = {"EvenVms=2;KsmScore": "ocelot", "EvenVms=-2": "puma"}
+    for functions, target in costs.items():
+        outcome = simulate(crowded(), cost_functions=functions, **keys, hold="0", margin="0")
+        assert outcome.moves[0][3:5] == ("lynx", target)
+        assert not outcome.problems
 
 
 def test_a_migration_that_an_engine_would_refuse_is_told(simulate):

@@ -67,7 +67,7 @@ def test_the_daemon_tells_how_it_is_from_start_to_end(manager, start_daemon):
 
 @pytest.mark.parametrize(
     ("settings", "outcome"),
-    [("", ""), ("log_levle = debug", "; the last reload failed, see the log")],
+    [("", ""), ("log_levle = debug", "; the last reload failed: ")],
 )
 def test_a_reload_is_told_from_its_beginning_to_its_end(manager, start_daemon, settings, outcome):
     """RELOADING with the time, then READY with what came of it (sd_notify(3))."""
@@ -78,10 +78,12 @@ def test_a_reload_is_told_from_its_beginning_to_its_end(manager, start_daemon, s
         file.write(f"{settings}\n")
     daemon.process.send_signal(signal.SIGHUP)
     assert next(states).startswith("RELOADING=1\nMONOTONIC_USEC=")
-    assert next(states) == f"READY=1\nSTATUS=listening on {daemon.url}{outcome}"
+    ready = next(states)
+    assert ready.startswith(f"READY=1\nSTATUS=listening on {daemon.url}{outcome}")
+    assert ("log_levle" in ready) == bool(outcome)
     statuses = (message for message in iter(lambda: manager.recv(4096).decode(), None))
     last = next(message for message in statuses if message.startswith("STATUS="))
-    assert last.endswith(outcome or ", all well")
+    assert (outcome or ", all well") in last
 
 
 def test_the_watchdog_starves_while_calls_do_not_work(manager, start_daemon):

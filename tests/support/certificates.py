@@ -69,6 +69,7 @@ def made(
     usage: Optional[x509.ObjectIdentifier] = ExtendedKeyUsageOID.CLIENT_AUTH,
     begins: int = -1,
     ends: int = 1,
+    constraints: bool = True,
 ) -> Pair:
     """A certificate with these common names, below ``O=Example``; times in days from now."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -84,8 +85,9 @@ def made(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now + begins * DAY)
         .not_valid_after(now + ends * DAY)
-        .add_extension(x509.BasicConstraints(authority, None), critical=True)
     )
+    if constraints:
+        builder = builder.add_extension(x509.BasicConstraints(authority, None), critical=True)
     if not authority and usage is not None:
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
     return Pair(builder.sign(issuer.key if issuer else key, hashes.SHA256()), key)

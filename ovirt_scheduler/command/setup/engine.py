@@ -5,20 +5,27 @@ docs/engine.md describes ``engine-config`` and the Java that the engine uses.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import ssl
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Optional
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
-from ovirt_scheduler.command.setup.machine import MOST_BYTES, Machine
+from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.step import Plan, Step
-from ovirt_scheduler.command.setup.steps import Certificate
-from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.command.setup.steps import USER, Certificate
+from ovirt_scheduler.errors import ConfigError, StepFailed
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.addresses import url_host
-from ovirt_scheduler.security.atomic_file import read_whole
 
 OLD_PLUGINS = "/usr/share/ovirt-scheduler-proxy/plugins"
 ADOPTED = f"{CONF_FOLDER}/old-plugins"
@@ -29,6 +36,7 @@ _ENABLED = "ExternalSchedulerEnabled"
 ENGINE_KEYS = ("ExternalSchedulerServiceURL", _ENABLED)  # have the engine call this scheduler
 _COMPILED = (".pyc", ".pyo")
 _ALIAS = "ovirt-scheduler"
+_TLS_SECONDS = 10.0  # for a connection to the daemon
 _PASSWORD = "changeit"  # noqa: S105  every Java's; the store holds certificates alone
 
 
@@ -66,7 +74,7 @@ class TrustStore(Step):
     conf: SchedulerConf
 
     def plan(self) -> Plan:
-        """Plan to import the certificate, and to replace a former one."""
+        """Plan to import the certificate that the daemon serves, and to replace a former one."""
         if not self.conf.values()["ssl"]:
             return Plan("already so: ssl = false, so the engine needs to trust no certificate")
         found = java(self.machine)
@@ -74,16 +82,52 @@ class TrustStore(Step):
             page = manual.page("engine.md")
             words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
             return Plan(f"left to you: {words} in {CONF}", left=True)
-        wanted = self._certificate()
-        stored = self._stored(found)
-        if wanted.exists() and certificates.describe(wanted).fingerprint in stored:
+        configured, stored = self._configured(), self._stored(found)
+        if configured and configured in stored:
             return Plan(f"already so: {found.store} trusts the certificate")
         commands = [keytool(found, "-delete")] if stored else []
-        commands.append([*keytool(found, "-importcert"), "-noprompt", "-file", str(wanted)])
+        commands.append([*keytool(found, "-importcert"), "-noprompt"])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
         stores = {*self.record.trust_stores, self.machine.name(found.store)}
-        run = self.machine.run
-        return Plan(words, lambda: [*map(run, commands)], noted={"trust_stores": sorted(stores)})
+        return Plan(
+            f"{words}, with the certificate that the daemon serves",
+            partial(self._import, commands),
+            noted={"trust_stores": sorted(stores)},
+        )
+
+    def _import(self, commands: list[list[str]]) -> None:
+        # Not from a file: the daemon's user might put another one there meanwhile.
+        certificate = self._served().public_bytes(Encoding.PEM).decode()
+        for command in commands:
+            self.machine.run(command, certificate)
+
+    def _served(self) -> x509.Certificate:
+        """The certificate that the daemon serves, which is that of its settings, and no CA's.
+
+        Raises:
+            StepFailed: the daemon does not serve it, or it is a CA's.
+        """
+        values = self.conf.values()
+        address = url_host(values["listening_address"]).strip("[]"), values["listening_port"]
+        where = f"{address[0]}, port {address[1]}"
+        try:
+            served = _served_at(address)
+        except (OSError, *certificates.UNREADABLE) as error:
+            raise StepFailed(
+                f"the certificate that the daemon serves cannot be had of {where}: {error}; "
+                "start the daemon, then run setup --engine again"
+            ) from None
+        if _fingerprint(served) != self._configured():
+            raise StepFailed(
+                f"what listens at {where} does not serve the certificate in {self._file()}; "
+                "systemctl restart ovirt-scheduler, then run setup --engine again"
+            )
+        if not _is_for_servers_alone(served):
+            raise StepFailed(
+                f"{self._file()}: does not say CA:FALSE, so the engine's Java might trust whatever "
+                "its key signs; take another certificate (ovirt-scheduler cert renew makes one)"
+            )
+        return served
 
     def plan_removal(self) -> Plan:
         """Plan to delete the certificate from the store."""
@@ -95,10 +139,18 @@ class TrustStore(Step):
         command = keytool(found, "-delete")
         return Plan(" ".join(["run", *command]), partial(self.machine.run, command))
 
-    def _certificate(self) -> Path:
-        own = self.conf.values()["ssl_certificate"]
-        folder = self.machine.path(Certificate.name)
-        return self.machine.path(str(own)) if own else certificates.files_in(folder).certificate
+    def _file(self) -> str:
+        return str(self.conf.values()["ssl_certificate"] or Certificate.file)
+
+    def _configured(self) -> str:
+        """The fingerprint of the certificate in the file; empty if it cannot be read."""
+        with contextlib.suppress(StepFailed, ConfigError, *certificates.UNREADABLE):
+            if self._file() != Certificate.file:
+                return certificates.describe(self.machine.path(self._file())).fingerprint
+            # The daemon's user owns the folder of this one.
+            data = self.machine.read(self._file(), self.machine.owner(USER))
+            return "" if data is None else _fingerprint(x509.load_pem_x509_certificate(data))
+        return ""
 
     def _stored(self, found: Java) -> str:
         """What keytool tells of the certificate under our alias: its fingerprints, too."""
@@ -106,6 +158,30 @@ class TrustStore(Step):
             return self.machine.run([*keytool(found, "-list"), "-v"])
         except StepFailed:  # there is none, or the import will say what is wrong
             return ""
+
+
+def _served_at(address: tuple[str, int]) -> x509.Certificate:
+    """The certificate that a server shows to whoever connects."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    with contextlib.ExitStack() as opened:
+        connection = opened.enter_context(socket.create_connection(address, _TLS_SECONDS))
+        channel = opened.enter_context(trusting.wrap_socket(connection))
+        return x509.load_der_x509_certificate(channel.getpeercert(True) or b"")
+
+
+def _fingerprint(certificate: x509.Certificate) -> str:
+    """As keytool shows it: ``AB:CD:…``."""
+    return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _is_for_servers_alone(certificate: x509.Certificate) -> bool:
+    """Whether it says itself that it is no CA's."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    except (x509.ExtensionNotFound, *certificates.UNREADABLE):
+        return False
+    return not found.value.ca
 
 
 @dataclass
@@ -119,7 +195,7 @@ class EngineSetting(Step):
         """Plan to set the value with ``engine-config``."""
         value = "true" if self.key == _ENABLED else self._url()
         command = f"engine-config -s {self.key}={value}"
-        if not self.machine.path(_ENGINE_CONFIG).exists():
+        if not self._has_tool():
             return Plan(f"left to you, on the engine's machine: {command}", left=True)
         former = self._present()
         if former == value:
@@ -140,9 +216,13 @@ class EngineSetting(Step):
     def plan_removal(self) -> Plan:
         """Plan to set the former value again."""
         former = self.record.engine_config.get(self.key)
-        if former is None or not self.machine.path(_ENGINE_CONFIG).exists():
+        if former is None or not self._has_tool():
             return Plan(f"nothing to undo: {self.key} was not set by setup")
         return Plan(f"run engine-config -s {self.key}={former}", partial(self._set, former))
+
+    def _has_tool(self) -> bool:
+        """Whether the engine is on this machine; of an image nothing is run."""
+        return self.machine.live and self.machine.path(_ENGINE_CONFIG).exists()
 
     def _present(self) -> str:
         """The value that ``engine-config -g`` shows, as ``KEY: VALUE version: VERSION``."""
@@ -157,41 +237,56 @@ class OldPlugins(Step):
     """Copies the old proxy's plugins, so that they stay when its package is removed."""
 
     @staticmethod
-    def found(machine: Machine) -> list[str]:
-        """The files in the old proxy's folder and below, if there are plugins in it."""
+    def names(machine: Machine) -> list[str]:
+        """The files and links in the old proxy's folder and below, if there are plugins in it."""
         folder = machine.path(OLD_PLUGINS)
         if not any(folder.glob("*.py")):
             return []
-        files = (each for each in sorted(folder.rglob("*")) if each.is_file())
-        return [str(each.relative_to(folder)) for each in files if each.suffix not in _COMPILED]
+        paths = [
+            Path(place, name)
+            for place, folders, files in os.walk(folder)
+            for name in (*files, *(each for each in folders if Path(place, each).is_symlink()))
+        ]
+        return sorted(
+            str(path.relative_to(folder)) for path in paths if path.suffix not in _COMPILED
+        )
 
     def plan(self) -> Plan:
-        """Plan to copy what was not copied yet.
+        """Plan to copy what was not copied yet; not what a link leads to, which may be anything.
 
         Raises:
             StepFailed: others could have changed one of the files.
         """
-        folder = self.machine.path(ADOPTED)
-        missing = [each for each in self.found(self.machine) if not (folder / each).exists()]
-        if not missing and not folder.exists():
+        machine = self.machine
+        missing = [
+            name for name in self.names(machine) if machine.status(f"{ADOPTED}/{name}") is None
+        ]
+        links = [name for name in missing if machine.link_target(f"{OLD_PLUGINS}/{name}")]
+        files = [name for name in missing if name not in links]
+        if not missing and machine.status(ADOPTED) is None:
             return Plan(f"skipped: there are no plugins in {OLD_PLUGINS}")
-        if not missing:
-            return Plan(f"already so: the plugins of {OLD_PLUGINS} are in {ADOPTED}")
-        for each in missing:
-            file = self.machine.path(f"{OLD_PLUGINS}/{each}")
+        for name in files:
+            file = machine.path(f"{OLD_PLUGINS}/{name}")
             problem = trust.tampering(file)
             if problem:
                 raise StepFailed(f"{file}: {problem}; look at what is in it first")
-        words = f"copy {', '.join(missing)} from {OLD_PLUGINS} to {ADOPTED}"
-        return Plan(words, lambda: self._copy(missing))
+        plan = Plan(f"already so: the plugins of {OLD_PLUGINS} are in {ADOPTED}")
+        if files:
+            words = f"copy {', '.join(files)} from {OLD_PLUGINS} to {ADOPTED}"
+            plan = Plan(words, partial(self._copy, files))
+        if links:
+            words = f"{plan.words}; copy yourself what is a link there: {', '.join(links)}"
+            plan = plan._replace(words=words, left=True)
+        return plan
 
     def _copy(self, files: list[str]) -> None:
-        for each in files:
-            data = read_whole(self.machine.path(f"{OLD_PLUGINS}/{each}"), MOST_BYTES)
-            self.machine.write(f"{ADOPTED}/{each}", data)
+        for name in files:
+            data = self.machine.read(f"{OLD_PLUGINS}/{name}")
+            if data is not None:
+                self.machine.write(f"{ADOPTED}/{name}", data)
 
     def plan_removal(self) -> Plan:
         """Plan nothing: the copies are the administrator's."""
-        if not self.machine.path(ADOPTED).exists():
+        if self.machine.status(ADOPTED) is None:
             return Plan("nothing to undo: no plugins of the old proxy")
         return Plan(f"kept: your plugins in {ADOPTED}")

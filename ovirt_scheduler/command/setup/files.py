@@ -112,7 +112,7 @@ class ShippedFile(Step):
         if beside is not None and checksum(beside) in self._ours:
             return Plan(
                 f"keep {self.name}, which was edited, and remove {self._beside}",
-                self.machine.path(self._beside).unlink,
+                partial(self.machine.remove, self._beside),
                 removes=self._beside,
             )
         if present is None:
@@ -127,7 +127,7 @@ class ShippedFile(Step):
         return Plan(f"remove {self.name}", self._unlink, removes=self.name)
 
     def _unlink(self) -> None:
-        self.machine.path(self.name).unlink()
+        self.machine.remove(self.name)
 
 
 class SchedulerConf(ShippedFile):
@@ -239,7 +239,9 @@ class UnitFile(ShippedFile):
 
     def _interpreter(self, program: str) -> str:
         """The Python that a program's first line names, or an empty text."""
-        first, _, _ = (self.machine.read(program) or b"").partition(b"\n")
+        first = b""
+        with contextlib.suppress(StepFailed):  # a link on the way, which is not ours to judge
+            first = (self.machine.read(program) or b"").partition(b"\n")[0]
         return os.fsdecode(first[2:].split()[0]) if first.startswith(b"#!/") else ""
 
     def _write(self) -> None:

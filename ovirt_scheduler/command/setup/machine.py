@@ -1,7 +1,11 @@
 """The machine that is set up: its files, users and programs.
 
 It may be an image, whose ``/`` is a folder here. Then nothing outside of that folder is written,
-and nothing is started or stopped.
+nothing is started or stopped, and no program of the image is run.
+
+Whoever owns a folder could put a link in the way of what root writes there. So files are reached
+through descriptors: from the root on, each folder is opened without following a link, and its owner
+and mode are looked at.
 """
 
 from __future__ import annotations
@@ -15,16 +19,19 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.atomic_file import read_whole, write_whole
 
 _SYSTEM_PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"  # cron and sudo may not have all of them
 _PROGRAM = "ovirt-scheduler"
 _COMMAND_SECONDS = 120.0
+_ACCOUNTS = ("/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/.pwd.lock")
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_BYTES = 16 << 20  # of a file
 
 
@@ -50,7 +57,7 @@ class Machine:
         self.gone: set[str] = set()
 
     def path(self, name: str) -> Path:
-        """The path at which this process finds a name of the machine.
+        """The path at which this process finds a name of the machine, to show it or look at it.
 
         Raises:
             StepFailed: a symbolic link on the way leads out of the root.
@@ -69,23 +76,88 @@ class Machine:
         """
         return f"/{place.relative_to(self.root)}"
 
-    def read(self, name: str) -> Optional[bytes]:
+    @contextlib.contextmanager
+    def opened(
+        self, name: str, also: Optional[Owner] = None, closed: bool = False
+    ) -> Iterator[Path]:
+        """Open a folder, and give a path that leads to just this one while it is open.
+
+        Args:
+            also: a user besides root who may own it.
+            closed: whether to refuse one in which everybody may write.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+            StepFailed: it or a folder on the way to it is a link, or belongs to somebody else.
+        """
+        owners = {0, os.geteuid()} | ({also.uid} if also else set())
+        place, descriptor = self.root, os.open(self.root, _FOLDER)
+        try:
+            _check_owner(place, os.fstat(descriptor), owners)
+            for part in Path(name).parts[1:]:
+                place /= part
+                inner = _open_inner(place, descriptor)
+                os.close(descriptor)
+                descriptor = inner
+                _check_owner(place, os.fstat(descriptor), owners)
+            mode = os.fstat(descriptor).st_mode
+            if closed and mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                mend = f"chmod o-w {shlex.quote(str(place))}"
+                raise StepFailed(f"{place}: can be written by everybody; mend it: {mend}")
+            path = Path(f"/proc/self/fd/{descriptor}")
+            try:
+                yield path
+            except OSError as error:
+                error.filename = str(error.filename).replace(str(path), str(place), 1)
+                raise
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _folder_of(
+        self, name: str, also: Optional[Owner] = None, closed: bool = False
+    ) -> Iterator[Path]:
+        """The path of a file or folder in its opened folder."""
+        with self.opened(str(Path(name).parent), also, closed) as folder:
+            yield folder / Path(name).name
+
+    def status(self, name: str) -> Optional[os.stat_result]:
+        """The status of a file, folder or link itself; None if it does not exist.
+
+        Raises:
+            StepFailed: as ``opened``.
+        """
+        try:
+            with self._folder_of(name) as place:
+                return place.lstat()
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, also: Optional[Owner] = None) -> Optional[bytes]:
         """The content of a file, or None if it does not exist.
+
+        Args:
+            also: a user besides root who may own its folder.
 
         Raises:
             StepFailed: it cannot be read, or is no plain file; at a pipe this would wait for good.
         """
-        place = self.path(name)
+        where = self.root / name.lstrip("/")
         try:
-            if not stat.S_ISREG(place.stat().st_mode):
-                raise StepFailed(
-                    f"{place}: is not a plain file; find out what it is, and move it away"
-                )
-            return read_whole(place, MOST_BYTES)
+            with self._folder_of(name, also) as place:
+                if not stat.S_ISREG(place.lstat().st_mode):
+                    raise StepFailed(
+                        f"{where}: is not a plain file; find out what it is, and move it away"
+                    )
+                descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    return read_whole(descriptor, MOST_BYTES)
+                finally:
+                    os.close(descriptor)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StepFailed(f"{place}: cannot be read: {error.strerror}") from None
+            raise StepFailed(f"{where}: cannot be read: {error.strerror}") from None
 
     def write(self, name: str, data: bytes, mode: int = 0o644) -> None:
         """Write a file whole or not at all; make the folders above it.
@@ -93,23 +165,74 @@ class Machine:
         Raises:
             StepFailed: it cannot be written.
         """
-        place = self.path(name)
         try:
-            self.make_folder(self.name(place.parent))
-            write_whole(place, data, mode)
+            self.make_folder(str(Path(name).parent))
+            with self._folder_of(name, closed=True) as place:
+                write_whole(place, data, mode)
         except OSError as error:
+            where = self.root / name.lstrip("/")
             raise StepFailed(
-                f"{place}: cannot be written: {error.strerror}; mend it, then run setup again"
+                f"{where}: cannot be written: {error.strerror}; mend it, then run setup again"
             ) from None
 
-    def make_folder(self, name: str, mode: int = 0o755) -> None:
-        """Make a folder, and those above it with mode 0755."""
-        place = self.path(name)
-        for folder in (*reversed(place.parents), place):
-            its_mode = mode if folder == place else 0o755
-            with contextlib.suppress(FileExistsError):
-                folder.mkdir(its_mode)
-                folder.chmod(its_mode)  # whatever the umask
+    def make_folder(self, name: str, mode: int = 0o755, owner: Optional[Owner] = None) -> None:
+        """Make a folder, and those above it with mode 0755.
+
+        Args:
+            owner: to give it to, if this process may.
+        """
+        parts = Path(name).parts
+        for folder in (str(Path(*parts[:count])) for count in range(2, len(parts) + 1)):
+            try:
+                with self._folder_of(folder, closed=True) as place:
+                    place.mkdir(0o700)
+            except FileExistsError:
+                continue
+            with self.opened(folder) as place:
+                place.chmod(mode if folder == name else 0o755)  # whatever the umask
+                if owner is not None and folder == name and os.geteuid() == 0:
+                    os.chown(place, *owner)
+
+    def link(self, name: str, target: str) -> None:
+        """Make a link, in the place of another one or of nothing."""
+        self.make_folder(str(Path(name).parent))
+        with self._folder_of(name, closed=True) as place:
+            place.unlink(missing_ok=True)
+            place.symlink_to(target)
+
+    def link_target(self, name: str, also: Optional[Owner] = None) -> Optional[str]:
+        """Where a link leads: empty if it is no link, None if there is nothing.
+
+        Args:
+            also: a user besides root who may own its folder.
+        """
+        try:
+            with self._folder_of(name, also) as place:
+                return str(place.readlink()) if stat.S_ISLNK(place.lstat().st_mode) else ""
+        except FileNotFoundError:
+            return None
+
+    def remove(self, name: str, also: Optional[Owner] = None) -> None:
+        """Remove a file, a link, or a folder with all that is in it.
+
+        Args:
+            also: a user besides root who may own the folder that it is in.
+        """
+        with self._folder_of(name, also) as place:
+            if stat.S_ISDIR(place.lstat().st_mode):
+                shutil.rmtree(place)
+            else:
+                place.unlink()
+
+    def check_accounts(self) -> None:
+        """Check that programs which edit the accounts edit those of this machine.
+
+        Raises:
+            StepFailed: in an image, a file of them is a link.
+        """
+        for file in () if self.live else _ACCOUNTS:
+            if self.link_target(file):
+                raise StepFailed(f"{self.root}{file}: is a link; put a file in its place")
 
     def owner(self, user: str) -> Optional[Owner]:
         """The numbers of a user and its group, or None if there is no such user."""
@@ -130,8 +253,11 @@ class Machine:
         """The option with which a program works below the root; nothing for the root ``/``."""
         return [] if self.root == Path("/") else [f"{name}={self.root}"]
 
-    def run(self, command: Sequence[str]) -> str:
+    def run(self, command: Sequence[str], sent: str = "") -> str:
         """Run a program to its end.
+
+        Args:
+            sent: to its standard input.
 
         Returns:
             What it wrote to standard output.
@@ -144,7 +270,7 @@ class Machine:
         try:
             ended = subprocess.run(
                 [self.tool(program) or program, *further],
-                stdin=subprocess.DEVNULL,
+                input=sent,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -175,6 +301,41 @@ class Machine:
                 # Of a link, such as setup makes one, its target.
                 return str(name.parent / place.readlink() if place.is_symlink() else name)
         return None
+
+
+def _open_inner(place: Path, folder: int) -> int:
+    """Open a folder in an opened one, but no link.
+
+    Raises:
+        OSError: it does not exist, or is no folder.
+        StepFailed: it is a link.
+    """
+    try:
+        return os.open(place.name, _FOLDER, dir_fd=folder)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            with contextlib.suppress(OSError):  # it is no link
+                target = os.readlink(place.name, dir_fd=folder)
+                raise StepFailed(
+                    f"{place}: is a link to {target}, and setup follows none; put a folder in its "
+                    "place (a bind mount is one)"
+                ) from None
+        error.filename = str(place)
+        raise
+
+
+def _check_owner(place: Path, status: os.stat_result, owners: Collection[int]) -> None:
+    """Refuse a folder in which somebody else could put a link in the way.
+
+    Raises:
+        StepFailed: it belongs to somebody else.
+    """
+    if status.st_uid not in owners:
+        owner, command = trust.user_name(status.st_uid), f"chown root {shlex.quote(str(place))}"
+        raise StepFailed(
+            f"{place}: belongs to {owner}, and not to root; find out why, and give it to root "
+            f"({command}), or move it away"
+        )
 
 
 @contextlib.contextmanager

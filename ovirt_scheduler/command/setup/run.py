@@ -101,11 +101,11 @@ def install(
     record = load(machine)
     conf = SchedulerConf(machine, record, _keys(machine, record, engine, adopt))
     left = _go(machine, record, _steps(conf, engine, adopt), False, dry_run)
-    if adopt and machine.path(ADOPTED).exists():
+    if adopt and machine.status(ADOPTED) is not None:
         arguments.write(
             f"ovirt-scheduler check --plugins {ADOPTED} tells which plugins are to be ported\n"
         )
-    elif OldPlugins.found(machine) and "plugins_path" not in record.conf_keys:
+    elif OldPlugins.names(machine) and "plugins_path" not in record.conf_keys:
         arguments.write(
             f"found the old proxy's plugins: ovirt-scheduler check --plugins {OLD_PLUGINS} tells "
             f"which are to be ported, ovirt-scheduler setup --adopt copies them to {ADOPTED}\n"
@@ -131,7 +131,7 @@ def remove(machine: Machine, dry_run: bool = False) -> None:
     steps = _steps(conf, engine=True, adopt=True)
     _go(machine, record, steps[::-1], True, dry_run)
     if not dry_run:
-        machine.path(FILE).unlink()
+        machine.remove(FILE)
 
 
 def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry_run: bool) -> int:
@@ -166,12 +166,13 @@ def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[Step]:
     steps: list[Step] = [unit, User(machine, record), *folders(machine, record)]
     steps += [*links(machine, record), conf, *conf_files(machine, record)]
     steps.append(Certificate(machine, record, conf))
-    if engine:
-        steps.append(TrustStore(machine, record, conf))
-        steps += (EngineSetting(machine, record, key, conf) for key in ENGINE_KEYS)
     if adopt:
         steps.append(OldPlugins(machine, record))
-    return [*steps, Service(machine, record, (unit, conf))]
+    steps.append(Service(machine, record, (unit, conf)))
+    if engine:  # last: what is imported is the certificate that the daemon serves
+        steps.append(TrustStore(machine, record, conf))
+        steps += (EngineSetting(machine, record, key, conf) for key in ENGINE_KEYS)
+    return steps
 
 
 def _keys(machine: Machine, record: Record, engine: bool, adopt: bool) -> dict[str, str]:
@@ -182,6 +183,6 @@ def _keys(machine: Machine, record: Record, engine: bool, adopt: bool) -> dict[s
         keys.pop("ssl", None)
         if java(machine) is None:
             keys["ssl"] = "false"  # nobody would trust the certificate (contract 3.0)
-    if adopt and (OldPlugins.found(machine) or machine.path(ADOPTED).exists()):
+    if adopt and (OldPlugins.names(machine) or machine.status(ADOPTED) is not None):
         keys["plugins_path"] = _PLUGINS_PATH
     return keys

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import contextlib
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,6 +48,7 @@ class User(Step):
 
     def _make(self) -> None:
         machine = self.machine
+        machine.check_accounts()
         command = [
             "useradd", *machine.root_option("--prefix"), "--system", "--user-group",
             "--no-create-home", "--home-dir", STATE_FOLDER, "--shell", "/usr/sbin/nologin", USER,
@@ -71,13 +72,16 @@ class User(Step):
         if remaining:
             names = " and ".join(each.name for each in remaining)
             return Plan(f"kept: the user {USER}, who owns {names}")
-        command = ["userdel", *self.machine.root_option("--prefix"), USER]
-        return Plan(f"remove the user {USER}", partial(self.machine.run, command))
+        return Plan(f"remove the user {USER}", self._remove)
+
+    def _remove(self) -> None:
+        self.machine.check_accounts()
+        self.machine.run(["userdel", *self.machine.root_option("--prefix"), USER])
 
 
 @dataclass
 class Folder(Step):
-    """Makes a folder that only its owner may write."""
+    """Makes a folder of root's, or of the daemon's user, that only its owner may write."""
 
     name: str  # the machine's name of it
     mode: int
@@ -87,56 +91,60 @@ class Folder(Step):
         """Plan to make the folder, or to take the permission to write from others.
 
         Raises:
-            StepFailed: it is a link, but systemd needs a folder to give to the daemon.
+            StepFailed: it is a link, or belongs to somebody else.
         """
-        place = self.machine.path(self.name)
-        if place.is_symlink() and self.user == USER:
-            raise StepFailed(
-                f"{self.name}: is a link, with which systemd does not start the daemon; put a "
-                f"folder in its place, or mount {place.readlink()} there"
-            )
-        if not place.exists():
+        try:
+            with self.machine.opened(self.name, self._owner()) as place:
+                mode = place.stat().st_mode
+        except FileNotFoundError:
             words = f"make the folder {self.name}, mode {self.mode:04o}, of {self.user}"
             made = sorted({*self.record.folders, self.name})
             return Plan(words, self._make, noted={"folders": made})
-        if place.stat().st_mode & 0o022:
+        if mode & 0o022:
             words = f"close the folder {self.name} to other writers, mode {self.mode:04o}"
-            return Plan(words, lambda: place.chmod(self.mode))
+            return Plan(words, self._close)
         return Plan(f"already so: the folder {self.name}")
 
+    def _owner(self) -> Optional[Owner]:
+        return self.machine.owner(USER) if self.user == USER else Owner(0, 0)
+
     def is_of(self, owner: Owner) -> bool:
-        """Whether the folder exists and belongs to a user."""
-        place = self.machine.path(self.name)
-        remains = place.exists() and self.name not in self.machine.gone
-        return remains and place.stat().st_uid == owner.uid
+        """Whether the folder exists and belongs to a user, or is a link, maybe to one."""
+        status = self.machine.status(self.name)
+        if status is None or self.name in self.machine.gone:
+            return False
+        return status.st_uid == owner.uid or stat.S_ISLNK(status.st_mode)
 
     def _make(self) -> None:
-        owner = self.machine.owner(USER) if self.user == USER else Owner(0, 0)
+        owner = self._owner()
         if owner is None:
             raise StepFailed(f"{self.name}: there is no user {self.user} to give it to")
-        self.machine.make_folder(self.name, self.mode)
-        if os.geteuid() == 0:  # who may give it away
-            os.chown(self.machine.path(self.name), *owner, follow_symlinks=False)
+        self.machine.make_folder(self.name, self.mode, owner)
+
+    def _close(self) -> None:
+        with self.machine.opened(self.name, self._owner()) as place:
+            place.chmod(self.mode)
 
     def plan_removal(self) -> Plan:
         """Plan to remove the folder if setup made it and it holds nothing but the daemon's own."""
         machine = self.machine
-        place = machine.path(self.name)
-        if not os.path.lexists(place):
+        target = machine.link_target(self.name)
+        if target is None:
             return Plan(f"nothing to undo: no folder {self.name}")
-        if place.is_symlink():
+        if target:
             return Plan(f"kept: {self.name}, which is a link now")
         if self.name not in self.record.folders:
             return Plan(f"kept: the folder {self.name}, which was there before")
-        held = sorted(
-            entry.name
-            for entry in place.iterdir()
-            if machine.name(entry) not in machine.gone
-            and not any(map(entry.match, _DAEMONS_OWN.get(self.name, ())))
-        )
-        if held:
-            return Plan(f"kept: the folder {self.name}, which holds {', '.join(held[:3])}")
-        remove = partial(shutil.rmtree, place)
+        with machine.opened(self.name, self._owner()) as place:
+            others = sorted(
+                entry.name
+                for entry in place.iterdir()
+                if f"{self.name}/{entry.name}" not in machine.gone
+                and not any(map(entry.match, _DAEMONS_OWN.get(self.name, ())))
+            )
+        if others:
+            return Plan(f"kept: the folder {self.name}, which holds {', '.join(others[:3])}")
+        remove = partial(machine.remove, self.name)
         return Plan(f"remove the folder {self.name}", remove, removes=self.name)
 
 
@@ -157,36 +165,27 @@ class Link(Step):
 
     def plan(self) -> Plan:
         """Plan to make the link, unless the name is taken."""
-        there = self._present_target()
+        try:
+            there = self.machine.link_target(self.name)
+        except StepFailed as error:  # the daemon does without
+            return Plan(f"skipped: {self.name}, as {error}")
         if there == self.target:
             return Plan(f"already so: {self.name} leads to {self.target}")
         if there is not None and there != self.record.links.get(self.name):
             return Plan(f"kept: {self.name}, which was there before")
         made = {**self.record.links, self.name: self.target}
-        return Plan(f"link {self.name} to {self.target}", self._make, noted={"links": made})
-
-    def _make(self) -> None:
-        place = self.machine.path(self.name)
-        self.machine.make_folder(self.machine.name(place.parent))
-        place.unlink(missing_ok=True)
-        place.symlink_to(self.target)
+        make = partial(self.machine.link, self.name, self.target)
+        return Plan(f"link {self.name} to {self.target}", make, noted={"links": made})
 
     def plan_removal(self) -> Plan:
         """Plan to remove the link if it still leads where setup had it lead."""
-        there = self._present_target()
+        there = self.machine.link_target(self.name)
         if there is None:
             return Plan(f"nothing to undo: no link {self.name}")
         if there != self.record.links.get(self.name):
             return Plan(f"kept: {self.name}, which setup did not make")
-        remove = self.machine.path(self.name).unlink
+        remove = partial(self.machine.remove, self.name)
         return Plan(f"remove {self.name}", remove, removes=self.name)
-
-    def _present_target(self) -> Optional[str]:
-        """Where the link leads now: empty if it is no link, None if there is nothing."""
-        place = self.machine.path(self.name)
-        if place.is_symlink():
-            return str(place.readlink())
-        return "" if place.exists() else None
 
 
 def links(machine: Machine, record: Record) -> Iterator[Link]:
@@ -207,6 +206,7 @@ class Certificate(Step):
 
     conf: SchedulerConf
     name: ClassVar[str] = f"{STATE_FOLDER}/certificate"
+    file: ClassVar[str] = str(certificates.files_in(Path(name)).certificate)
 
     def plan(self) -> Plan:
         """Plan to make the certificate, as the daemon's user."""
@@ -231,14 +231,16 @@ class Certificate(Step):
 
     def plan_removal(self) -> Plan:
         """Plan to remove the certificate if it is the one that setup made."""
-        place = self.machine.path(self.name)
-        if not place.exists():
-            return Plan("nothing to undo: no certificate")
-        present = self.machine.read(self.machine.name(certificates.files_in(place).certificate))
-        ours = present is not None and self.record.certificate == checksum(present)
-        if place.is_symlink() or not ours:
+        machine, owner = self.machine, self.machine.owner(USER)
+        try:
+            if machine.link_target(self.name, owner) is None:
+                return Plan("nothing to undo: no certificate")
+            present = machine.read(self.file, owner)
+        except StepFailed as error:
+            return Plan(f"kept: {self.name}; {error}")
+        if present is None or self.record.certificate != checksum(present):
             return Plan(f"kept: {self.name}, which setup did not make")
-        remove = partial(shutil.rmtree, place)
+        remove = partial(machine.remove, self.name, owner)
         return Plan(f"remove the certificate in {self.name}", remove, removes=self.name)
 
 
@@ -273,6 +275,10 @@ class Service(Step):
         return Plan(words, partial(self._run, commands))
 
     def _systemctl(self, *words: str) -> str:
+        if not self.machine.live:  # systemctl follows links there, to folders outside of the image
+            for folder in (_UNITS, f"{_UNITS}/multi-user.target.wants"):
+                with contextlib.suppress(FileNotFoundError), self.machine.opened(folder):
+                    pass
         return self.machine.run(["systemctl", *self.machine.root_option("--root"), *words])
 
     def _is(self, state: str, unit: str = UNIT) -> bool:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ovirt_scheduler.command.setup import run as installation
 from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.errors import ConfigError, StepFailed
 from ovirt_scheduler.security import certificates
-from tests.support.command import executed, spawned
+from ovirt_scheduler.server.http.tls import tls_context
+from tests.support.certificates import made
+from tests.support.command import executed, script
+from tests.support.daemon import reserved_port
 from tests.support.paths import OLD_PLUGINS
+from tests.support.served import SETTINGS
 
 CONF = "etc/ovirt/scheduler/scheduler.conf"
 STATE = "var/lib/ovirt-scheduler"
@@ -33,6 +37,14 @@ case $1 in
 esac
 """
 VALUES = "ExternalSchedulerEnabled=false\nExternalSchedulerServiceURL=http://localhost:18781/old\n"
+
+
+INSTALL = """
+import pathlib, sys
+from ovirt_scheduler.command.setup import run
+from ovirt_scheduler.command.setup.machine import Machine
+run.install(Machine(pathlib.Path(sys.argv[1]), live=True), engine=True)
+"""
 
 
 def program(path: Path, text: str) -> None:
@@ -54,14 +66,34 @@ def root(tmp_path):
     return root
 
 
+@pytest.fixture
+def live_setup(root, capsys):
+    """Gives the exit status and the lines of a run on a live machine, which has no systemd."""
+
+    def run(*options):
+        machine, dry, failure = Machine(root, live=True), "--dry-run" in options, ""
+        try:
+            if "--remove" in options:
+                installation.remove(machine, dry)
+                status = 0
+            else:
+                engine, adopt = "--engine" in options, "--adopt" in options
+                status = int(installation.install(machine, engine, adopt, dry) > 0)
+        except (StepFailed, ConfigError) as error:
+            status, failure = 1, f"{error}\n"
+        return status, capsys.readouterr().out + failure
+
+    return run
+
+
 def keys(root):
     """What scheduler.conf sets."""
     return re.findall(r"(?m)^(\w+ = .*)", (root / CONF).read_text("utf-8"))
 
 
-def test_the_engine_is_connected_and_disconnected(root, setup):
+def test_the_engine_is_connected_and_disconnected(root, live_setup):
     """Its answer form, its two values; without TLS where its Java trusts nobody (contract 3.0)."""
-    status, told = setup("--engine")
+    status, told = live_setup("--engine")
     assert status == 0, told
     assert keys(root) == ["ssl = false", "root_api = engine"]
     assert (root / "values").read_text() == (
@@ -69,32 +101,32 @@ def test_the_engine_is_connected_and_disconnected(root, setup):
     )
     assert "run engine-config -s ExternalSchedulerEnabled=true\n" in told
     assert told.endswith("systemctl restart ovirt-engine\n")
-    assert setup("--remove")[0] == 0
+    assert live_setup("--remove")[0] == 0
     assert (root / "values").read_text() == VALUES
 
 
-def test_a_removal_that_broke_off_is_ended_by_the_next(root, setup):
+def test_a_removal_that_broke_off_is_ended_by_the_next(root, live_setup):
     """What the first has undone is undone, and the rest goes."""
-    setup("--engine")
+    live_setup("--engine")
     conf = root / "etc/ovirt/scheduler/plugins/Memory.conf"
     conf.unlink()
     conf.mkdir()
-    status, told = setup("--remove")
+    status, told = live_setup("--remove")
     assert status == 1
     assert "Memory.conf: is not a plain file" in told
     assert (root / "values").read_text() == VALUES
     conf.rmdir()
-    status, told = setup("--remove")
+    status, told = live_setup("--remove")
     assert status == 0, told
     assert (root / "values").read_text() == VALUES
     assert not (root / "etc/ovirt").exists()
-    assert setup("--remove")[1].startswith("nothing to undo: there is no ")
+    assert live_setup("--remove")[1].startswith("nothing to undo: there is no ")
 
 
-def test_what_changes_in_the_configuration_is_shown_before_with_the_reason(root, setup):
+def test_what_changes_in_the_configuration_is_shown_before_with_the_reason(root, live_setup):
     """Above all that TLS is turned off."""
-    setup()
-    status, told = setup("--engine", "--dry-run")
+    live_setup()
+    status, told = live_setup("--engine", "--dry-run")
     assert status == 0
     assert f"would replace /{CONF}\n    -#ssl = true\n    +ssl = false\n" in told
     assert "\n    -#root_api = design\n    +root_api = engine\n" in told
@@ -102,14 +134,14 @@ def test_what_changes_in_the_configuration_is_shown_before_with_the_reason(root,
     assert keys(root) == []
     changes = [line for line in told.splitlines() if line.startswith("    ")]
     assert changes == [
-        line for line in setup("--engine")[1].splitlines() if line.startswith("    ")
+        line for line in live_setup("--engine")[1].splitlines() if line.startswith("    ")
     ]
-    assert "    " not in setup("--engine")[1]
+    assert "    " not in live_setup("--engine")[1]
 
 
-def test_a_dry_run_sets_nothing_of_the_engines(root, setup):
+def test_a_dry_run_sets_nothing_of_the_engines(root, live_setup):
     """It tells the lines."""
-    status, told = setup("--engine", "--dry-run")
+    status, told = live_setup("--engine", "--dry-run")
     assert status == 0
     assert (
         "would run engine-config -s ExternalSchedulerServiceURL=http://localhost:18781/\n" in told
@@ -117,46 +149,73 @@ def test_a_dry_run_sets_nothing_of_the_engines(root, setup):
     assert (root / "values").read_text() == VALUES
 
 
-def test_a_second_run_sets_nothing_again_and_a_plain_one_keeps_it(root, setup):
+def test_a_second_run_sets_nothing_again_and_a_plain_one_keeps_it(root, live_setup):
     """What was asked for once holds until it is undone."""
-    setup("--engine")
-    assert "run engine-config" not in setup("--engine")[1]
-    assert "already so: /etc/ovirt/scheduler/scheduler.conf\n" in setup()[1]
+    live_setup("--engine")
+    assert "run engine-config" not in live_setup("--engine")[1]
+    assert "already so: /etc/ovirt/scheduler/scheduler.conf\n" in live_setup()[1]
     assert "root_api = engine" in keys(root)
 
 
 @pytest.mark.long
-def test_a_run_that_is_killed_at_its_work_can_be_undone(root):
+def test_a_run_that_is_killed_at_its_work_can_be_undone(root, live_setup):
     """What is about to be set is recorded before: the next run finds it set already."""
     tool = root / "usr/bin/engine-config"
     program(tool, ENGINE_CONFIG + '[ "$1" = -g ] || kill -9 $PPID\n')
-
-    def setup(*arguments):
-        return spawned(root, "setup", "--root", root, *arguments)[0]
-
-    assert setup("--engine") == -signal.SIGKILL
+    assert script(INSTALL, root).returncode == -signal.SIGKILL
     assert (root / "values").read_text() != VALUES
     program(tool, ENGINE_CONFIG)
-    assert setup("--engine") == 0
-    assert setup("--remove") == 0
+    assert live_setup("--engine")[0] == 0
+    assert live_setup("--remove")[0] == 0
     assert (root / "values").read_text() == VALUES
 
 
-def test_what_was_there_before_two_different_runs_comes_back(root, setup):
+def test_what_was_there_before_two_different_runs_comes_back(root, live_setup):
     """The second has another port to tell the engine; what the first told is none to go back to."""
-    setup("--engine")
+    live_setup("--engine")
     (root / CONF).write_text("listening_port = 18000\nroot_api = engine\nssl = false\n")
-    assert "ServiceURL=http://localhost:18000/\n" in setup("--engine")[1]
-    assert setup("--remove")[0] == 0
+    assert "ServiceURL=http://localhost:18000/\n" in live_setup("--engine")[1]
+    assert live_setup("--remove")[0] == 0
     assert (root / "values").read_text() == VALUES
 
 
-def test_a_value_that_was_right_before_stays_on_removal(root, setup):
+def test_a_value_that_was_right_before_stays_on_removal(root, live_setup):
     """It was none of setup's doing."""
     (root / "values").write_text(VALUES.replace("=false", "=true"))
-    setup("--engine")
-    setup("--remove")
+    live_setup("--engine")
+    live_setup("--remove")
     assert "ExternalSchedulerEnabled=true\n" in (root / "values").read_text()
+
+
+def test_an_edited_configuration_gets_its_lines_from_the_administrator(root, live_setup):
+    """They are told until they are there; its port is the one that the engine is given."""
+    live_setup()
+    (root / CONF).write_text("listening_port = 18000\n")
+    status, told = live_setup("--engine")
+    assert status == 1
+    assert "add 'root_api = engine' and 'ssl = false' to it yourself\n" in told
+    (root / CONF).write_text("listening_port = 18000\nroot_api = engine\nssl = off\n")
+    status, told = live_setup("--engine")
+    assert status == 0, told
+    assert "ServiceURL=http://localhost:18000/\n" in (root / "values").read_text()
+
+
+def test_a_configuration_with_clusters_is_read_as_the_daemon_reads_it(root, live_setup):
+    """Sections in a section are no mistake."""
+    live_setup()
+    (root / CONF).write_text("root_api = engine\nssl = off\n[clusters]\n[[Default]]\n")
+    status, told = live_setup("--engine")
+    assert status == 0, told
+
+
+def test_a_failing_engine_config_stops_the_run_with_its_words(root, live_setup):
+    """And the next run goes on from there."""
+    (root / "values").write_text("")
+    status, told = live_setup("--engine")
+    assert status == 1
+    assert "engine-config -g ExternalSchedulerServiceURL gives no value" in told.splitlines()[-1]
+    (root / "values").write_text(VALUES)
+    assert live_setup("--engine")[0] == 0
 
 
 def test_without_engine_config_the_lines_are_told(root, setup):
@@ -171,41 +230,20 @@ def test_without_engine_config_the_lines_are_told(root, setup):
     assert told.endswith("\nleft to you: 2 of the steps, see above\n")
 
 
-def test_an_edited_configuration_gets_its_lines_from_the_administrator(root, setup):
-    """They are told until they are there; its port is the one that the engine is given."""
-    setup()
-    (root / CONF).write_text("listening_port = 18000\n")
-    status, told = setup("--engine")
-    assert status == 1
-    assert "add 'root_api = engine' and 'ssl = false' to it yourself\n" in told
-    (root / CONF).write_text("listening_port = 18000\nroot_api = engine\nssl = off\n")
-    status, told = setup("--engine")
-    assert status == 0, told
-    assert "ServiceURL=http://localhost:18000/\n" in (root / "values").read_text()
+def test_nothing_of_an_image_is_run(root, setup, tmp_path):
+    """Not even at a dry run: an image's engine-config would be root's on this machine."""
+    for tool in ("usr/bin/engine-config", "usr/share/ovirt-engine/bin/java-home"):
+        program(root / tool, f"#!/bin/sh\ntouch {tmp_path}/has_run\n")
+    for options in (["--dry-run"], [], ["--dry-run", "--remove"], ["--remove"]):
+        engine = [] if "--remove" in options else ["--engine"]
+        told = setup(*engine, *options)[1]
+        assert not (tmp_path / "has_run").exists(), told
+        assert "left to you, on the engine's machine: engine-config -s" in told or not engine
 
 
-def test_a_configuration_with_clusters_is_read_as_the_daemon_reads_it(root, setup):
-    """Sections in a section are no mistake."""
-    setup()
-    (root / CONF).write_text("root_api = engine\nssl = off\n[clusters]\n[[Default]]\n")
-    status, told = setup("--engine")
-    assert status == 0, told
-
-
-def test_a_failing_engine_config_stops_the_run_with_its_words(root, setup):
-    """And the next run goes on from there."""
-    (root / "values").write_text("")
-    status, told = setup("--engine")
-    assert status == 1
-    assert "engine-config -g ExternalSchedulerServiceURL gives no value" in told.splitlines()[-1]
-    (root / "values").write_text(VALUES)
-    assert setup("--engine")[0] == 0
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not shutil.which("keytool"), reason="there is no JVM here")
-def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
-    """A new certificate takes the place of the old one; removal leaves the others."""
+@pytest.fixture
+def java(root, monkeypatch):
+    """Runs keytool on the trust store of the engine's Java."""
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     home = root / "usr/lib/jvm/jre"
     store = home / "lib/security/cacerts"
@@ -213,35 +251,78 @@ def test_the_engines_java_trusts_the_certificate(root, monkeypatch):
     (home / "bin").mkdir(parents=True)
     (home / "bin/keytool").symlink_to(Path(shutil.which("keytool")).resolve())
     store.parent.mkdir(parents=True)
-    other = certificates.ensure(root / "other").certificate
 
     def keytool(*arguments):
         command = ["keytool", *arguments, "-storepass", "changeit", "-keystore", str(store)]
         return executed(*command, check=True).stdout
 
+    other = certificates.ensure(root / "other").certificate
     keytool("-importcert", "-noprompt", "-alias", "other", "-file", str(other))
-    machine = Machine(root, live=True)
+    return keytool
 
-    def run(*, remove=False):
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            if remove:
-                installation.remove(machine)
-            else:
-                assert installation.install(machine, engine=True) == 0
-        return out.getvalue()
 
-    run()
-    assert keys(root) == ["root_api = engine"]
-    assert "ServiceURL=https://localhost:18781/\n" in (root / "values").read_text()
-    made = certificates.files_in(root / STATE / "certificate").certificate
-    assert f"already so: {store} trusts the certificate\n" in run()
-    shutil.rmtree(made.parent)
-    run()
-    assert certificates.describe(made).fingerprint in keytool("-list")
-    run(remove=True)
-    listed = keytool("-list")
-    assert certificates.describe(other).fingerprint in listed
+@pytest.fixture
+def port(root, live_setup):
+    """The port of scheduler.conf; nothing listens there yet."""
+    with reserved_port() as number:
+        live_setup()
+        (root / CONF).write_text(f"listening_port = {number}\nroot_api = engine\n")
+        yield number
+
+
+needs_java = pytest.mark.skipif(not shutil.which("keytool"), reason="there is no JVM here")
+
+
+@pytest.mark.long
+@needs_java
+def test_the_engines_java_trusts_the_certificate_that_the_daemon_serves(
+    root, java, port, live_setup, start
+):
+    """A new certificate takes the place of the old one; removal leaves the others."""
+    shutil.rmtree(root / STATE / "certificate")
+    status, told = live_setup("--engine")
+    assert status == 1
+    assert "start the daemon, then run setup --engine again" in told
+    assert (root / "values").read_text() == VALUES
+    files = certificates.files_in(root / STATE / "certificate")
+    serving = replace(SETTINGS, port=port, tls=tls_context(*files))
+    running = start(serving)
+    status, told = live_setup("--engine")
+    assert status == 0, told
+    assert ", with the certificate that the daemon serves\n" in told
+    assert f"ServiceURL=https://localhost:{port}/\n" in (root / "values").read_text()
+    assert certificates.describe(files.certificate).fingerprint in java("-list")
+    assert "cacerts trusts the certificate\n" in live_setup("--engine")[1]
+    shutil.rmtree(files.certificate.parent)
+    status, told = live_setup("--engine")
+    assert status == 1
+    assert "does not serve the certificate in" in told
+    running.server.renew(replace(serving, tls=tls_context(*files)), [])
+    assert live_setup("--engine")[0] == 0
+    assert certificates.describe(files.certificate).fingerprint in java("-list")
+    live_setup("--remove")
+    listed = java("-list")
+    assert certificates.describe(root / "other/certificate.pem").fingerprint in listed
     assert "ovirt-scheduler" not in listed
+
+
+@pytest.mark.long
+@needs_java
+def test_no_authority_comes_into_the_engines_java(root, java, port, live_setup, start):
+    """Whoever has its key could sign for any server that the engine talks to."""
+    files = certificates.files_in(root / STATE / "certificate")
+    before = java("-list")
+    for authority in (made(["scheduler"], authority=True), made(["scheduler"], constraints=False)):
+        authority.write(files.certificate.parent, "certificate")
+        running = start(
+            replace(SETTINGS, port=port, tls=tls_context(files.certificate, files.certificate))
+        )
+        status, told = live_setup("--engine")
+        assert status == 1
+        assert "does not say CA:FALSE" in told
+        running.server.stop(0)
+    assert java("-list") == before
+    assert (root / "values").read_text() == VALUES
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ class Executor:
         """The state of the processes, with counts since the start."""
         pool, zygotes, places = self._pool, self._zygotes, self._places
         return ProcessesState(
-            pool.kept, zygotes.forked, pool.ends.counts(), zygotes.started,
+            pool.kept, zygotes.forked, pool.endings.counts(), zygotes.started,
             places.busy, places.capacity, places.waiting, places.refused,
         )  # fmt: skip
 

@@ -22,6 +22,7 @@ from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
 from ovirt_scheduler.model.plugins import (
     Candidate,
+    DeclaredProperties,
     Limits,
     PluginCode,
     Property,
@@ -199,7 +200,7 @@ class Loader:
         conf = parse_plugin_conf(conf_data or b"", self.conf_path(source.name))
         if not conf.enabled:
             return LoadedPlugin(source.name, path, (), (source,), conf_data, "")
-        analysis, used = self._analysed(candidate)
+        analysis, used = self._analysed(candidate._replace(declared=self._declared(source, conf)))
         checksum = _checksum(used, conf_data)
         code = PluginCode(
             source.name,
@@ -232,6 +233,14 @@ class Loader:
             drivers=tuple(driver._replace(limits=limits) for driver in plugin.drivers),
         )
 
+    def _declared(self, source: Source, conf: PluginConf) -> Optional[DeclaredProperties]:
+        """The properties in a plugin's conf file; None if it has none."""
+        if not conf.custom_properties:
+            return None
+        path, line = str(self.conf_path(source.name)), conf.properties_line
+        texts = (conf.custom_properties, conf.default_values)
+        return DeclaredProperties(path, line, conf.name, *texts)
+
     def _analysed(self, candidate: Candidate) -> tuple[Analysis, tuple[Source, ...]]:
         """Analyse a file.
 
@@ -245,7 +254,10 @@ class Loader:
         path, own = candidate.source.path, (candidate.source, *candidate.neighbours)
         fault = analysis.fault
         if fault is not None:
-            file = fault.file if fault.file in {each.path for each in own} else path
+            files = {each.path for each in own}
+            if candidate.declared is not None:
+                files.add(candidate.declared.file)
+            file = fault.file if fault.file in files else path
             raise PluginError(fault.message, file, fault.line)
         used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
         used = used or (candidate.source,)  # a helper is not run, and so has no code
@@ -310,7 +322,9 @@ class Loader:
         with self._naming_file(found, code, conf):
             if not conf.custom_properties:
                 declared = found.properties
-                return properties.parse_for_java(found.name, declared) if declared else None
+                if not declared:
+                    return None
+                return properties.parse_for_java(found.name, declared, found.unchecked)
             if found.kind in conf.kinds:
                 return properties.parse(conf.name, conf.custom_properties, conf.default_values)
         return None

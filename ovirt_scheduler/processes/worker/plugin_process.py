@@ -43,7 +43,7 @@ from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
 from ovirt_scheduler.processes.documents import serialization
 from ovirt_scheduler.processes.kernel import children, limits
-from ovirt_scheduler.processes.loading import modules
+from ovirt_scheduler.processes.loading import modules, patterns
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.worker import answers
@@ -347,7 +347,7 @@ def _refusal(task: Union[tasks.CallTask, tasks.CheckTask]) -> bytes:
         return b""
     try:
         owner = f"{function.kind} {function.unit}"
-        properties.check(owner, function.properties, task.properties, task.seconds)
+        patterns.check(owner, function.properties, task.properties, task.seconds)
     except RefusedProperty as error:
         is_slow = isinstance(error, SlowProperty) and isinstance(task, tasks.CallTask)
         outcome = Outcome.TIMED_OUT if is_slow else Outcome.REFUSED

@@ -95,7 +95,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
     if result.outcome is Outcome.REFUSED:  # its message may have the value
         result = result._replace(message="a property's value is not allowed; the answer names it")
     over = _failures.over(kind, result.unit) if result.ok else None
-    if result.ok and not (over or result.notes or result.stdout or result.stderr):
+    if result.ok and not (over or result.notes or result.remarks or result.stdout or result.stderr):
         return
     call = _call_fields(request_id, kind, result)
     failing = None if result.ok else _failures.add(kind, result)
@@ -107,7 +107,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
             "%(count)d",
             {**call, "count": over.times, "since": _written(over.since)},
         )
-    for note in result.notes:
+    for note in (*result.notes, *result.remarks):
         _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**call, "reason": note})
     for stream, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
         if printed.strip():

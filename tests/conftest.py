@@ -13,7 +13,6 @@ from typing import Callable, Optional, Union
 
 import pytest
 
-from ovirt_scheduler.catalogue import edits
 from ovirt_scheduler.model.plugins import Candidate, Limits, PluginCode, Source
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import hidden
@@ -27,7 +26,7 @@ from tests.support.place import Place
 
 # Their fixtures. The last is known without this where the project was installed since it is there.
 pytest_plugins = [
-    "tests.support.command", "tests.support.served", "tests.support.settled_calls",
+    "tests.support.command", "tests.support.looks", "tests.support.served", "tests.support.settled_calls",
     "tests.support.site",
     "ovirt_scheduler.testing",
 ]  # fmt: skip
@@ -68,12 +67,8 @@ def no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, executor: Executor, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Folders of plugins in which a change counts at once, except in ``place.look()``."""
-    monkeypatch.setattr(edits, "SETTLE", 0.0)
-    place = Place(tmp_path, executor)
-    yield place
-    place.registry.stop()
+def place(tmp_path: Path, executor: Executor) -> Place:
+    return Place(tmp_path, executor)
 
 
 @pytest.fixture

@@ -2,204 +2,51 @@
 
 ::
 
-    an answer ──► what filters allow ──► of a balancing: within limits? ──► a plan ──► dry-run: told
-                  (destinations.py)      (migration_limits.py)              │          on: made
-                                                                            └─ approve: waits
-                                                                               (plans.py)
-
-    made: remembered ──► the engine is asked ──► followed until the VM is there, or is not
-           (on disk)            └─► refused: forgotten again
-
-A migration is remembered before the engine is asked for it. So each running migration is followed,
-even if the daemon ends, the call fails or the engine's answer is lost: the state of the VM shows
-how it ended.
+    an answer ──► what filters allow ──► of a balancing: within limits? ──► would the engine do it?
+        ▲         (destinations.py)      (migration_limits.py)              (offers.py) │  │ yes
+        │                                                                               │  ▼
+        └── once more, while the engine says no to something new ◄──────────────────────┘  a plan
+                                          ▲                                                │
+                                          └── refused (migrations.py) ◄── on: made ────────┤
+                                                                          dry-run: told ───┤
+                                                                 approve: waits (plans.py) ┘
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple, Optional
+from typing import Callable, Optional
 
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
-from ovirt_scheduler.clusters.migration_limits import MigrationLimits, cluster_imbalance
-from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
-from ovirt_scheduler.clusters.plans import Plans, left_behind, misfit
+from ovirt_scheduler.clusters.migration_limits import cluster_imbalance
+from ovirt_scheduler.clusters.migrations import ClusterMigrations, ClusterServices, step_fields
+from ovirt_scheduler.clusters.offers import Offers
+from ovirt_scheduler.clusters.plans import left_behind, misfit
 from ovirt_scheduler.clusters.reader import View
-from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import AnswerLost, EngineRefusal, EngineUnavailable
+from ovirt_scheduler.clusters.refusals import ANY_HOST, NO_HOST, NOT_OFFERED
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations
-from ovirt_scheduler.model.plans import APPROVED, LEFT_BEHIND, MADE, TOLD, WAITING, Plan, Step
-from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.model.plans import (
+    APPROVED,
+    LEFT_BEHIND,
+    MADE,
+    TOLD,
+    WAITING,
+    Obstacle,
+    Plan,
+    Step,
+)
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.values import Drive
 
 _log = logging.getLogger(__name__)
 
 HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # they are called once for each change
-
-_BEGIN_SECONDS = 60.0  # in which a migration that was asked for is to be seen on its way
-_LONGEST_MIGRATION = 3600.0  # seconds until one is not followed any more
-
-_STOPPING = "the engine was not asked: the daemon stops, or reloads"
-_NO_ANSWER = "the engine was not asked, as it did not answer for another VM"
-
-
-class ClusterServices(NamedTuple):
-    """The services that the threads of all clusters share.
-
-    Attributes:
-        decisions: answers requests for schedulers and policy units.
-        stopping: set when nothing more may begin.
-    """
-
-    plans: Plans
-    memory: DriveMemory
-    inventory: Inventory
-    decisions: DecisionService
-    executor: Executor
-    stopping: threading.Event
-
-
-class ClusterMigrations:
-    """The migrations of one cluster; used by the thread that looks after it.
-
-    Attributes:
-        limits: which know the migrations of the last hour.
-    """
-
-    def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
-        self._cluster = settings.name
-        self._settings = settings
-        self._services = services
-        self._memory = services.memory.cluster(settings.name)
-        self.limits = MigrationLimits(settings, self._memory.migrated)
-        self._refused: dict[str, tuple[str, str]] = {}  # by VM, the host and why, as logged last
-
-    @property
-    def under_way(self) -> tuple[str, ...]:
-        """The VMs that are migrated."""
-        return tuple(self._memory.migrating)
-
-    def make(self, steps: Sequence[Step], balances: bool) -> int:
-        """Make migrations, one after another.
-
-        Args:
-            balances: whether a balancing wants them.
-
-        Returns:
-            How many the engine does not refuse.
-        """
-        begun = 0
-        problem: Optional[EngineUnavailable] = None
-        for step in steps:
-            if self._services.stopping.is_set():
-                problem = EngineUnavailable(_STOPPING)
-            elif problem is None or isinstance(problem, EngineRefusal):
-                problem = self._ask_engine(step)
-            elif isinstance(problem, AnswerLost):  # the others would wait as long, and in vain
-                problem = EngineUnavailable(_NO_ANSWER)
-            self._log_asked(step, problem)
-            if problem is None or isinstance(problem, AnswerLost):
-                self._refused.pop(step.vm, None)
-                self._memory.migrating[step.vm].begun = now = time.monotonic()
-                self.limits.made(step, now, balances)
-                begun += 1
-            else:
-                self._memory.migrating.pop(step.vm, None)
-                if balances and step.vm in self._memory.moved:
-                    self._memory.moved.remove(step.vm)
-        self._services.memory.save(self._cluster)
-        return begun
-
-    def _ask_engine(self, step: Step) -> Optional[EngineUnavailable]:
-        """Remember a migration, and ask the engine for it; return why it does not begin it."""
-        inventory = self._services.inventory
-        latest_event = inventory.latest_event or 0
-        self._memory.migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
-        self._services.memory.save(self._cluster)
-        try:
-            inventory.migrate(step.vm, step.target, self._memory.mark)
-        except EngineUnavailable as error:
-            return error
-        return None
-
-    def follow(self, state: ClusterState) -> None:
-        """Log the migrations that have ended, and forget them."""
-        self._refused = {vm: why for vm, why in self._refused.items() if vm in state.vms}
-        outcomes = {vm: _outcome(each, state) for vm, each in self._memory.migrating.items()}
-        ended = {vm: problem for vm, problem in outcomes.items() if problem is not None}
-        after = {vm: self._memory.migrating[vm].event for vm in ended if not ended[vm]}
-        took = self._services.inventory.migration_seconds(after)
-        for vm, problem in ended.items():
-            migrating = self._memory.migrating.pop(vm)
-            self._log_end(migrating, problem, took.get(vm))
-        if ended:
-            self._services.memory.save(self._cluster)
-
-    def adopt(self, state: ClusterState) -> None:
-        """Follow the migrations that run already, whoever asked for them."""
-        for vm, vm_state in state.vms.items():
-            if vm_state.is_migrating and vm not in self._memory.migrating:
-                step = Step.planned(vm, "", state)
-                self._memory.migrating[vm] = Migrating(step, time.monotonic(), moving=True)
-
-    def _log_asked(self, step: Step, problem: Optional[EngineUnavailable]) -> None:
-        reason = (
-            problem.words if isinstance(problem, EngineRefusal) else str(problem or step.reason)
-        )
-        fields = _step_fields(self._cluster, step, reason=reason)
-        if problem is None:
-            _log.info(
-                "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s: "
-                "%(reason)s",
-                fields,
-            )
-        elif isinstance(problem, AnswerLost):
-            _log.warning(
-                "cluster %(cluster)s: the engine did not confirm that %(vm)s migrates from "
-                "%(source_host)s to %(target_host)s: %(reason)s",
-                fields,
-            )
-        elif self._refused.get(step.vm) != (step.target, reason):  # the scheduler may want it often
-            self._refused[step.vm] = step.target, reason
-            _log.warning(
-                "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
-                "to %(target_host)s: %(reason)s",
-                fields,
-            )
-
-    def _log_end(self, migrating: Migrating, problem: str, took: Optional[float]) -> None:
-        step, settings = migrating.step, self._settings
-        seconds = time.monotonic() - migrating.begun if took is None else took
-        fields = _step_fields(self._cluster, step, reason=problem, seconds=seconds)
-        if problem:
-            _log.warning(
-                "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s "
-                "%(reason)s after %(seconds).0f s",
-                fields,
-            )
-        else:
-            duration = f"within {seconds:.0f} s" if took is None else f"in {seconds:.1f} s"
-            _log.info(
-                "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
-                "%(reason)s",
-                {**fields, "reason": duration},
-            )
-        count = self.limits.exhausted(time.monotonic()).get(step.vm)
-        if count is not None:
-            unit = settings.scheduler if settings.balance is None else settings.balance.name
-            _log.warning(
-                "cluster %(cluster)s: %(vm)s was migrated %(count)d times within an hour, and now "
-                "stays where it is: does %(unit)s move it back and forth?",
-                _step_fields(self._cluster, step, count=count, unit=unit),
-            )
+MOST_ROUNDS = 10  # in which one look asks for other migrations, after the engine said no
 
 
 class ClusterActions:
@@ -216,10 +63,12 @@ class ClusterActions:
         self._services = services
         self._memory = services.memory.cluster(settings.name)
         self.migrations = ClusterMigrations(settings, services)
-        self._limits = self.migrations.limits
+        self._limits, self._refusals = self.migrations.limits, self.migrations.refusals
+        self._offers = Offers(settings.name, services.inventory, settings.refused_pause)
         self._logged: dict[str, frozenset[str]] = {}  # as ``_log_not_made`` was called last
         # Plans that this look may make: id to method.
         self._approved: dict[str, str] = {}
+        self._planned: dict[str, str] = {}  # VM to host, of this look and of what is under way
         self.imbalance: Optional[float] = None
 
     def begin_look(self) -> bool:
@@ -228,100 +77,212 @@ class ClusterActions:
         Returns:
             Whether the plan of a balancing is among them, so that the cluster is to be balanced.
         """
+        self.migrations.begin_look()
+        self._offers.begin_look()
         plans = self._services.plans.of_cluster(self._cluster)
         self._approved = {plan.id: plan.method for plan in plans if plan.state == APPROVED}
         return BALANCE in self._approved.values()
-
-    def destinations(self, driver: DriverUnit, method: str, view: View) -> ClusterDestinations:
-        """The destinations of the VMs that a method's answer will name; none is known yet."""
-        now = time.monotonic()
-        staying = [*self.migrations.under_way, *self._limits.exhausted(now)]
-        former: Mapping[str, frozenset[str]] = {}
-        if method == BALANCE:
-            staying += self._memory.moved  # by the last balancing: it may have been in vain
-            former = self._limits.former_hosts(now)
-        services = self._services
-        return ClusterDestinations(
-            services.decisions, self._settings, driver, method, view, staying, former,
-            services.stopping,
-        )  # fmt: skip
-
-    def act(
-        self,
-        answer: Migrations,
-        destinations: ClusterDestinations,
-        events: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """Act on an answer.
-
-        Args:
-            events: of a hook's answer, the change of status that each VM leaves its host for.
-            destinations: know the VMs of the answer, and the cluster; for a balancing, also how
-                much its hosts and VMs use.
-        """
-        method, state = destinations.method, destinations.view.state
-        chosen, unfit = destinations.choose(answer)
-        self._log_not_made(method, {step.vm: step for step in unfit})
-        if method != BALANCE:
-            steps = [Step.planned(vm, to, state, events.get(vm, "")) for vm, to in chosen.items()]
-            self._act(method, steps, state)
-            return
-        self.imbalance = cluster_imbalance(state)
-        self._memory.moved = []
-        judged = self._limits.judge(chosen, state, time.monotonic())
-        # The log has only the first migration off each host.
-        waiting = {each.source: each for each in reversed(judged) if each.problem}
-        self._log_not_made("waiting", waiting)
-        plan = self._services.plans.open(self._cluster, BALANCE)
-        if plan is not None and self._settings.drive is Drive.APPROVE:
-            over = self._limits.why_over(plan.steps, judged, state)
-            if not over:
-                self._make_approved(plan)
-                return
-            self._services.plans.end(plan, LEFT_BEHIND, over)
-        self._act(BALANCE, [each for each in judged if not each.problem], state)
 
     def settle_plans(self, state: ClusterState) -> None:
         """End the plans that the cluster has left behind, and make those that were approved.
 
         An approved plan of a balancing is left to the next balancing, which shows whether it is
-        still worth it.
+        still worth it. What hooks want waits on, and counts in what others plan.
         """
+        waiting: list[Step] = []
         for plan in self._services.plans.of_cluster(self._cluster):
             if plan.state not in (WAITING, APPROVED):
                 continue
             problem = left_behind(plan, state, self.migrations.under_way)
             if problem:
                 self._services.plans.end(plan, LEFT_BEHIND, problem)
-            elif plan.method != BALANCE:
-                self._make_approved(plan)
+            elif plan.method != BALANCE and plan.id in self._approved:
+                refused = self._not_offered(plan.steps, state)
+                self._make_approved(plan, [step for step in plan.steps if step.vm not in refused])
+            elif plan.method in HOOKS:
+                waiting += plan.steps
+        self._planned = {step.vm: step.target for step in waiting if step.target}
+        self._planned.update(self.migrations.planned)
 
-    def _make_approved(self, plan: Plan) -> None:
-        if plan.id in self._approved:
-            self._services.plans.end(plan, MADE, self._make(plan.method, plan.steps))
+    def destinations(self, driver: DriverUnit, method: str, view: View) -> ClusterDestinations:
+        """The destinations of the VMs that a method's answer will name, as far as they are known.
 
-    def _act(self, method: str, wanted: Sequence[Step], state: ClusterState) -> None:
-        """Make a plan of migrations, and make them, tell them or have them wait."""
-        if self._services.stopping.is_set() and self._settings.drive is not Drive.ON:
-            return  # the daemon stops: nobody would carry it out
+        What is planned already stays as it is planned; but a hook may want something else now.
+        """
+        now = time.monotonic()
+        closed = self._refusals.closed(now)
+        staying = [*self.migrations.under_way, *self._limits.exhausted(now)]
+        if method not in HOOKS:
+            staying += self._planned
+        if method == BALANCE:
+            staying += self._memory.moved  # by the last balancing: it may have been in vain
+            for vm, hosts in self._limits.former_hosts(now).items():
+                closed[vm] = {**hosts, **closed.get(vm, {})}
+        closed.update((vm, {ANY_HOST: ""}) for vm in staying)
+        services = self._services
+        return ClusterDestinations(
+            services.decisions, self._settings, driver, method, view, closed, services.stopping,
+            self._refusals.doubtful(now), dict(self._planned),
+        )  # fmt: skip
+
+    def perform(
+        self,
+        destinations: ClusterDestinations,
+        answer: Callable[[], Migrations],
+        events: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Act on an answer, and on another one as long as the engine says no to something new.
+
+        Args:
+            destinations: know the VMs of the answer, and the cluster; for a balancing, also how
+                much its hosts and VMs use.
+            answer: gives the answer that fits what the destinations know by then.
+            events: of a hook's answer, the change of status that each VM leaves its host for.
+        """
+        if destinations.method == BALANCE:
+            self.imbalance = cluster_imbalance(destinations.view.state)
+            self._memory.moved = []
+        unfit: dict[str, Step] = {}
+        waiting: dict[str, Step] = {}  # the first off each host, as the log has no more
+        for turn in range(MOST_ROUNDS):
+            chosen, not_allowed = destinations.choose(answer())
+            unfit.update((step.vm, step) for step in not_allowed)
+            state = destinations.view.state
+            steps: Sequence[Step] = [
+                Step.planned(vm, target, state, events.get(vm, "")) for vm, target in chosen.items()
+            ]
+            if destinations.method == BALANCE:
+                steps = self._limits.judge(chosen, state, time.monotonic(), again=turn > 0)
+            for step in steps:
+                if step.problem:
+                    waiting.setdefault(step.source, step)
+            if not self._act(steps, destinations, is_last=turn == MOST_ROUNDS - 1):
+                break
+        self._log_not_made(destinations.method, unfit)
+        if destinations.method == BALANCE:
+            self._log_not_made("waiting", waiting)
+
+    def _act(
+        self, judged: Sequence[Step], destinations: ClusterDestinations, is_last: bool
+    ) -> bool:
+        """Make a plan of migrations, and make them, tell them or have them wait.
+
+        Args:
+            judged: those with a problem are left out.
+
+        Returns:
+            Whether the engine said no to something new, so that other migrations may be wanted.
+        """
+        method, state, drive = destinations.method, destinations.view.state, self._settings.drive
+        if self._services.stopping.is_set() and drive is not Drive.ON:
+            return False  # the daemon stops: nobody would carry it out
+        ready = [step for step in judged if not step.problem]
+        waiting = self._services.plans.open(self._cluster, method) if method == BALANCE else None
+        if waiting is not None and drive is Drive.APPROVE:
+            over = self._limits.why_over(waiting.steps, judged, state)
+            if not over and waiting.id in self._approved:
+                refused = self._not_offered(waiting.steps, state)
+                names = [step.vm_name for step in waiting.steps if step.vm in refused]
+                over = f"the engine would not migrate {', '.join(names)} so" if names else ""
+            if not over:
+                return self._make_approved(waiting, waiting.steps, destinations)
+            self._services.plans.end(waiting, LEFT_BEHIND, over)
+        refused = self._not_offered(ready, state)
+        for vm, hosts in refused.items():
+            destinations.close(vm, hosts)
+        if refused and not is_last:
+            return True
+        in_vain = _emptied(ready, state) if method == BALANCE else frozenset[str]()
+        in_vain &= {step.source for step in ready if step.vm in refused}
+        ready = [step for step in ready if step.vm not in refused and step.source not in in_vain]
+        return self._carry_out(ready, destinations)
+
+    def _not_offered(
+        self, steps: Sequence[Step], state: ClusterState
+    ) -> dict[str, Mapping[str, str]]:
+        """The VMs that the engine would not migrate so, with the hosts that it does not offer.
+
+        It is asked beforehand, and its answer is remembered.
+        """
+        refused: dict[str, Mapping[str, str]] = {}
+        for step in steps:
+            offered = None if self._services.stopping.is_set() else self._offers.hosts(step.vm)
+            if offered is None:
+                continue
+            now, others = time.monotonic(), state.hosts.keys() - {step.source}
+            self._refusals.note_offer(step.vm, others - offered, now)
+            if not others & offered:
+                refused[step.vm] = {ANY_HOST: NO_HOST}
+                if self._refusals.add(step.to_any(), Obstacle.NO_HOST, NO_HOST, now):
+                    _log.info(
+                        "cluster %(cluster)s: %(vm)s stays on %(source_host)s: %(reason)s",
+                        step_fields(self._cluster, step, reason=NO_HOST),
+                    )
+            elif step.target and step.target not in offered:
+                refused[step.vm] = dict.fromkeys(others - offered, NOT_OFFERED)
+        return refused
+
+    def _carry_out(self, steps: Sequence[Step], destinations: ClusterDestinations) -> bool:
+        """Make a plan, tell it or have it wait; as ``_act``."""
+        method, drive = destinations.method, self._settings.drive
         asked = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
             asked = f"{self._settings.balance.name} asks for it"
-        steps = [replace(each, reason=each.reason or asked) for each in wanted]
-        if self._settings.drive is Drive.APPROVE:
-            steps = self._to_approve(method, steps, state)
-        becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(self._settings.drive, MADE)
+        steps = [replace(each, reason=each.reason or asked) for each in steps]
+        if drive is Drive.APPROVE:
+            steps = self._to_approve(method, steps, destinations.view.state)
+        becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(drive, MADE)
         plan = Plan(self._cluster, method, tuple(steps), time.time(), self.imbalance, becomes)
-        if self._settings.drive is Drive.ON:
-            plan = replace(plan, because=self._make(method, steps))
+        says_no = False
+        if drive is Drive.ON:
+            because, says_no = self._make(steps, destinations)
+            plan = replace(plan, because=because)
+        else:
+            self._planned.update((step.vm, step.target) for step in steps if step.target)
         is_another = self._services.plans.add(plan)
-        if self._settings.drive is Drive.DRY_RUN and (is_another or method in HOOKS):
+        if drive is Drive.DRY_RUN and (is_another or method in HOOKS):
             for step in steps:
                 _log.info(
                     "cluster %(cluster)s: would migrate %(vm)s from %(source_host)s "
                     "to %(target_host)s: %(reason)s",
-                    _step_fields(self._cluster, step, reason=step.reason),
+                    step_fields(self._cluster, step, reason=step.reason),
                 )
+        return says_no
+
+    def _make_approved(
+        self, plan: Plan, steps: Sequence[Step], destinations: Optional[ClusterDestinations] = None
+    ) -> bool:
+        """Make those migrations of a plan, if it is approved; as ``_act``."""
+        if plan.id not in self._approved:
+            return False
+        because, says_no = self._make(steps, destinations)
+        self._services.plans.end(plan, MADE, because)
+        return says_no
+
+    def _make(
+        self, steps: Sequence[Step], destinations: Optional[ClusterDestinations]
+    ) -> tuple[str, bool]:
+        """Make migrations.
+
+        Args:
+            destinations: learn what the engine refuses; None: nobody asks them again.
+
+        Returns:
+            How many are begun, in words; and whether the engine refused one, and may be asked for
+            others.
+        """
+        balances = destinations is not None and destinations.method == BALANCE
+        emptied = frozenset[str]()
+        if destinations is not None and balances:
+            self._memory.moved += [each.vm for each in steps]
+            emptied = _emptied(steps, destinations.view.state)
+        made = self.migrations.make(steps, balances, emptied)
+        self._planned.update(self.migrations.planned)
+        if destinations is not None:
+            destinations.planned.update(self._planned)
+            for vm, hosts in made.closed.items():
+                destinations.close(vm, hosts)
+        return f"{made.begun} of {len(steps)} migrations are begun", not made.is_final
 
     def _to_approve(self, method: str, wanted: list[Step], state: ClusterState) -> list[Step]:
         """Those to wait for approval: what nobody has refused, and what hooks wanted before."""
@@ -332,13 +293,6 @@ class ClusterActions:
             taken = {*(each.vm for each in wanted), *self.migrations.under_way}
             steps += [old for old in former.steps if not misfit(old, state, taken)]
         return steps
-
-    def _make(self, method: str, steps: Sequence[Step]) -> str:
-        """Make migrations; in words, how many of them the engine does not refuse."""
-        if method == BALANCE:
-            self._memory.moved = [each.vm for each in steps]
-        begun = self.migrations.make(steps, method == BALANCE)
-        return f"{begun} of {len(steps)} migrations are begun"
 
     def _log_not_made(self, what: str, steps: Mapping[str, Step]) -> None:
         """Log why migrations are not made; what is wanted again and again once.
@@ -353,34 +307,12 @@ class ClusterActions:
                 _log.info(
                     "cluster %(cluster)s: %(vm)s does not go from %(source_host)s to "
                     "%(target_host)s now: %(reason)s",
-                    _step_fields(self._cluster, step, reason=step.problem),
+                    step_fields(self._cluster, step, reason=step.problem),
                 )
 
 
-def _step_fields(cluster: str, step: Step, **more: object) -> dict[str, object]:
-    """The fields of a migration in the log: names, as an administrator knows them."""
-    return {
-        "cluster": cluster,
-        "vm": step.vm_name,
-        "source_host": step.source_name,
-        "target_host": step.target_name,
-        **more,
-    }
-
-
-def _outcome(migrating: Migrating, state: ClusterState) -> Optional[str]:
-    """What went wrong with a migration; empty if it is done; None while it goes on."""
-    age, step = time.monotonic() - migrating.begun, migrating.step
-    vm = state.vms.get(step.vm)
-    if vm is None:
-        return "ended with the VM, which is gone,"
-    if vm.is_migrating:
-        migrating.moving = True
-        return "still goes on, and is followed no more," if age > _LONGEST_MIGRATION else None
-    elsewhere = vm.host not in (None, step.source)
-    if vm.host == step.target or (elsewhere and not step.target):
-        return ""
-    if not migrating.moving and age <= _BEGIN_SECONDS:
-        return None
-    where = f"on {state.host_name(vm.host)}" if vm.host else vm.status or "off"
-    return f"failed, the VM is {where},"
+def _emptied(steps: Sequence[Step], state: ClusterState) -> frozenset[str]:
+    """The hosts that all their VMs are to leave."""
+    leaving = {step.vm for step in steps}
+    staying = {vm.host for key, vm in state.vms.items() if key not in leaving}
+    return frozenset(step.source for step in steps if step.source not in staying)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional, cast
 
 from ovirt_scheduler.clusters.reader import View
+from ovirt_scheduler.clusters.refusals import ANY_HOST
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations
@@ -25,6 +26,7 @@ from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.table import ClusterSettings
 
 BALANCE = "load_balance"
+_NOT_ALLOWED = "the filters of the cluster do not allow it"
 _MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
 
 
@@ -42,9 +44,12 @@ class ClusterDestinations:
 
     Attributes:
         view: of the cluster; where it has no replies, the engine is asked about ids.
-        staying: VMs that are not to be migrated now; to a balancing, the hosted engine is one.
-        former: hosts that a VM is not to go back to, by its id.
+        closed: by VM the hosts that it is not to go to now, each with why; ``ANY_HOST``: it is to
+            stay. No word is said of a reason that is empty. To a balancing, the hosted engine is
+            closed.
         stopping: set when no other unit is to be called.
+        doubtful: by VM the hosts that it goes to only if it can go to no other.
+        planned: VM to host, of the migrations that this look has planned; the next call is told.
     """
 
     decisions: DecisionService
@@ -52,19 +57,27 @@ class ClusterDestinations:
     driver: DriverUnit
     method: str
     view: View
-    staying: Collection[str]
-    former: Mapping[str, frozenset[str]]
+    closed: Mapping[str, Mapping[str, str]]
     stopping: threading.Event
+    doubtful: Mapping[str, Collection[str]] = field(default_factory=dict)
+    planned: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._state = self.view.state
         # An engine asks units about these alone, and a unit may fail for a host without figures.
         self._up = tuple(key for key, host in self._state.hosts.items() if host.is_up)
-        # By the VMs' ids, for those that the units were called for.
-        self._known: dict[str, Mapping[str, int]] = {vm: {} for vm in self.staying}
+        self._has_units = bool(self.settings.filters or self.settings.cost_functions)
+        self._closed = {vm: dict(hosts) for vm, hosts in self.closed.items()}
         if self.method == BALANCE:
-            vms = self._state.vms.items()
-            self._known.update((vm, {}) for vm, state in vms if state.is_hosted_engine)
+            for vm, state in self._state.vms.items():
+                if state.is_hosted_engine:
+                    self._closed[vm] = {ANY_HOST: "no balancing moves the hosted engine"}
+        # By the VMs' ids, for those that the units were called for, or need not be.
+        self._known: dict[str, Mapping[str, int]] = {
+            vm: {} if ANY_HOST in hosts else self._allowed(vm)
+            for vm, hosts in self._closed.items()
+            if ANY_HOST in hosts or (vm in self._state.vms and not self._has_units)
+        }
 
     def learn(self, answer: Migrations) -> bool:
         """Call the units for the VMs of an answer that they were not called for yet.
@@ -75,16 +88,33 @@ class ClusterDestinations:
         Raises:
             SchedulerError: no process is available for it.
         """
-        has_units = self.settings.filters or self.settings.cost_functions
         misfit = False
         for vm, hosts in answer.items():
             if self.stopping.is_set():
                 return False
-            limited = has_units or vm in self.former
+            limited = self._has_units or vm in self.doubtful
             if limited and vm in self._state.vms and vm not in self._known:
                 self._known[vm] = self._allowed(vm)
                 misfit |= self.best(vm, hosts) != _first(hosts)
         return misfit
+
+    def close(self, vm: str, hosts: Mapping[str, str]) -> None:
+        """Close hosts to a VM from now on, each with why, or the VM itself (``ANY_HOST``)."""
+        closed = self._closed.setdefault(vm, {})
+        closed.update(hosts)
+        known = self._known.get(vm, dict.fromkeys(self._state.hosts, 0))
+        self._known[vm] = {
+            host: cost
+            for host, cost in known.items()
+            if host not in closed and ANY_HOST not in closed
+        }
+
+    def plan(self, answer: Migrations) -> None:
+        """Count the migrations of an answer as planned."""
+        targets = {
+            vm: self.best(vm, hosts) for vm, hosts in answer.items() if vm in self._state.vms
+        }
+        self.planned.update((vm, target) for vm, target in targets.items() if target)
 
     def request(self, change: Optional[StatusChange] = None) -> Request:
         """A call of the scheduler, with what is known of destinations.
@@ -104,8 +134,10 @@ class ClusterDestinations:
             Caller.of_cluster(self.settings.name),
             subjects,
             self.settings.properties,
-            # A copy: ``learn`` adds to it, and the history keeps what this call was given.
-            last=DriverCall(self.driver, self.method, arguments, dict(self._known)),
+            # Copies: more is added later, and the history keeps what this call was given.
+            last=DriverCall(
+                self.driver, self.method, arguments, dict(self._known), dict(self.planned)
+            ),
         )
 
     def answer(self) -> Migrations:
@@ -150,14 +182,10 @@ class ClusterDestinations:
                 continue  # a balance unit may name any
             target = self.best(vm, offered)
             if target is None:
-                if vm not in self.staying:
-                    wanted = _first(offered)
-                    problem = "the filters of the cluster do not allow it"
-                    if wanted in self.former.get(vm, ()):
-                        problem = "a balancing took it from there within the hour"
-                    elif self.method == BALANCE and self._state.vms[vm].is_hosted_engine:
-                        problem = "no balancing moves the hosted engine"
-                    step = Step.planned(vm, wanted, self._state)
+                step = Step.planned(vm, _first(offered), self._state)
+                closed = self._closed.get(vm, {})
+                problem = closed.get(ANY_HOST, closed.get(step.target, _NOT_ALLOWED))
+                if problem:
                     unfit.append(replace(step, problem=problem))
             elif target != self._state.vms[vm].host:
                 chosen[vm] = target
@@ -190,12 +218,15 @@ class ClusterDestinations:
         left = self._up
         if left and settings.filters:
             left = tuple(self._ask_units(vm, Kind.FILTER, settings.filters, left))
-        left = tuple(host for host in left if host not in self.former.get(vm, ()))
-        if not left or not settings.cost_functions:
-            return dict.fromkeys(left, 0)
-        costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions, left)
-        worst = max(costs.values(), default=0) + 1  # for a host that none of them scored
-        return {host: costs.get(host, worst) for host in left}
+        left = tuple(host for host in left if host not in self._closed.get(vm, ()))
+        known = dict.fromkeys(left, 0)
+        if left and settings.cost_functions:
+            costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions, left)
+            worst = max(costs.values(), default=0) + 1  # for a host that none of them scored
+            known = {host: costs.get(host, worst) for host in left}
+        doubt = 1 + max(known.values(), default=0) - min(known.values(), default=0)
+        doubtful = self.doubtful.get(vm, ())
+        return {host: cost + doubt * (host in doubtful) for host, cost in known.items()}
 
     def _ask_units(
         self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...], hosts: tuple[str, ...]

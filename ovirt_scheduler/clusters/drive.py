@@ -30,9 +30,10 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Optional, Union
 
-from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions, ClusterServices
-from ovirt_scheduler.clusters.check import SectionCheck
+from ovirt_scheduler.clusters import check
+from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
+from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.engine.events import Events
@@ -76,7 +77,6 @@ class ClusterDrive:
         self._reader = ClusterReader(
             settings.name, services.inventory, services.executor, services.stopping
         )
-        self._check = SectionCheck(settings, services.executor)
         self.ownership = ClusterOwnership(settings, services.memory)
         self._actions = ClusterActions(settings, services)
         self._migrations = self._actions.migrations
@@ -94,9 +94,11 @@ class ClusterDrive:
         plans = tuple(plan for plan in self._services.plans.of_cluster(self.name) if plan.is_open)
         driven_by = self.ownership.driven_by
         imbalance = None if driven_by else self._actions.imbalance  # it would be an old one
+        words, since = self._migrations.denial or ("", None)
         return ClusterLook(
             self.name, self._settings.drive.value, self._looked, next_look,
-            _in_words(self._problem), imbalance, plans, driven_by,
+            _in_words(self._problem), imbalance, plans, driven_by, self._migrations.refused,
+            words, since,
         )  # fmt: skip
 
     def run(self) -> None:
@@ -160,7 +162,7 @@ class ClusterDrive:
         self.ownership.settle()  # also if the rest fails: else the marks of others would pile up
         try:
             driver = self._scheduler()  # first: a mistake in the section is logged in any case
-        except SchedulerError:
+        except ConfigError:
             if self._migrations.under_way:  # they are followed to their end all the same
                 view = self._reader.look(False, False, self._migrations.under_way)
                 self._migrations.follow(view.state)
@@ -242,14 +244,15 @@ class ClusterDrive:
                     decision = self._services.decisions.decide(request, view.replies)
                     name = subjects[change.subject].name
                     event = f"{name} went from {change.old_status} to {change.new_status}"
-                    for vm, hosts in decision.answer.items():
-                        answers.setdefault(vm, hosts)
-                        events.setdefault(vm, event)
+                    news = {vm: to for vm, to in decision.answer.items() if vm not in answers}
+                    destinations.learn(news)
+                    destinations.plan(news)  # the next call is to know of it
+                    answers.update(news)
+                    events.update(dict.fromkeys(news, event))
                 told.append(changes.popleft())
         finally:
             # If an answer is not acted on, the next look calls the hook again for its change.
-            destinations.learn(answers)
-            self._actions.act(answers, destinations, events)
+            self._actions.perform(destinations, lambda: answers, events)
             if not (answers and stopping.is_set()):  # a daemon that stops does not act on all
                 for change in told:
                     del statuses[change.subject]  # and is added at the end: the oldest come first
@@ -260,17 +263,16 @@ class ClusterDrive:
         """Call the scheduler, and act on its answer."""
         destinations = self._actions.destinations(driver, method, view)
         # A failure is in the log already; the answer is then that there is nothing to do.
-        self._actions.act(destinations.answer(), destinations)
+        self._actions.perform(destinations, destinations.answer)
 
     def _scheduler(self) -> DriverUnit:
         """The cluster's scheduler, as it is loaded now.
 
         Raises:
             ConfigError: there is none, or the cluster's settings do not fit it or a unit.
-            SchedulerError: whether they fit cannot be found out now.
         """
         catalogue = self._services.decisions.registry.current()
-        problem = self._check.problem(catalogue)
+        problem = check.problem(self._settings, catalogue)
         if problem:
             raise problem
         return catalogue.drivers[self._settings.scheduler]

@@ -24,7 +24,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -33,18 +33,26 @@ from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.settings.table import ClusterSettings
 
 _HOUR = 3600.0
+_NOT_BACK = "a balancing took it from there within the hour"
 
 _End = tuple[str, bool]  # a host, and whether it gives VMs away
 
 
 @dataclass
 class Migrated:
-    """A migration of the last hour: a VM and the host that it left, by id."""
+    """A migration of the last hour: a VM and the host that it left, by id.
+
+    Attributes:
+        balances: whether a balancing wanted it.
+        target: the host that it came to, ``done`` then; None: it has not, or is not there any more.
+    """
 
     vm: str
     source: str
     begun: float
-    balances: bool  # a balancing wanted it
+    balances: bool
+    target: str = ""
+    done: Optional[float] = None
 
 
 class MigrationLimits:
@@ -62,12 +70,15 @@ class MigrationLimits:
         self._migrated = migrated
         self._since: dict[_End, float] = {}
 
-    def former_hosts(self, now: float) -> Mapping[str, frozenset[str]]:
-        """The hosts that balancings took VMs from within the hour: they do not go back there."""
-        hosts: dict[str, frozenset[str]] = {}
+    def former_hosts(self, now: float) -> dict[str, dict[str, str]]:
+        """By VM the hosts that balancings took it from within the hour, where it does not go back.
+
+        Each with why, in words.
+        """
+        hosts: dict[str, dict[str, str]] = {}
         for each in self._of_last_hour(now):
             if each.balances and self._hold:
-                hosts[each.vm] = hosts.get(each.vm, frozenset()) | {each.source}
+                hosts.setdefault(each.vm, {})[each.source] = _NOT_BACK
         return hosts
 
     def exhausted(self, now: float) -> Mapping[str, int]:
@@ -80,13 +91,17 @@ class MigrationLimits:
         self._migrated[:] = [each for each in self._migrated if each.begun > now - _HOUR]
         return self._migrated
 
-    def judge(self, wanted: Mapping[str, str], state: ClusterState, now: float) -> tuple[Step, ...]:
+    def judge(
+        self, wanted: Mapping[str, str], state: ClusterState, now: float, again: bool = False
+    ) -> tuple[Step, ...]:
         """Judge what the scheduler wants now; to be asked at each balancing.
 
         Args:
             wanted: id of a VM that runs on a host to the id of the host that it is to go to;
                 empty: to any.
             state: with what is used.
+            again: whether this takes the place of what could not be made in the same balancing. A
+                target that comes in for another need not have been wanted for long itself.
 
         Returns:
             The migrations. Their reason is how much is used of both hosts; it is empty if that
@@ -94,7 +109,10 @@ class MigrationLimits:
         """
         planned = [Step.planned(vm, target, state) for vm, target in wanted.items()]
         moves = [replace(step, reason=_reason(step, state)) for step in planned if step.source]
-        self._since = {end: self._since.get(end, now) for move in moves for end in _ends(move)}
+        former = self._since if again else {}
+        longest = min((at for (_, gives), at in former.items() if not gives), default=now)
+        ends = {end: now if end[1] else longest for move in moves for end in _ends(move)}
+        self._since = {**former, **{end: self._since.get(end, at) for end, at in ends.items()}}
         judged: list[Step] = []
         use = _Use(state)
         for group in _groups(moves):
@@ -126,10 +144,43 @@ class MigrationLimits:
 
     def made(self, step: Step, now: float, balances: bool = True) -> None:
         """Remember a migration that is begun, for a balancing or for something else."""
+        for former in self._migrated:
+            if former.vm == step.vm:
+                former.done = None
         self._migrated.append(Migrated(step.vm, step.source, now, balances))
         if balances:
             for end in _ends(step):
                 self._since.pop(end, None)
+
+    def done(self, vm: str, host: str, now: float) -> None:
+        """Remember that the latest migration of a VM has brought it to a host."""
+        latest = next((each for each in reversed(self._migrated) if each.vm == vm), None)
+        if latest is not None:
+            latest.target, latest.done = host, now
+
+    def taken_back(
+        self, state: ClusterState, busy: Collection[str], now: float, seconds: float
+    ) -> list[Step]:
+        """What others did with VMs within so many seconds after a migration, each once.
+
+        Args:
+            busy: VMs that are migrated.
+
+        Returns:
+            A migration of each VM that is no longer on the host that it was brought to. Off a host
+            that is not up any more a VM has to go, and one that stopped may begin elsewhere.
+        """
+        taken: list[Step] = []
+        for each in self._migrated:
+            vm = state.vms.get(each.vm)
+            if each.done is None or each.vm in busy or (vm and vm.host == each.target):
+                continue
+            target = state.hosts.get(each.target)
+            if vm and vm.host and target and target.status == "up" and now < each.done + seconds:
+                step = Step.planned(each.vm, vm.host, state)
+                taken.append(replace(step, source=each.target, source_name=target.name))
+            each.done = None
+        return taken
 
     def _too_little(self, group: list[Step], use: _Use, later: _Use) -> str:
         hosts = {group[0].source, *(move.target for move in group)}

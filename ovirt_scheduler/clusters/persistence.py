@@ -1,7 +1,7 @@
 """What the daemon knows of its clusters, kept over a restart.
 
-These are the statuses that it saw last, and the running migrations. So a scheduler hears of each
-change of status once, also of those that came while the daemon was away.
+These are the statuses that it saw last, the running migrations, and what the engine refused. So a
+scheduler hears of each change of status once, also of those that came while the daemon was away.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Callable
 
 from ovirt_scheduler.clusters.migration_limits import Migrated
-from ovirt_scheduler.model.plans import Step
+from ovirt_scheduler.model.plans import Refusal, Step
 from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.atomic_file import write_state
@@ -30,6 +31,7 @@ class Migrating:
     begun: float  # seconds on the monotonic clock
     moving: bool = False  # it has been seen on its way
     event: int = 0  # the number of the engine's latest event before it, as far as it is known
+    confirmed: bool = True  # the engine said that it makes it for this daemon
 
 
 @dataclass
@@ -41,6 +43,7 @@ class ClusterMemory:
         moved: ids of the VMs that the latest balancing moved.
         migrating: each VM's id with its migration.
         migrated: the migrations that were begun within the last hour.
+        refusals: what kept VMs from going within the last hour.
         mark: of this daemon, and ``driven_by`` of the one for which it stands by, if any.
         taking: the cluster is to be taken over at the next look.
     """
@@ -49,6 +52,7 @@ class ClusterMemory:
     moved: list[str] = field(default_factory=list)
     migrating: dict[str, Migrating] = field(default_factory=dict)
     migrated: list[Migrated] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
     mark: str = ""
     driven_by: str = ""
     taking: bool = False
@@ -118,12 +122,10 @@ class DriveMemory:
                 clusters = typed_json.load(self._file.read_bytes(), dict[str, ClusterMemory])
                 # The clock may have been set back meanwhile: nothing has begun later than now.
                 latest, ahead = time.monotonic(), _seconds_ahead()
-                for memory in clusters.values():
-                    for migrating in memory.migrating.values():
-                        migrating.begun = min(latest, migrating.begun - ahead)
-                    for migrated in memory.migrated:
-                        migrated.begun = min(latest, migrated.begun - ahead)
-                return clusters
+                return {
+                    name: _timed(memory, lambda moment: min(latest, moment - ahead))
+                    for name, memory in clusters.items()
+                }
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
@@ -143,9 +145,20 @@ def _seconds_ahead() -> float:
 def _dumped(memory: ClusterMemory) -> bytes:
     """What the file has of a cluster; its times are whole seconds since 1970."""
     ahead = _seconds_ahead()
-    migrating = {
-        vm: replace(each, begun=float(round(each.begun + ahead)))
-        for vm, each in memory.migrating.items()
-    }
-    migrated = [replace(each, begun=float(round(each.begun + ahead))) for each in memory.migrated]
-    return typed_json.dump(replace(memory, migrating=migrating, migrated=migrated))
+    return typed_json.dump(_timed(memory, lambda moment: float(round(moment + ahead))))
+
+
+def _timed(memory: ClusterMemory, convert: Callable[[float], float]) -> ClusterMemory:
+    """The same with all times by another clock."""
+
+    def timed(moments: Any, *names: str) -> Any:
+        times = {name: getattr(moments, name) for name in names}
+        changed = {name: convert(moment) for name, moment in times.items() if moment is not None}
+        return replace(moments, **changed)
+
+    return replace(
+        memory,
+        migrating={vm: timed(each, "begun") for vm, each in memory.migrating.items()},
+        migrated=[timed(each, "begun", "done") for each in memory.migrated],
+        refusals=[timed(each, "since", "latest") for each in memory.refusals],
+    )

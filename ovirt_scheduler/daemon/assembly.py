@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.clusters.actions import ClusterServices
 from ovirt_scheduler.clusters.drive import ClusterThreads
+from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.daemon.control import FILE as CONTROL
@@ -137,8 +137,7 @@ class Assembly:
         threading.Thread(target=self.server.serve_forever, name="accept", daemon=True).start()
 
     def watch(self) -> None:
-        """Look after plugins, calls, certificates and clusters from now on."""
-        self._watch_plugins()
+        """Look after calls, certificates and clusters from now on."""
         self._start_drive()
         self._watchdog.start()
 
@@ -157,15 +156,6 @@ class Assembly:
             _log.warning(
                 "ovirt-scheduler status cannot ask this daemon: %(reason)s",
                 {"reason": f"{path}: {error}", "file": str(path)},
-            )
-
-    def _watch_plugins(self) -> None:
-        """Look at the plugins' folders from now on; where there is no thread, the log says so."""
-        try:
-            self.runtime.registry.watch()
-        except RuntimeError as error:
-            _log.error(
-                "the plugins' folders cannot be looked at now: %(reason)s", {"reason": str(error)}
             )
 
     def _start_drive(self) -> None:
@@ -268,7 +258,10 @@ class Assembly:
             yield ThreadState(each.work, each.failures, each.problem)
 
     def observed(self) -> DaemonState:
-        """The state of the daemon now. Opens no document."""
+        """The state of the daemon now.
+
+        Opens no document. Waits a second at most, for a plugin that has just changed.
+        """
         settings, inventory, decisions, _ = self.runtime.services
         catalogue = self.runtime.registry.current()
         history = self.runtime.history if settings.history else None
@@ -292,9 +285,8 @@ class Assembly:
     def _line(self) -> str:
         """The status in one line, for the watchdog's thread, which looks after what else is due.
 
-        It looks at the certificates once a day, and starts threads that could not be started.
+        It looks at the certificates once a day, and starts what could not be started for clusters.
         """
-        self._watch_plugins()
         self._start_drive()
         if time.monotonic() >= self._certificates_due:
             # This thread feeds the watchdog: a file that hangs must not hold it up.

@@ -306,7 +306,10 @@ def _method_call(
         driver.name, driver.words, last.method, last.returns, driver.class_name, parameters,
         properties=driver.properties,
     )  # fmt: skip
-    kept = {"costs": {}, "selected": selected, "destinations": last.destinations}
+    kept = {
+        "costs": {}, "selected": selected, "destinations": last.destinations,
+        "planned": last.planned,
+    }  # fmt: skip
     attributes = kept if driver.interfaces else {}
     return PluginCall(
         function, driver.plugin, driver.limits, properties, last.arguments, attributes

@@ -1,33 +1,38 @@
-"""The engine's events: what they name, who caused them, and how long migrations took.
+"""The engine's events: what they name, who caused them, and how migrations ended.
 
 ::
 
     <event id="1012"><code>62</code><time>2026-01-31T08:00:00.123Z</time><vm id="…"/>…</event>
 
-An event of code 62 says that the migration of a VM was started, and one of code 63 that it is
-done. Only numbers, ids and times are searched for; the document is not parsed.
+An event of code 62 says that the migration of a VM was started, one of code 63 that it is done, and
+one of code 65 or 120 that it failed. Only numbers, ids, times and descriptions are searched for;
+the document is not parsed.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.requests import UUID
+from ovirt_scheduler.model.values.text import writable
 
 MOST = 1000  # in one query: 1 MB
 MOST_BYTES = 8 << 20  # of the answer
 
-_STARTED, _DONE = b"62", b"63"
+_STARTED, _DONE, _FAILED = b"62", b"63", (b"65", b"120")
 
 _BEGIN = re.compile(rb"<event\s")
 _NUMBER = re.compile(rb"""[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
 _CODE = re.compile(rb"<code>([0-9]{1,9})</code>")
+_DESCRIPTION = re.compile(rb"<description>([^<]{1,2000})</description>")
 _TIME = re.compile(rb"<time>([0-9TZ:.+-]{20,40})</time>")
 _ID = rb"""\b[^<>]{0,400}?\bid=["'](%s)["']""" % UUID.pattern.encode().replace(b"(", b"(?:")
 _VM = re.compile(rb"<vm" + _ID)
+HOST = re.compile(rb"<host" + _ID)
 _NAMED = re.compile(rb"<(?:host|vm)" + _ID)
 _CORRELATION_ID = re.compile(rb"<correlation_id>([0-9A-Za-z_-]{1,50})</correlation_id>")
 
@@ -57,15 +62,28 @@ def read(document: bytes) -> Events:
     return Events(max(numbers, default=None), named if all_told else None, correlation_ids)
 
 
-def migration_seconds(document: bytes, after: Mapping[str, int]) -> dict[str, float]:
-    """How long the latest migrations took that are done, as far as it is in a document of events.
+class MigrationEnd(NamedTuple):
+    """How a migration ended, as far as the events say it.
+
+    Attributes:
+        seconds: that it took, if it is done.
+        failure: why it failed, in the engine's words; empty if it did not, or no event says it.
+    """
+
+    seconds: Optional[float] = None
+    failure: str = ""
+
+
+def migration_ends(document: bytes, after: Mapping[str, int], mark: str) -> dict[str, MigrationEnd]:
+    """How the latest migrations of VMs ended, as far as it is in a document of events.
 
     Args:
         document: in any order; the same event may come twice.
         after: the ids of the VMs, each with the number of the last event before its migration.
+        mark: the correlation id of the migrations; only the failures of these count.
     """
     started: dict[str, float] = {}
-    seconds: dict[str, float] = {}
+    ends: dict[str, MigrationEnd] = {}
     for number, event in sorted(_split(document)):
         code, time, vm = _CODE.search(event), _TIME.search(event), _VM.search(event)
         key = vm[1].decode() if vm else ""
@@ -77,10 +95,19 @@ def migration_seconds(document: bytes, after: Mapping[str, int]) -> dict[str, fl
             continue
         if code[1] == _STARTED:
             started[key] = moment
-            seconds.pop(key, None)
+            ends.pop(key, None)
         elif code[1] == _DONE and key in started:
-            seconds[key] = max(0.0, moment - started[key])
-    return seconds
+            ends[key] = MigrationEnd(max(0.0, moment - started[key]))
+        elif code[1] in _FAILED and mark.encode() in _CORRELATION_ID.findall(event):
+            words = _DESCRIPTION.search(event)
+            ends[key] = MigrationEnd(failure=_text(words[1]) if words else "")
+    return ends
+
+
+def _text(words: bytes) -> str:
+    """A text of a document for a message, in one line."""
+    text = html.unescape(words.decode("utf-8", "replace"))
+    return f"{writable(' '.join(text.split())):.300}"
 
 
 def _split(document: bytes) -> Iterator[tuple[int, bytes]]:

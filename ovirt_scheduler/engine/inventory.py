@@ -21,8 +21,8 @@ from urllib.parse import quote, urlencode
 from xml.sax.saxutils import quoteattr
 
 from ovirt_scheduler.engine import events
-from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
-from ovirt_scheduler.engine.events import Events
+from ovirt_scheduler.engine.client import MOST_BYTES, VM_PATH, EngineClient, without_query
+from ovirt_scheduler.engine.events import Events, MigrationEnd
 from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
@@ -35,8 +35,8 @@ _PAGE = 200  # hosts or VMs: 4 MB with their statistics
 _MOST_FOUND = 100_000  # hosts or VMs, of all pages together
 _LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
-_ACTION_SECONDS = 20.0  # for the answer to one
-_EVENTS_SECONDS = 5.0  # for it to tell how long migrations took
+_ACTION_SECONDS = 20.0  # for the answer to one, or to the question whether it would be done
+_EVENTS_SECONDS = 5.0  # for it to tell how migrations ended
 _IDS = 100  # in one query: 4.5 kB of URL; the web server before the engine takes 8
 _MOST_KEPT = 128  # answers
 _MOST_KEPT_BYTES = 64 << 20
@@ -51,8 +51,8 @@ class Inventory:
 
     One thread at a time sends a query; others with the same query wait for its reply. After a
     failure no query is sent for ``cache_seconds`` (at least 1): each fails at once for the same
-    reason. Queries for events alone have no such effect: an engine that cannot list its events
-    may answer everything else.
+    reason. Queries for events, and where a VM may go, have no such effect: an engine that cannot
+    answer them may answer everything else.
 
     Args:
         keeps_documents: whether to keep a document after it was read, because decisions are
@@ -168,20 +168,36 @@ class Inventory:
         self.latest_event = after if news.latest is None else news.latest
         return Events(news.latest) if after is None else news._replace(latest=self.latest_event)
 
-    def migration_seconds(self, after: Mapping[str, int]) -> Mapping[str, float]:
-        """How long migrations took that have just ended, by the engine's clock.
+    def migration_ends(self, after: Mapping[str, int], mark: str) -> Mapping[str, MigrationEnd]:
+        """How migrations ended that have just ended, by the engine's events.
 
         Args:
             after: the ids of the VMs, each with the ``latest_event`` before its migration.
+            mark: the correlation id of the migrations.
 
         Returns:
-            Seconds by VM. A VM is left out if the engine has no event of it, or gives no answer.
+            By VM. A VM is left out if the engine has no event of it, or gives no answer.
         """
         with contextlib.suppress(EngineUnavailable):  # the next query tells
             if after:
                 deadline = time.monotonic() + _EVENTS_SECONDS
-                return events.migration_seconds(self._events(min(after.values()), deadline), after)
+                document = self._events(min(after.values()), deadline)
+                return events.migration_ends(document, after, mark)
         return {}
+
+    def migration_targets(self, vm: str) -> frozenset[str]:
+        """The ids of the hosts to which the engine would migrate a VM, as it says beforehand.
+
+        It asks its filters for that, and so the daemon itself: nothing may be held meanwhile that
+        a call of filters needs.
+
+        Raises:
+            EngineDenial: the user of the settings may not ask that.
+            EngineUnavailable: as for ``look_up``.
+        """
+        path = f"/hosts?{urlencode({'migration_target_of': vm})}"
+        document = self._alone(path, time.monotonic() + _ACTION_SECONDS, MOST_BYTES)
+        return frozenset(each.decode() for each in events.HOST.findall(document))
 
     def migrate(self, vm: str, host: str, mark: str) -> None:
         """Have a VM migrated; whoever asks has to follow the migration.
@@ -201,12 +217,15 @@ class Inventory:
 
     def _events(self, after: Optional[int], deadline: float) -> bytes:
         query = {"max": 1} if after is None else {"from": after, "max": events.MOST}
+        return self._alone(f"/events?{urlencode(query)}", deadline, events.MOST_BYTES)
+
+    def _alone(self, path: str, deadline: float, most: int) -> bytes:
+        """What the engine answers there; if that fails, other queries are sent nevertheless."""
         with self._lock:
             if time.monotonic() < self._retry_at:
                 raise EngineUnavailable(self._failure)
         with self._counted():
-            path = f"/events?{urlencode(query)}"
-            return cast("Document", self._client.get(path, deadline, events.MOST_BYTES)).data
+            return cast("Document", self._client.get(path, deadline, most)).data
 
     def _now(self, path: str, deadline: float) -> Document:
         """What the engine answers there. It is not kept.

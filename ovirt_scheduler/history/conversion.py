@@ -52,7 +52,7 @@ def without_documents(decision: Decision) -> Decision:
     last, result = request.last, execution.result
     if last is not None:
         answer = answer if last.defined else None
-        last = last._replace(arguments={}, destinations={})
+        last = last._replace(arguments={}, destinations={}, planned={})
     subjects = Subjects(_ids(request.subjects.hosts))
     result = None if result is None else result._replace(value=None)
     return decision._replace(
@@ -226,8 +226,8 @@ def _ended(result: Optional[CallResult], problem: str = "") -> Unit:
         ended["message"] = message
     if result is not None:
         ended["milliseconds"] = round(result.seconds * 1000, 2)
-        if result.notes or result.remarks:
-            ended["notes"] = [*result.notes, *result.remarks]
+        if result.notes:
+            ended["notes"] = list(result.notes)
     return ended
 
 

@@ -91,7 +91,7 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
     }
     asked = {
         "method": last.method, "ids": ids, "arguments": last.arguments,
-        "selected": selected, "destinations": last.destinations,
+        "selected": selected, "destinations": last.destinations, "planned": last.planned,
     }  # fmt: skip
     return Inputs(tuple(documents), asked)
 

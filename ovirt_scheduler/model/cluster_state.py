@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
 _MIGRATING = ("migrating", "migrating_from", "migrating_to")
+ANY_HOST_NAME = "any host"
 HOSTED_ENGINE = ("managed_hosted_engine", "hosted_engine")  # the origin of the engine's own VM
 
 
@@ -61,8 +62,8 @@ class ClusterState(NamedTuple):
     vms: Mapping[str, VmState]
 
     def host_name(self, host: str) -> str:
-        """The host's name for a message: its id if the name is unknown, "any host" for no id."""
-        return self.hosts[host].name if host in self.hosts else host or "any host"
+        """The host's name for a message: its id if that is unknown, other words for no id."""
+        return self.hosts[host].name if host in self.hosts else host or ANY_HOST_NAME
 
 
 def imbalance(used: Iterable[float]) -> float:

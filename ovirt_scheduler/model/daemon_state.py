@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.model.plans import Plan
+from ovirt_scheduler.model.plans import Plan, Refusal
 
 
 class UnitState(NamedTuple):
@@ -34,6 +34,9 @@ class ClusterLook(NamedTuple):
     imbalance: Optional[float] = None  # in percent, as the last balancing found it
     plans: tuple[Plan, ...] = ()  # those that are open, the oldest first
     driven_by: str = ""  # another daemon, for which this one stands by
+    refusals: tuple[Refusal, ...] = ()  # that close something now; times are seconds since 1970
+    denial: str = ""  # why the engine's user may not migrate VMs, in the engine's words
+    denied_since: Optional[float] = None
 
 
 class EngineState(NamedTuple):

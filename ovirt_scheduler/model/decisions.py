@@ -23,12 +23,14 @@ class DriverCall(NamedTuple):
     Attributes:
         arguments: by their names, without the subjects and the properties.
         destinations: the known ones, if the method migrates VMs.
+        planned: VM to host, of migrations that are planned already.
     """
 
     driver: DriverUnit
     method: str
     arguments: Mapping[str, object] = {}
     destinations: Destinations = {}  # noqa: RUF012  nobody changes it
+    planned: Mapping[str, str] = {}
 
     @property
     def defined(self) -> Optional[InterfaceMethod]:

@@ -1,12 +1,13 @@
-"""A plan: all migrations of one answer, with a reason for each."""
+"""A plan: all migrations of one answer, with a reason for each; and what kept VMs from going."""
 
 from __future__ import annotations
 
+import enum
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
-from ovirt_scheduler.model.cluster_state import ClusterState
+from ovirt_scheduler.model.cluster_state import ANY_HOST_NAME, ClusterState
 
 # What a plan comes to.
 TOLD = "told"  # in a dry run
@@ -50,6 +51,10 @@ class Step:
         }
         ids = {key: {"id": id_, "name": name} for key, (id_, name) in named.items() if id_}
         return {**ids, "reason": self.reason}
+
+    def to_any(self) -> Step:
+        """The same migration, to whatever host."""
+        return replace(self, target="", target_name=ANY_HOST_NAME)
 
     @property
     def text(self) -> str:
@@ -111,3 +116,46 @@ class Plan:
             "migrations": steps,
         }
         return {name: value for name, value in values.items() if value is not None}
+
+
+class Obstacle(enum.Enum):
+    """What kept a VM from where it was to go, in words."""
+
+    REFUSED = "refused"
+    FAILED = "failed"
+    TAKEN_BACK = "taken back"
+    NO_HOST = "no host"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a VM is not migrated to a host, or nowhere, for a while.
+
+    Attributes:
+        vm, host: by id; no host: it goes nowhere.
+        reason: in the engine's words, where it has some.
+        since: when it was refused first, and ``latest`` again, in seconds on the monotonic clock.
+    """
+
+    vm: str
+    host: str
+    obstacle: Obstacle
+    reason: str
+    vm_name: str
+    host_name: str
+    since: float
+    latest: float
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which refusals are the same one again."""
+        return self.vm, self.host
+
+    @property
+    def words(self) -> str:
+        """Why the VM does not go there, in a sentence."""
+        if self.obstacle is Obstacle.REFUSED:
+            return f"the engine refused it: {self.reason}"
+        if self.obstacle is Obstacle.FAILED:
+            return f"its last migration to {self.host_name} failed: {self.reason}"
+        return self.reason

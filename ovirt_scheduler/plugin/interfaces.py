@@ -68,10 +68,14 @@ class SchedulerPart(Driver):
             weighted sum of the cluster's cost functions; lower is better. A VM with no hosts has
             to stay where it is. A VM that is not in it has not been asked about yet: if an answer
             moves it to a host that is not allowed, the method is called again.
+        planned: VM id to the id of the host that it goes to by a migration that is under way, or
+            that was planned just before this call. The VM is still on its former host, and will use
+            both; it is not to be migrated.
     """
 
     topic = "compute"
     destinations: Mapping[str, Mapping[str, int]] = MappingProxyType({})
+    planned: Mapping[str, str] = MappingProxyType({})
 
 
 class HostSelector(SchedulerPart):

@@ -67,7 +67,7 @@ class DefaultScheduler(Scheduler):
         """What the policy moves now: at most ``most_migrations`` VMs, or one host's."""
         destinations = dict(self.destinations)
         destinations.update((vm.id, {}) for vm in vms if cluster_use.is_hosted_engine(vm))
-        plan = _Plan(hosts, vms, properties, destinations)
+        plan = _Plan(hosts, vms, properties, destinations, self.planned)
         policy = properties["policy"]
         if policy == EVENLY_DISTRIBUTE:
             plan.relieve()
@@ -90,14 +90,14 @@ class DefaultScheduler(Scheduler):
 
         One that is not responsive cannot be migrated from.
         """
-        plan = _Plan(hosts, vms, properties, self.destinations)
+        plan = _Plan(hosts, vms, properties, self.destinations, self.planned)
         if new_status in _LEAVING and old_status != new_status:
             plan.evacuate([host.id])
         return plan.explained()
 
     def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
         """Tries again to take VMs off failing hosts, because there may be room now."""
-        plan = _Plan(hosts, vms, properties, self.destinations)
+        plan = _Plan(hosts, vms, properties, self.destinations, self.planned)
         plan.evacuate([host.id for host in hosts if host.status and host.status.value in _LEAVING])
         return plan.explained()
 
@@ -106,7 +106,12 @@ class _Plan:
     """Migrations, each of which takes the ones before it into account."""
 
     def __init__(
-        self, hosts: Hosts, vms: Vms, properties: Properties, destinations: Destinations
+        self,
+        hosts: Hosts,
+        vms: Vms,
+        properties: Properties,
+        destinations: Destinations,
+        planned: Mapping[str, str],
     ) -> None:
         self.migrations: Migrations = {}
         self._comparisons: dict[types.Vm, tuple[types.Host, str]] = {}
@@ -117,6 +122,14 @@ class _Plan:
         self._most = int(properties["most_migrations"])
         self._on_error = properties["migrate_on_error"]
         self._destinations = destinations
+        uses = {use.id: use for use in self._uses}
+        for vm in vms if planned else ():
+            source = uses.get(vm.host.id) if vm.host else None
+            target = uses.get(planned.get(vm.id, ""))
+            if source is not None and target is not None and source is not target:
+                processors = source.processors_of(vm)
+                source.remove(vm, processors)
+                target.add(vm, processors)
 
     def explained(self) -> Migrations:
         """The migrations; says why, once for each host that takes VMs over."""

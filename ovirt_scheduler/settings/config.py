@@ -291,6 +291,8 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
                 raise section.mistake("properties", problem)
         policy = {"policy": section["policy"]} if section["policy"] else {}
         values = {**section.values, "properties": {**section["properties"], **policy}}
+        if section.lines["refused_pause"] == section.line:  # it is not set there
+            values["refused_pause"] = conf["refused_pause"]
         yield ClusterSettings(name, conf["drive"], str(file), section.lines, **values)
 
 

@@ -30,6 +30,10 @@ from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.values import Drive, Key
 
 _LONGEST_PASSWORD = 4096  # characters
+_REFUSED_PAUSE = (
+    "How long a VM is not migrated to a host after the engine has refused that, or it failed. 0 is "
+    "not at all."
+)
 
 
 def setting(
@@ -147,6 +151,8 @@ class ClusterSettings:
     migrations_per_vm: int = setting("whole", "4",
         "How often a VM is migrated within an hour at most; then it stays where it is.",
         bounds=("1", "1000"))
+    refused_pause: float = setting("minutes", None, _REFUSED_PAUSE,
+        bounds=("0", "1440"), unset="refused_pause outside of the section", absent=600.0)
     # fmt: on
 
     def mistake(self, key: str, problem: str) -> ConfigError:
@@ -291,6 +297,7 @@ class Settings:
         "only logs migrations, approve makes those that somebody approves (ovirt-scheduler plan), "
         "on makes all. Needs the section [engine].",
         choices=Drive)
+    refused_pause: float = setting("minutes", "10", _REFUSED_PAUSE, bounds=("0", "1440"))
     # fmt: on
 
 

@@ -184,7 +184,8 @@ def _driver_call(service: DecisionService, recorded: Recorded) -> DriverCall:
     asked = recorded.request
     driver = service.scheduler(recorded.record["units"][-1]["name"], asked["method"])
     service.selections[driver.name] = tuple(asked["selected"])
-    return DriverCall(driver, asked["method"], asked["arguments"], asked["destinations"])
+    known = asked["destinations"], asked.get("planned", {})
+    return DriverCall(driver, asked["method"], asked["arguments"], *known)
 
 
 def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:

@@ -20,17 +20,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple, Optional, cast
 
-from ovirt_scheduler.clusters import reader
-from ovirt_scheduler.clusters.check import SectionCheck
+from ovirt_scheduler.clusters import check, reader
+from ovirt_scheduler.clusters.actions import MOST_ROUNDS
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.migration_limits import MigrationLimits
+from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.model.cluster_state import ClusterState, imbalance
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
 from ovirt_scheduler.model.drivers import POLICY
-from ovirt_scheduler.model.plans import Step
+from ovirt_scheduler.model.plans import Obstacle, Step
 from ovirt_scheduler.model.requests import Caller, Subjects
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
@@ -147,7 +148,7 @@ class Policy(DecisionService):
         seconds = runtime.services.settings.request_timeout
         super().__init__(runtime.registry, runtime.executor, seconds, cluster)
         catalogue = runtime.registry.current()
-        problem = SectionCheck(settings, runtime.executor).problem(catalogue)
+        problem = check.problem(settings, catalogue)
         if problem:
             raise problem
         self._driver = catalogue.drivers[settings.scheduler]
@@ -182,17 +183,19 @@ class Policy(DecisionService):
         return (answer[0], "") if answer else (None, summary.text(decision))
 
     def balance(
-        self, state: ClusterState, staying: Collection[str], former: Mapping[str, frozenset[str]]
+        self,
+        state: ClusterState,
+        closed: Mapping[str, Mapping[str, str]],
+        doubtful: Mapping[str, Collection[str]],
     ) -> Mapping[str, str]:
         """The migrations to make now: VM to host, by id.
 
         Args:
-            staying: VMs that must not be migrated.
-            former: hosts that a VM must not go back to.
+            closed, doubtful: as for ``ClusterDestinations``.
         """
         destinations = ClusterDestinations(
-            self, self._settings, self._driver, BALANCE, reader.View(state), staying, former,
-            threading.Event(),
+            self, self._settings, self._driver, BALANCE, reader.View(state), closed,
+            threading.Event(), doubtful,
         )  # fmt: skip
         answer = destinations.answer()
         for vm in answer.keys() - state.vms.keys():  # a balance may name any
@@ -251,8 +254,9 @@ class Simulation:
         self._outcome = Outcome(left_out=self._cluster.left_out)
         self._coming: deque[Arrival] = deque(self.scenario.arrivals)
         self._events: deque[HostEvent] = deque(self.scenario.host_events)
-        self._moved: Sequence[str] = ()  # by the balancing before
+        self._moved: list[str] = []  # by the balancing before
         self._limits = MigrationLimits(self.settings, [])
+        self._refusals = Refusals(self.settings.refused_pause, [])
 
     def run(self) -> Outcome:
         """Play it to its end, or until Ctrl-C."""
@@ -365,33 +369,64 @@ class Simulation:
         """Have the policy balance once."""
         if not self.settings.load_balance_interval:
             return
-        outcome, now, state = self._outcome, self._hour * 3600, self._cluster.state()
+        outcome, now = self._outcome, self._hour * 3600
         outcome.balancings += 1
-        staying = (*self._moved, *self._limits.exhausted(now))
-        wanted = self._policy.balance(state, staying, self._limits.former_hosts(now))
-        judged = self._limits.judge(wanted, state, now)
-        made = [each for each in judged if not each.problem and self._migrate(each)]
-        for each in made:
-            self._limits.made(each, now)
-        self._moved = [each.vm for each in made]
-        outcome.waiting = {
-            f"{each.vm_name} to {each.target_name}": each.problem for each in judged if each.problem
-        }
+        pause = self.settings.refused_pause
+        for step in self._limits.taken_back(self._cluster.state(), (), now, pause):
+            self._refusals.add(step.to_any(), Obstacle.TAKEN_BACK, "others took it back", now)
+        staying, self._moved, waiting = [*self._moved], [], dict[str, str]()
+        for turn in range(MOST_ROUNDS):
+            state = self._cluster.state()
+            closed = self._closed_to(now, (*staying, *self._moved))
+            wanted = self._policy.balance(state, closed, self._refusals.doubtful(now))
+            judged = self._limits.judge(wanted, state, now, again=turn > 0)
+            ready = [each for each in judged if not each.problem]
+            made = [each.vm for each in ready if self._migrate(each, now)]
+            self._moved += made
+            waiting.update(
+                (f"{each.vm_name} to {each.target_name}", each.problem)
+                for each in judged
+                if each.problem
+            )
+            if len(made) == len(ready):
+                break
+        outcome.waiting = waiting
 
-    def _migrate(self, step: Step) -> bool:
+    def _closed_to(self, now: float, staying: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """What is closed to VMs, as for ``ClusterDestinations``.
+
+        Args:
+            staying: VMs that were moved just before.
+        """
+        closed = self._refusals.closed(now)
+        for vm, hosts in self._limits.former_hosts(now).items():
+            closed[vm] = {**hosts, **closed.get(vm, {})}
+        closed.update((vm, {ANY_HOST: ""}) for vm in (*staying, *self._limits.exhausted(now)))
+        return closed
+
+    def _migrate(self, step: Step, now: float) -> bool:
         """Make a migration, unless an engine would refuse it."""
+        refusal = self._refusal(step)
+        if refusal:
+            self._outcome.refused[f"{step.vm_name}: {refusal}"] += 1
+            self._refusals.add(step, Obstacle.REFUSED, refusal, now)
+            return False
+        self._move(
+            self._cluster.vms[step.vm], self._cluster.hosts[step.target], MIGRATED, step.reason
+        )
+        self._limits.made(step, now)
+        self._limits.done(step.vm, step.target, now)
+        return True
+
+    def _refusal(self, step: Step) -> str:
+        """Why an engine would refuse a migration; empty if it would not."""
         vm, host = self._cluster.vms[step.vm], self._cluster.hosts.get(step.target)
         if not vm.is_movable:
-            refusal = "may not be migrated"
-        elif host is None:
-            refusal = "no host can take it"
-        elif host.refusal(vm):
-            refusal = f"{host.name} {host.refusal(vm)}"
-        else:
-            self._move(vm, host, MIGRATED, step.reason)
-            return True
-        self._outcome.refused[f"{vm.name}: {refusal}"] += 1
-        return False
+            return "may not be migrated"
+        if host is None:
+            return "no host can take it"
+        refusal = host.refusal(vm)
+        return f"{host.name} {refusal}" if refusal else ""
 
     def _move(self, vm: SimulatedVm, host: SimulatedHost, what: str, reason: str = "") -> None:
         former = "" if vm.host is None else vm.host.name

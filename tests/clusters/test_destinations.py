@@ -23,8 +23,8 @@ STATE = ClusterState(
 def test_a_call_keeps_the_destinations_that_it_was_given():
     """The history writes them later, when the scheduler has been asked again with more."""
     destinations = ClusterDestinations(
-        None, ClusterSettings("Default"), None, BALANCE, View(STATE), (), {"w": "l"},
-        threading.Event(),
+        None, ClusterSettings("Default"), None, BALANCE, View(STATE), {}, threading.Event(),
+        doubtful={"w": ("l",)},
     )  # fmt: skip
     first = destinations.request().last
     destinations._allowed = lambda _: {"p": 0}
@@ -37,7 +37,7 @@ def test_a_vm_that_the_cluster_does_not_run_is_passed_over():
     """A balance unit may name one of another cluster, or one that is down."""
     settings = ClusterSettings("Default")
     destinations = ClusterDestinations(
-        None, settings, None, BALANCE, View(STATE), (), {}, threading.Event()
+        None, settings, None, BALANCE, View(STATE), {}, threading.Event()
     )
     assert destinations.choose({"other": ("p",), "w": ("p",)}) == ({"w": "p"}, [])
 
@@ -47,7 +47,7 @@ def test_only_a_balancing_leaves_the_hosted_engine_where_it_is(method):
     """A host that goes to maintenance is left by it, too."""
     engine = STATE.vms["w"]._replace(origin="hosted_engine")
     destinations = ClusterDestinations(
-        None, ClusterSettings("Default"), None, method, View(STATE._replace(vms={"w": engine})), (),
+        None, ClusterSettings("Default"), None, method, View(STATE._replace(vms={"w": engine})),
         {}, threading.Event(),
     )  # fmt: skip
     chosen, unfit = destinations.choose({"w": ("p",)})
@@ -78,9 +78,7 @@ UNITS = ClusterSettings(
 
 
 def asking(state, decisions, method=BALANCE):
-    return ClusterDestinations(
-        decisions, UNITS, None, method, View(state), (), {}, threading.Event()
-    )
+    return ClusterDestinations(decisions, UNITS, None, method, View(state), {}, threading.Event())
 
 
 def test_units_are_asked_about_hosts_that_are_up():

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from ovirt_scheduler.clusters import plans
-from ovirt_scheduler.clusters.actions import ClusterActions, ClusterServices
+from ovirt_scheduler.clusters.actions import ClusterActions
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plans import Plans, left_behind
 from ovirt_scheduler.clusters.reader import View
@@ -187,20 +188,27 @@ def test_plans_of_clusters_that_are_gone_are_dropped(registry):
     ]
 
 
+def silent(migrate=None):
+    """An engine that does not say beforehand what it would do."""
+
+    def migration_targets(_):
+        raise EngineUnavailable("no login")
+
+    return SimpleNamespace(latest_event=None, migrate=migrate, migration_targets=migration_targets)
+
+
 @pytest.mark.parametrize(("stops", "states"), [(False, ["waiting"]), (True, [])])
 def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states):
     """A thread that the settings have ended may be in the middle of a look."""
     stopping, memory = threading.Event(), DriveMemory(tmp_path / "clusters.json")
     settings = ClusterSettings("Default", Drive.APPROVE, timer_interval=60.0)
-    services = ClusterServices(registry, memory, None, None, None, stopping)
+    services = ClusterServices(registry, memory, silent(), None, None, stopping)
     actions = ClusterActions(settings, services)
     view = View(STATE)
-    destinations = ClusterDestinations(
-        None, settings, None, "on_timer_invoked", view, (), {}, stopping
-    )
+    destinations = ClusterDestinations(None, settings, None, "on_timer_invoked", view, {}, stopping)
     if stops:
         stopping.set()
-    actions.act({"w": ("p",)}, destinations)
+    actions.perform(destinations, lambda: {"w": ("p",)})
     assert [each["state"] for each in ask(registry, "list")] == states
 
 
@@ -211,15 +219,15 @@ def test_what_a_hook_wanted_before_waits_on_unless_it_is_under_way(
     """Else the whole plan would be left behind at the next look."""
     memory, stopping = DriveMemory(tmp_path / "clusters.json"), threading.Event()
     settings = ClusterSettings("Default", drive=Drive.APPROVE)
-    services = ClusterServices(registry, memory, None, None, None, stopping)
+    services = ClusterServices(registry, memory, silent(), None, None, stopping)
     actions, method = ClusterActions(settings, services), "on_vm_status_changed"
-    destinations = ClusterDestinations(None, settings, None, method, View(STATE), (), {}, stopping)
-    actions.act({"w": ("p",)}, destinations, {"w": "web went from paused to up"})
+    destinations = ClusterDestinations(None, settings, None, method, View(STATE), {}, stopping)
+    actions.perform(destinations, lambda: {"w": ("p",)}, {"w": "web went from paused to up"})
     (former,) = registry.of_cluster("Default")
     assert [step.reason for step in former.steps] == ["web went from paused to up"]
     if migrates:
         memory.cluster("Default").migrating["w"] = Migrating(former.steps[0], time.monotonic())
-    actions.act({"m": ("p",)}, destinations)
+    actions.perform(destinations, lambda: {"m": ("p",)})
     plan = registry.open("Default", method)
     assert [step.vm_name for step in plan.steps] == planned
 
@@ -234,13 +242,14 @@ def test_migrations_that_cannot_be_asked_for_are_logged_and_forgotten(registry, 
 
     memory = DriveMemory(tmp_path / "clusters.json")
     settings = ClusterSettings("Default", drive=Drive.ON)
-    inventory = SimpleNamespace(latest_event=None, migrate=migrate)
+    inventory = silent(migrate)
     services = ClusterServices(registry, memory, inventory, None, None, threading.Event())
     state = STATE._replace(vms={f"v{each}": VmState(f"vm{each}", "up", "l") for each in range(25)})
     destinations = ClusterDestinations(
-        None, settings, None, "on_timer_invoked", View(state), (), {}, services.stopping
+        None, settings, None, "on_timer_invoked", View(state), {}, services.stopping
     )
-    ClusterActions(settings, services).act(dict.fromkeys(state.vms, ("p",)), destinations)
+    answer = dict.fromkeys(state.vms, ("p",))
+    ClusterActions(settings, services).perform(destinations, lambda: answer)
     assert caplog.text.count("from lynx to puma: no login") == 25
     assert requested == ["v0"]
     assert memory.cluster("Default").migrating == {}
@@ -278,9 +287,9 @@ class Both(Scheduler):
     name = "both"
 
     def on_vm_status_changed(self, vm, old_status, new_status, hosts, vms, properties):
-        return {vm: [host] for host in hosts if host.name == "puma"}
+        return {vm: [host] for vm in vms for host in hosts if (vm.name, host.name) == ("vm0", "puma")}
 
-    def on_timer_invoked(self, hosts, vms, properties):
+    def load_balance(self, hosts, vms, properties):
         return {vm: [host] for vm in vms for host in hosts if host.name == "lion"}
 """
 
@@ -438,10 +447,11 @@ def test_of_two_plans_for_a_vm_one_is_made(driven):
     """Both are approved before a look sees either; the migration is followed to its end."""
     (driven.plugins / "both.py").write_text(BOTH)
     driven.engine.hosts.append(Host("lion"))
-    driven.crowd(1)
-    driven.start("approve", cluster("both", balance="0", timer=OFTEN),
-                 driven.engine.conf(cache_seconds=0))  # fmt: skip
+    driven.engine.vms[:] = [Vm("vm0", host="lynx"), Vm("vm1", host="lion", status="paused")]
+    driven.start("approve", cluster("both", balance="60"), driven.engine.conf(cache_seconds=0))
+    the_plan(driven)
     driven.wake_all()
+    driven.engine.happened(driven.engine.vms[1])
     driven.wait(lambda: len([each for each in command(driven, "list")[0] if each["state"] == WAITING]) == 2)  # fmt: skip
     driven.engine.answering.clear()
     keys = [each["plan"] for each in command(driven, "list")[0] if each["state"] == WAITING]

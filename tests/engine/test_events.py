@@ -7,12 +7,13 @@ from functools import partial
 
 import pytest
 
-from ovirt_scheduler.engine.events import migration_seconds
+from ovirt_scheduler.engine.events import migration_ends
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from tests.support.rest_server import Host, Reply, RestServer
 
 WEB, MAIL = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+MARK = "ovirt-scheduler-s0199ab12cd3-here-0001-00aa"
 
 
 def event(number, code, moment, vm=WEB):
@@ -29,7 +30,8 @@ def event(number, code, moment, vm=WEB):
 def seconds(*events):
     """By the VMs whose migration began after event 5."""
     document = f"<events>{''.join(events)}</events>".encode()
-    return migration_seconds(document, {WEB: 5, MAIL: 5})
+    ends = migration_ends(document, {WEB: 5, MAIL: 5}, MARK)
+    return {vm: end.seconds for vm, end in ends.items() if end.seconds is not None}
 
 
 START = event(7, 62, "2026-01-31T08:00:00.500+01:00")
@@ -52,7 +54,7 @@ def test_the_next_migration_takes_its_own_time():
 def test_a_migration_that_began_before_is_another():
     """So is one of a VM that is not asked about."""
     assert seconds(event(4, 62, "2026-01-31T08:00:00.000Z"), DONE) == {}
-    assert migration_seconds(f"{START}{DONE}".encode(), {MAIL: 5}) == {}
+    assert migration_ends(f"{START}{DONE}".encode(), {MAIL: 5}, MARK) == {}
 
 
 @pytest.mark.parametrize(

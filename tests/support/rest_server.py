@@ -10,6 +10,11 @@ A migration that is asked for waits for ``finish_migrations``, or is done at onc
 ``instant_migrations`` is set; ``happened`` makes an event. ``acting`` cleared is an engine that
 takes a migration and does not answer; ``broken_action`` is what it answers instead, once.
 
+``refusing`` says why it would not migrate a VM to a host, as the filters of its policy do: it says
+so beforehand, too (``hosts?migration_target_of=``). ``surprising`` is what it says only to the
+migration itself. ``denying`` are the paths that its user has no right to. What it refuses, and what
+fails, is an event.
+
 Collections come in pages (``search=... page 2`` and ``max``).
 
 The cluster may be changed while it runs, and so may the way in which it answers: ``answering``
@@ -25,19 +30,20 @@ import ssl
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
+from typing import Any, Callable, NamedTuple, Optional, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings.table import EngineSettings
-from tests.support.elements import API, Element, at, collection, id_of, link, statistic
+from tests.support import rest_cluster
+from tests.support.elements import API, Element, collection, id_of
+from tests.support.rest_cluster import GIB, Event, Host, Named, Vm
 
-GIB = 2**30
+__all__ = ["GIB", "Host", "Named", "Query", "Reply", "RestServer", "Vm", "id_of"]
+
 Self = TypeVar("Self", bound="RestServer")
 
 USER = "scheduler@internal"
@@ -49,51 +55,6 @@ _DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 _HTML = "<html><head><title>Error</title></head><body>Error</body></html>"
 
 
-@dataclass
-class Host:
-    name: str
-    memory: int = 64 * GIB
-    max_scheduling_memory: Optional[int] = 32 * GIB
-    free_memory: Optional[int] = 8 * GIB  # None: its statistics do not tell
-    status: str = "up"
-    cluster: str = "Default"
-    measured: bool = False  # its statistics tell what its VMs use
-    busy: Optional[int] = None  # percent of its four processors; None: not told
-    kind = "host"
-
-    @property
-    def id(self) -> str:
-        return id_of(self.name)
-
-
-@dataclass
-class Vm:
-    name: str
-    host: Optional[str] = None  # the name of the host that it runs on
-    memory: int = GIB
-    os: str = "rhel_9x64"
-    affinity: str = "migratable"
-    status: str = "up"
-    busy: Optional[int] = None  # percent of one processor; None: not told
-    cluster: str = "Default"
-    origin: str = "ovirt"
-    kind = "vm"
-
-    @property
-    def id(self) -> str:
-        return id_of(self.name)
-
-
-Named = Union[Host, Vm]
-
-
-class Event(NamedTuple):
-    code: int
-    named: Sequence[Named]
-    time: float = 0.0
-    correlation_id: str = ""
-
-
 class Query(NamedTuple):
     """What was asked of the API, with a token that was good."""
 
@@ -102,6 +63,7 @@ class Query(NamedTuple):
     most: Optional[int] = None  # the parameter max
     follow: str = ""
     after: Optional[int] = None  # the parameter from, of events
+    target_of: str = ""  # the id of a VM: which hosts could take it?
 
 
 class Reply(NamedTuple):
@@ -146,6 +108,12 @@ class RestServer:
         self.broken_action: Optional[Reply] = None
         self.actions = 0  # that it was asked for
         self.hangs_up = False  # an action is answered by the end of the connection
+        self.refusing: Callable[[Vm, Host], str] = lambda _vm, _host: ""
+        self.surprising: Callable[[Vm, Host], str] = lambda _vm, _host: ""
+        self.denying: set[str] = set()  # migrate, migration_target_of
+        self.requested: list[tuple[str, str]] = []  # migrations, the refused ones too
+        self.filtering: Callable[[], None] = lambda: None  # runs before it says which hosts could
+        self._marks: dict[str, str] = {}  # of migrations under way, by the VM's name
         self.password_file = folder / "password"
         self.password_file.touch()
         self.password_file.chmod(0o600)  # else the daemon refuses it
@@ -202,8 +170,10 @@ class RestServer:
             for each in named or (None,):
                 self._add_event(30, *([] if each is None else [each]))
 
-    def _add_event(self, code: int, *named: Named, later: float = 0.0, mark: str = "") -> None:
-        self.events[max(self.events) + 7] = Event(code, named, time.time() + later, mark)
+    def _add_event(
+        self, code: int, *named: Named, later: float = 0.0, mark: str = "", words: str = ""
+    ) -> None:
+        self.events[max(self.events) + 7] = Event(code, named, time.time() + later, mark, words)
 
     def finish_migrations(self, well: bool = True) -> None:
         """All that are under way end, on the target or where they began."""
@@ -214,6 +184,9 @@ class RestServer:
                     vm.host = target if well else vm.host
                     if well:
                         self._add_event(self.migration_codes[1], vm, later=self.migration_seconds)
+                    else:
+                        words = f"Migration failed  (VM: {vm.name}, Destination: {target})."
+                        self._add_event(120, vm, mark=self._marks[vm.name], words=words)
                     vm.status = "up"
 
     def migrate(self, vm_id: str, body: str, correlation_id: str = "") -> Reply:
@@ -225,12 +198,24 @@ class RestServer:
             for host in self.hosts
             if (host.id == found[1] if found else vm is not None and host.name != vm.host)
         ]
+        if "migrate" in self.denying:
+            return _fault(403, "User is not authorized to perform this action.")
+        fit = [host for host in fit if found or (vm and not self._refusal(vm, host))]
         host = fit[0] if fit else None
-        if host is None or vm is None or vm.status != "up" or host.status != "up":
-            return _fault(409, "Cannot migrate VM.")
+        if vm is not None:
+            self.requested.append((vm.name, host.name if host else ""))
+        refusal = "Cannot migrate VM."
+        if host is not None and vm is not None and vm.status == "up":
+            refusal = self._refusal(vm, host) or self.surprising(vm, host)
+        if host is None or vm is None or refusal:
+            with self._lock:
+                named = [] if vm is None else [vm]
+                self._add_event(65, *named, mark=correlation_id, words=refusal)
+            return _fault(409, refusal)
         with self._lock:
             self.migrations.append((vm.name, host.name))
             self._add_event(self.migration_codes[0], vm, mark=correlation_id)
+            self._marks[vm.name] = correlation_id
             if self.instant_migrations:
                 vm.host = host.name
                 self._add_event(self.migration_codes[1], vm, later=self.migration_seconds)
@@ -243,6 +228,17 @@ class RestServer:
             return broken
         done = Element("action", [Element("status", "complete")])
         return Reply(200, "application/xml", f"{_DECLARATION}{done}")
+
+    def _refusal(self, vm: Vm, host: Host) -> str:
+        """Why the filters of its policy do not let a VM go to a host."""
+        return "Cannot migrate VM." if host.status != "up" else self.refusing(vm, host)
+
+    def _targets(self, vm_id: str) -> str:
+        """The hosts that could take a VM, as far as it knows."""
+        self.filtering()
+        vm = next(vm for vm in self.vms if vm.id == vm_id)
+        fit = [host for host in self.hosts if not self._refusal(vm, host)]
+        return collection("hosts", [self._host(host) for host in fit])
 
     def expire_tokens(self) -> None:
         self.tokens.clear()
@@ -291,13 +287,18 @@ class RestServer:
     def get(self, path: str, parameters: Mapping[str, str]) -> Reply:
         most = int(parameters["max"]) if "max" in parameters else None
         after = int(parameters["from"]) if "from" in parameters else None
-        query = Query(path, parameters.get("search", ""), most, parameters.get("follow", ""), after)
+        query = Query(
+            path, parameters.get("search", ""), most, parameters.get("follow", ""), after,
+            parameters.get("migration_target_of", ""),
+        )  # fmt: skip
         with self._lock:
             self.queries.append(query)
         self.arrived.release()
         self.answering.wait()
         if self.broken is not None:
             return self.broken
+        if query.target_of and "migration_target_of" in self.denying:
+            return _fault(403, "User is not authorized to perform this action.")
         try:
             document = self._document(query)
         except LookupError as error:
@@ -310,20 +311,12 @@ class RestServer:
     def _document(self, query: Query) -> str:
         kind, _, rest = query.path.partition("/")
         entity_id, _, below = rest.partition("/")
-        if kind == "":
-            return str(Element("api", [Element("product_info", [Element("name", "oVirt")])]))
-        if kind == "events":
-            events = tuple(self.events.items())  # other threads add some meanwhile
-            newest = [event for event in reversed(events) if event[0] > (query.after or 0)]
-            return collection("events", [_event(*event) for event in newest[: query.most]])
-        if kind == "clusters":
-            name = re.sub('name="|".*', "", query.search)
-            there = {"id": id_of(f"cluster {name}")}
-            known = any(host.cluster == name for host in self.hosts)
-            return collection(
-                kind, [Element("cluster", [Element("name", name)], there)] if known else []
-            )
+        others = {"": self._api, "events": self._events, "clusters": self._clusters}
+        if kind in others:
+            return others[kind](query)
         entities, render = {"hosts": (self.hosts, self._host), "vms": (self.vms, self._vm)}[kind]
+        if query.target_of:
+            return self._targets(query.target_of)
         if not entity_id:
             search, _, page = query.search.replace('"', "").partition(" page ")
             terms, _, order = search.partition(" sortby ")
@@ -341,7 +334,24 @@ class RestServer:
             return str(render(entity, query.follow == "statistics"))
         if (kind, below) != ("hosts", "statistics"):
             raise LookupError(query.path)
-        return collection("statistics", self._statistics(entity))
+        return collection("statistics", rest_cluster.statistics(entity, self._on(entity)))
+
+    def _api(self, _: Query) -> str:
+        return str(Element("api", [Element("product_info", [Element("name", "oVirt")])]))
+
+    def _events(self, query: Query) -> str:
+        events = tuple(self.events.items())  # other threads add some meanwhile
+        newest = [event for event in reversed(events) if event[0] > (query.after or 0)]
+        return collection(
+            "events", [rest_cluster.of_event(*event) for event in newest[: query.most]]
+        )
+
+    def _clusters(self, query: Query) -> str:
+        name = re.sub('name="|".*', "", query.search)
+        there = {"id": id_of(f"cluster {name}")}
+        known = any(host.cluster == name for host in self.hosts)
+        elements = [Element("cluster", [Element("name", name)], there)] if known else []
+        return collection("clusters", elements)
 
     def _matches(self, entity: Named, search: str) -> bool:
         """``id=1 or id=2``, ``host=lynx and status=up``: what is asked of it here, no more."""
@@ -363,58 +373,13 @@ class RestServer:
         return is_equal != ("!=" in term)
 
     def _host(self, host: Host, follow: bool = False) -> Element:
-        vms = [vm for vm in self.vms if vm.host == host.name]
-        active = sum(vm.status == "up" for vm in vms)
-        summary = {"active": active, "migrating": 0, "total": len(vms)}
-        content = [
-            Element("name", host.name),
-            Element("statistics", self._statistics(host))
-            if follow
-            else link("hosts", host.id, "statistics"),
-            Element("cluster", "", at("clusters", id_of(f"cluster {host.cluster}"))),
-            Element("address", f"{host.name}.example.org"),
-            Element("memory", host.memory),
-            Element("status", host.status),
-            Element("summary", [Element(name, number) for name, number in summary.items()]),
-        ]
-        if host.busy is not None:
-            content.append(Element("cpu", [Element("topology", [Element("cores", 4)])]))
-        if host.max_scheduling_memory is not None:
-            content.append(Element("max_scheduling_memory", host.max_scheduling_memory))
-        return Element("host", content, at("hosts", host.id))
-
-    def _statistics(self, host: Host) -> list[Element]:
-        values = {"memory.total": host.memory, "memory.free": host.free_memory}
-        if host.measured:
-            used = sum(vm.memory for vm in self.vms if vm.host == host.name)
-            values = {"memory.total": host.memory, "memory.used": used}
-        if host.busy is not None:
-            values["cpu.current.idle"] = 100 - host.busy
-        return [statistic(name, value) for name, value in values.items() if value is not None]
+        return rest_cluster.of_host(host, self._on(host), follow)
 
     def _vm(self, vm: Vm, follow: bool = False) -> Element:
-        busy = [] if vm.busy is None else [statistic("cpu.current.total", vm.busy)]
-        content = [
-            Element("name", vm.name),
-            Element("statistics", busy) if follow else link("vms", vm.id, "statistics"),
-            Element("cluster", "", at("clusters", id_of(f"cluster {vm.cluster}"))),
-            Element("memory", vm.memory),
-            Element("os", [Element("type", vm.os)]),
-            Element("origin", vm.origin),
-            Element("placement_policy", [Element("affinity", vm.affinity)]),
-            Element("status", vm.status),
-        ]
-        if vm.host is not None:
-            content.append(Element("host", "", at("hosts", id_of(vm.host))))
-        return Element("vm", content, at("vms", vm.id))
+        return rest_cluster.of_vm(vm, follow)
 
-
-def _event(number: int, event: Event) -> Element:
-    links = [Element(each.kind, "", at(f"{each.kind}s", each.id)) for each in event.named]
-    moment = datetime.fromtimestamp(event.time, timezone.utc).isoformat(timespec="milliseconds")
-    told = [Element("code", str(event.code)), Element("time", moment), *links]
-    told += [Element("correlation_id", event.correlation_id)] if event.correlation_id else []
-    return Element("event", told, at("events", str(number)))
+    def _on(self, host: Host) -> list[Vm]:
+        return [vm for vm in self.vms if vm.host == host.name]
 
 
 def _json(status: int, told: object) -> Reply:

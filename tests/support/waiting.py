@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from typing import Callable, TypeVar
 
 Found = TypeVar("Found")
 
-# Seconds, which nothing takes that happens at all, however busy the machine is.
-LONG = float(os.environ.get("TEST_PATIENCE", "120"))
+LONG = 120.0  # seconds, which nothing takes that happens at all, however busy the machine is
 
 
 def wait_until(

@@ -43,9 +43,8 @@ from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
 from ovirt_scheduler.processes.documents import serialization
 from ovirt_scheduler.processes.kernel import children, limits
-from ovirt_scheduler.processes.loading import modules, patterns
+from ovirt_scheduler.processes.loading import modules
 from ovirt_scheduler.processes.protocol import frames, messages
-from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.worker import answers
 from ovirt_scheduler.processes.worker.answers import BadAnswer
 from ovirt_scheduler.processes.worker.baseline import Baseline
@@ -60,9 +59,6 @@ _A_CHILD_CAME_BACK = (
     b"a child that the plugin forked came back from the plugin's code and was ended; end it with "
     b"os._exit(0)\n"
 )
-_OUT_OF_MEMORY = Ending(Reason.LIMIT, "memory_limit")  # made before memory lacks
-_CPU_LIMIT = Ending(Reason.LIMIT, "cpu_limit")
-_EXIT = Ending(Reason.EXIT)
 _flush_c = ctypes.CDLL(None).fflush  # of what C code prints by way of stdio
 _CHILDREN_SECONDS = 1.0  # for what a call left running to be gone, once it is killed
 
@@ -178,9 +174,9 @@ class PluginProcess:
             if self._do(task, nonce, descriptors):
                 return
             del task  # before memory is looked at: it may have many hosts
-            ending = (self._forgotten() if called else None) or self._allowed()
-            if ending:
-                self._send(frames.pack(frames.DIFFERS, nonce, ending.pack()))
+            ends = (self._forgotten() if called else "") or self._allowed()
+            if ends:
+                self._send(frames.pack(frames.DIFFERS, nonce, ends.encode()))
                 os._exit(os.EX_OK)  # whatever is freed would be copied first: it shares its memory
             grown = frames.GROWN if self._baseline.has_grown else b""
             self._send(frames.pack(frames.READY, nonce, grown))
@@ -204,17 +200,17 @@ class PluginProcess:
             os._exit(frames.DISCONNECTED)
         frames.send(self._daemon, whole)
 
-    def _do(self, task: tasks.Task, nonce: int, descriptors: Sequence[int]) -> Optional[Ending]:
+    def _do(self, task: tasks.Task, nonce: int, descriptors: Sequence[int]) -> str:
         """Do a task and answer it.
 
         Returns:
-            Why the process has to end; None if it need not.
+            Why the process has to end; empty if it need not.
         """
-        ending: Optional[Ending] = None
+        ends = ""
         if isinstance(task, tasks.CallTask):
             enter_folder(self._plugin.folder)  # it may have been closed meanwhile
-            answer, ending = contextvars.Context().run(self._called, task, descriptors)
-            ending = ending or self._baseline.left_running()
+            answer, ends = contextvars.Context().run(self._called, task, descriptors)
+            ends = ends or self._baseline.left_running()
         elif isinstance(task, tasks.PrintedTask):
             answer = _read_printed(task)
         elif isinstance(task, tasks.CheckTask):
@@ -225,8 +221,8 @@ class PluginProcess:
         for kind, output in zip((frames.STDOUT, frames.STDERR), self._outputs):
             if output.held:
                 whole += frames.pack(kind, nonce, bytes(output.held))
-        if ending:  # this goes first: the answer is to wait for the end of all that was started
-            whole += frames.pack(frames.DIFFERS, nonce, ending.pack())
+        if ends:  # this goes first: the answer is to wait for the end of all that was started
+            whole += frames.pack(frames.DIFFERS, nonce, ends.encode())
         self._send(whole + frames.pack(frames.ANSWER, nonce, answer))
         for output in self._outputs:
             output.holds = False
@@ -234,34 +230,32 @@ class PluginProcess:
         for descriptor in descriptors:
             with contextlib.suppress(OSError):  # the plugin may have closed it
                 os.close(descriptor)
-        return ending
+        return ends
 
-    def _called(
-        self, task: tasks.CallTask, descriptors: Sequence[int]
-    ) -> tuple[bytes, Optional[Ending]]:
+    def _called(self, task: tasks.CallTask, descriptors: Sequence[int]) -> tuple[bytes, str]:
         """Call the function.
 
         Returns:
-            The answer; and why the process has to end, None if it need not.
+            The answer; and why the process has to end, empty if it need not.
         """
         function = task.function
         try:
             refusal = _refusal(task)
             if refusal:
-                return refusal, None
+                return refusal, ""
             try:
                 returned = self._returned(task, descriptors)
             finally:
                 self._baseline.mend()
             if returned is None and function.takes_ids:
-                return self._printed(task), None
-            return _read_returned(task, returned), None
+                return self._printed(task), ""
+            return _read_returned(task, returned), ""
         except MemoryError as error:
-            return _raised(self._plugin, error), _OUT_OF_MEMORY
+            return _raised(self._plugin, error), "out of memory"
         except SystemExit as error:
-            return _raised(self._plugin, error), _EXIT
+            return _raised(self._plugin, error), "exit"
         except BaseException as error:  # noqa: BLE001  a plugin may raise anything
-            return _raised(self._plugin, error), None
+            return _raised(self._plugin, error), ""
         finally:
             self._end_output()
 
@@ -281,36 +275,36 @@ class PluginProcess:
         stdout, stderr = (bytes(output.kept) for output in self._outputs)
         return _read_printed(tasks.PrintedTask(task.function, task.hosts, stdout, stderr), _said())
 
-    def _forgotten(self) -> Optional[Ending]:
+    def _forgotten(self) -> str:
         """Forget the call.
 
         Returns:
-            Why the process has to end; None if it need not.
+            Why the process has to end: one of ``ENDS``; empty if it need not.
         """
         self._calls_left -= 1
         if not self._calls_left:
-            return Ending(Reason.SERVED, "calls_per_process")
+            return "calls_per_process"
         try:
             plugin.forget()
             self._forget_modules()
-            ending = self._baseline.settle()
-            if ending:
-                return ending
+            differs = self._baseline.settle()
+            if differs:
+                return differs
             self._flush()  # what was printed when objects of the call were freed
             self._begin_output()
             self._module = self._finder.make(self._plugin.name)
         except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
-            return Ending(Reason.CHANGED, f"it cannot be compared, {type(error).__name__}")
-        return None
+            return f"comparison: {type(error).__name__}"
+        return ""
 
-    def _allowed(self) -> Optional[Ending]:
+    def _allowed(self) -> str:
         """Give the next task its limits, whatever the one before used of them.
 
         Returns:
-            Why the process has to end instead; None if it need not.
+            Why the process has to end instead; empty if it need not.
         """
         self._baseline.allow(self._limits)
-        return _CPU_LIMIT if time.process_time() >= self._limits.cpu else None
+        return "cpu_limit" if time.process_time() >= self._limits.cpu else ""
 
     def _forget_modules(self) -> None:
         for name in self._own:
@@ -347,7 +341,7 @@ def _refusal(task: Union[tasks.CallTask, tasks.CheckTask]) -> bytes:
         return b""
     try:
         owner = f"{function.kind} {function.unit}"
-        patterns.check(owner, function.properties, task.properties, task.seconds)
+        properties.check(owner, function.properties, task.properties, task.seconds)
     except RefusedProperty as error:
         is_slow = isinstance(error, SlowProperty) and isinstance(task, tasks.CallTask)
         outcome = Outcome.TIMED_OUT if is_slow else Outcome.REFUSED

@@ -29,6 +29,8 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      |    +-- EngineRefusal        it answers with a fault
      |    |    +-- EngineDenial       its user may not do that
      |    +-- AnswerLost           whether it did what it was asked to is not known
+     |    +-- AnswerLate           its answer did not come in the time that was left
+     |    +-- AnswersTooLarge      there is no memory for its answers
      +-- UnreadableState         what one process packed for another cannot be unpacked
      +-- CommandError            a command cannot be done; its exit status
           +-- BadUsage             2
@@ -190,6 +192,14 @@ class EngineDenial(EngineRefusal):
 
 class AnswerLost(EngineUnavailable):
     """The engine was asked to change something, and its answer did not come or is none."""
+
+
+class AnswerLate(EngineUnavailable):
+    """The engine's answer did not come in the time that was left for it."""
+
+
+class AnswersTooLarge(EngineUnavailable):
+    """What the engine answers takes more memory than it may; it may well answer others."""
 
 
 class UnreadableState(SchedulerError):

@@ -20,20 +20,20 @@ cluster at its start, and each minute without an event.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Sequence
-from queue import Empty, SimpleQueue
 from typing import Optional, Union
 
 from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.migrations import ClusterServices
+from ovirt_scheduler.clusters.news import News
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.engine.events import Events
@@ -61,12 +61,12 @@ class ClusterDrive:
 
     Attributes:
         ownership: says whether this daemon drives the cluster.
-        news: events, from any thread.
+        news: what has happened, from any thread.
     """
 
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
         self.name = settings.name
-        self.news: SimpleQueue[Events] = SimpleQueue()
+        self.news = News()
         self._settings = settings
         self._services = services
         self._memory = services.memory.cluster(settings.name)
@@ -105,8 +105,8 @@ class ClusterDrive:
         """Do what is due until the daemon stops."""
         again = self.run_due()
         while not self._services.stopping.is_set():
-            with contextlib.suppress(Empty):
-                events = self.news.get(timeout=max(0.0, again - time.monotonic()))
+            events = self.news.take(again)
+            if events is not None:
                 self.ownership.hear(events.correlation_ids)
                 self._reader.hear(events.named)
             again = self.run_due()
@@ -141,6 +141,7 @@ class ClusterDrive:
             self._run(timer, balance)
         except Exception as error:  # noqa: BLE001  a bug is one that other clusters may not have
             problem = error
+            _forget_locals(error)
         if self._services.stopping.is_set():
             return  # a look that is cut off is no problem
         if timer or balance:
@@ -298,6 +299,13 @@ class ClusterDrive:
             _log.warning("cluster %(cluster)s: %(reason)s", fields)
         else:
             _log.error("cluster %(cluster)s: %(reason)s", fields, exc_info=problem)
+
+
+def _forget_locals(error: Optional[BaseException]) -> None:
+    """Give back what the functions had read that an error ended: it keeps them."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def _longer(pause: float) -> float:

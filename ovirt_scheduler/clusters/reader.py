@@ -65,6 +65,7 @@ class ClusterReader:
         self._inventory = inventory
         self._executor = executor
         self._stopping = stopping
+        self._share = inventory.share()  # of the latest look
         self._cluster: Optional[str] = None  # its id: that of most hosts of its name
         self._state: Optional[ClusterState] = None  # as the latest look found it
         self._named: Optional[frozenset[str]] = frozenset()  # by events since then; None: anything
@@ -96,6 +97,7 @@ class ClusterReader:
             UnreadableDocument: a page cannot be read.
             SchedulerError: there is no host.
         """
+        self._share = self._inventory.share()
         former, now = self._state, time.monotonic()
         if all_of_it or former is None or self._named is None or now >= self._all_at:
             return self._all(statistics)
@@ -175,10 +177,10 @@ class ClusterReader:
             replies.append(reply)
             return states
 
-        return self._inventory.read_pages(kind, search, keep, follow), replies
+        return self._inventory.read_pages(kind, search, keep, follow, self._share), replies
 
     def _by_ids(self, kind: str, ids: Collection[str], follow: str = "") -> Read:
-        documents = self._inventory.pages_of(kind, ids, follow)
+        documents = self._inventory.pages_of(kind, ids, follow, self._share)
         answers = [self._read(kind, document) for document in documents]
         found = {key: state for states, _ in answers for key, state in states.items()}
         return found, [reply for _, reply in answers]
@@ -200,6 +202,8 @@ class ClusterReader:
             return tuple(replies)
         ids = tuple(dict.fromkeys(each for reply in replies for each in reply.asked))
         packs = [reply.pack for reply in replies if reply.pack is not None]
+        for reply in replies:
+            reply.pack = None  # so that each goes when it was copied
         return (EngineReply(None, ids, self._executor.joined(packs)),)
 
     def _in_cluster(

@@ -18,9 +18,10 @@ from ovirt_scheduler.catalogue.snapshot import CatalogueSource
 from ovirt_scheduler.decisions.missing import MissingNames
 from ovirt_scheduler.decisions.service import DecisionService, EngineData
 from ovirt_scheduler.decisions.shadows import Shadows
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.engine.inventory import LONGEST, Inventory
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE, History
+from ovirt_scheduler.model.answer_memory import AnswerMemory
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.dispatch import Method
@@ -73,11 +74,12 @@ class Runtime:
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections: dict[str, tuple[str, ...]] = {}
         self._missing = MissingNames()
+        self._answer_memory = AnswerMemory()
         self._inventory: Optional[Inventory] = None  # in force
         self._former: Optional[Inventory] = None  # before; calls under way may use it
         self.services = self.prepare(settings)
         self._inventory = self.services.inventory
-        self._bound_history(settings)
+        self._bound(settings)
 
     def start(self) -> None:
         """Start the zygote, and what writes the history.
@@ -133,7 +135,7 @@ class Runtime:
             self._former, self._inventory = self._inventory, services.inventory
         self.services = services
         self.executor.keep(services.settings.kept_processes)
-        self._bound_history(services.settings)
+        self._bound(services.settings)
         self.registry.renew(Loader(services.settings, self.executor.analyse, SHIPPED))
 
     def begin_no_more(self) -> None:
@@ -153,7 +155,10 @@ class Runtime:
             if inventory is not None:
                 inventory.close()
 
-    def _bound_history(self, settings: Settings) -> None:
+    def _bound(self, settings: Settings) -> None:
+        """Have the history and the engine's inventory keep to the settings in force."""
+        if self._inventory is not None:
+            self._inventory.patience = min(LONGEST, settings.request_timeout / 2)
         if self.history is not None:
             days, size = settings.history_days, settings.history_size
             self.history.bound(days, size, settings.history, settings.record)
@@ -165,7 +170,7 @@ class Runtime:
             return None
         if used is not None and (used.settings, used.keeps_documents) == (engine, settings.record):
             return used
-        return Inventory(engine, keeps_documents=settings.record)
+        return Inventory(engine, settings.record, self._answer_memory)
 
 
 @contextlib.contextmanager

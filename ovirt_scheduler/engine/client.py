@@ -21,12 +21,15 @@ from urllib.parse import urlencode, urlsplit
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import (
+    AnswerLate,
     AnswerLost,
+    AnswersTooLarge,
     ConfigError,
     EngineDenial,
     EngineRefusal,
     EngineUnavailable,
 )
+from ovirt_scheduler.model.answer_memory import Held, Share
 from ovirt_scheduler.model.plugins import EngineAccess, set_proxy
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.values.hidden import remember, without_secrets
@@ -63,6 +66,7 @@ class _HttpReply(NamedTuple):
     status: int
     content_type: str
     body: bytes
+    held: Optional[Held]  # what counts the body
 
     @property
     def words(self) -> str:
@@ -134,18 +138,31 @@ class EngineClient:
         self._pycurl = importlib.import_module("pycurl")
         self._idle: deque[Any] = deque()
 
-    def get(self, path: str, deadline: float, most: int = MOST_BYTES) -> Optional[Document]:
+    def get(
+        self,
+        path: str,
+        deadline: float,
+        most: int = MOST_BYTES,
+        share: Optional[Share] = None,
+    ) -> Optional[Document]:
         """The XML that the engine answers; None if there is no such VM.
 
         Args:
             most: bytes of the answer, unpacked.
+            share: of the memory of answers, for this one; None: it is not counted.
 
         Raises:
             EngineRefusal: it answers with a fault.
+            AnswerLate: it does not answer in time.
+            AnswersTooLarge: there is no room for the answer.
             EngineUnavailable: it answers something else, or nothing in time.
         """
         url = self.url + path
-        reply = self._authorized(lambda token: self._get(url, token, deadline, most), deadline)
+
+        def ask(token: str) -> _HttpReply:
+            return self._send(url, _headers(token), deadline, most, share=share)
+
+        reply = self._authorized(ask, deadline)
         # A proxy, and a server at another path, answer so with a page of their own.
         of_engine = reply.has_fault or not reply.body
         is_404 = reply.status == http.HTTPStatus.NOT_FOUND
@@ -153,7 +170,7 @@ class EngineClient:
         if not missing and (reply.status != http.HTTPStatus.OK or not reply.is_xml):
             raise reply.failure(url)
         self._taken_at = time.monotonic()
-        return None if missing else Document(reply.body)
+        return None if missing else Document(reply.body, held=reply.held)
 
     def act(self, path: str, action: str, deadline: float) -> None:
         """Have the engine carry out an action.
@@ -219,7 +236,7 @@ class EngineClient:
     def _current_token(self, deadline: float, refused: Optional[str] = None) -> str:
         """The token of the latest login; of a new login if it is old, or the refused one."""
         if not self._login.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise EngineUnavailable(f"{self.url}: no login in time")
+            raise AnswerLate(f"{self.url}: no login in time")
         try:
             now = time.monotonic()
             if self._token in (None, refused) or now >= self._logged_in_at + _TOKEN_SECONDS:
@@ -272,9 +289,6 @@ class EngineClient:
                 url = f"{self._sso}/services/sso-logout"
                 self._send(url, [], deadline, body=urlencode(form))
 
-    def _get(self, url: str, token: str, deadline: float, most: int) -> _HttpReply:
-        return self._send(url, _headers(token), deadline, most)
-
     def _send(
         self,
         url: str,
@@ -283,6 +297,7 @@ class EngineClient:
         most: int = MOST_BYTES,
         body: Optional[str] = None,
         once: bool = False,
+        share: Optional[Share] = None,
     ) -> _HttpReply:
         """One exchange, over a connection that is open already if there is one.
 
@@ -292,12 +307,14 @@ class EngineClient:
                 without an answer, libcurl sends it again.
 
         Raises:
-            EngineUnavailable: nothing came that is HTTP, or not all of it in time.
+            AnswerLate: not all of the answer came in time.
+            AnswersTooLarge: there is no room for it.
+            EngineUnavailable: nothing came that is HTTP.
         """
         left = deadline - time.monotonic()
         if left <= 0:
-            raise EngineUnavailable(f"{without_query(url)}: no time was left to ask it")
-        answer, pycurl = _Body(most), self._pycurl
+            raise AnswerLate(f"{without_query(url)}: no time was left to ask it")
+        answer, pycurl = _Body(most, share), self._pycurl
         curl = self._idle_curl()
         try:
             set_proxy(curl, self._proxy)
@@ -315,13 +332,17 @@ class EngineClient:
                 curl.setopt(pycurl.COPYPOSTFIELDS, body)
             curl.perform()
             content_type = curl.getinfo(pycurl.CONTENT_TYPE) or ""
-            return _HttpReply(curl.getinfo(pycurl.RESPONSE_CODE), content_type, answer.getvalue())
+            status = curl.getinfo(pycurl.RESPONSE_CODE)
+            return _HttpReply(status, content_type, answer.getvalue(), answer.held)
         except pycurl.error as error:
+            answer.give_back()
             code, message = error.args
-            reason = without_secrets(message) or f"libcurl's error {code}"
-            if answer.too_large:
-                reason = f"an answer of more than {most >> 20} MiB"
-            raise EngineUnavailable(f"{without_query(url)}: {reason}") from None
+            reason, kind = without_secrets(message) or f"libcurl's error {code}", EngineUnavailable
+            if answer.problem:
+                reason, kind = answer.problem, AnswersTooLarge
+            elif code == pycurl.E_OPERATION_TIMEDOUT:
+                kind = AnswerLate
+            raise kind(f"{without_query(url)}: {reason}") from None
         finally:
             curl.reset()  # forgets all but its open connections
             self._idle.append(curl)
@@ -337,13 +358,32 @@ def _headers(token: str) -> list[str]:
 
 
 class _Body(io.BytesIO):
-    """The body of an answer, up to a limit; beyond it libcurl gives up."""
+    """The body of an answer, up to a limit; beyond it libcurl gives up.
 
-    def __init__(self, most: int) -> None:
+    Attributes:
+        problem: why it is too large.
+    """
+
+    def __init__(self, most: int, share: Optional[Share]) -> None:
         super().__init__()
         self._most = most
-        self.too_large = False
+        self.held = None if share is None else share.held()
+        self.problem = ""
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
-        self.too_large = self.tell() + len(data) > self._most
-        return 0 if self.too_large else super().write(data)
+        if self.tell() + len(data) > self._most:
+            self.problem = f"an answer of more than {self._most >> 20} MiB"
+            return 0
+        try:
+            if self.held is not None:
+                self.held.grow(len(data))
+        except AnswersTooLarge as error:
+            self.problem = str(error)
+            return 0
+        return super().write(data)
+
+    def give_back(self) -> None:
+        """Drop it at once: a traceback may keep it."""
+        self.close()
+        if self.held is not None:
+            self.held.give_back()

@@ -22,6 +22,7 @@ from ovirt_scheduler.model.values.text import writable
 
 MOST = 1000  # in one query: 1 MB
 MOST_BYTES = 8 << 20  # of the answer
+_MOST_TOGETHER = 10_000  # hosts and VMs that several answers name
 
 _STARTED, _DONE, _FAILED = b"62", b"63", (b"65", b"120")
 
@@ -49,6 +50,18 @@ class Events(NamedTuple):
     latest: Optional[int]
     named: Optional[frozenset[str]] = frozenset()
     correlation_ids: frozenset[str] = frozenset()
+
+    def with_later(self, later: Events) -> Events:
+        """These and later ones, as one answer; of too many the oldest are left out."""
+        both = None
+        if self.named is not None and later.named is not None:
+            both = self.named | later.named
+        ids = self.correlation_ids | later.correlation_ids
+        return Events(
+            later.latest,
+            None if both is None or len(both) > _MOST_TOGETHER else both,
+            later.correlation_ids if len(ids) > _MOST_TOGETHER else ids,
+        )
 
 
 def read(document: bytes) -> Events:

@@ -11,6 +11,7 @@ Only readers open the documents.
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from collections import Counter
@@ -23,7 +24,14 @@ from xml.sax.saxutils import quoteattr
 from ovirt_scheduler.engine import events
 from ovirt_scheduler.engine.client import MOST_BYTES, VM_PATH, EngineClient, without_query
 from ovirt_scheduler.engine.events import Events, MigrationEnd
-from ovirt_scheduler.errors import ConfigError, EngineRefusal, EngineUnavailable
+from ovirt_scheduler.errors import (
+    AnswerLate,
+    AnswersTooLarge,
+    ConfigError,
+    EngineRefusal,
+    EngineUnavailable,
+)
+from ovirt_scheduler.model.answer_memory import AnswerMemory, Share
 from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import UUID, Document
@@ -33,7 +41,7 @@ from ovirt_scheduler.settings.table import EngineSettings
 PAGE_SECONDS = 60.0  # for a page to come
 _PAGE = 200  # hosts or VMs: 4 MB with their statistics
 _MOST_FOUND = 100_000  # hosts or VMs, of all pages together
-_LONGEST = 10.0  # seconds that one request waits for the engine, at most
+LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
 _ACTION_SECONDS = 20.0  # for the answer to one, or to the question whether it would be done
 _EVENTS_SECONDS = 5.0  # for it to tell how migrations ended
@@ -57,15 +65,25 @@ class Inventory:
     Args:
         keeps_documents: whether to keep a document after it was read, because decisions are
             recorded with their documents.
+        memory: bounds the answers of this and of other inventories.
+        patience: seconds that one request waits for the engine, at most.
 
     Attributes:
         settings: which engine is asked, and how.
         latest_event: the number of the latest of the engine's events that was asked for.
     """
 
-    def __init__(self, settings: EngineSettings, keeps_documents: bool = False) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        keeps_documents: bool = False,
+        memory: Optional[AnswerMemory] = None,
+        patience: float = LONGEST,
+    ) -> None:
         self.settings = settings
         self.keeps_documents = keeps_documents
+        self.patience = patience
+        self._memory = memory or AnswerMemory()
         self.latest_event: Optional[int] = None
         self._client = EngineClient(settings)
         self._unread_password = ""  # why there is none to log in with
@@ -101,18 +119,30 @@ class Inventory:
         Raises:
             EngineUnavailable: one line that names the URL, and never the password.
         """
-        deadline = _share(deadline)
+        deadline, share = self._until(deadline), self.share()
         hosts, vm, vms, statistics = sought
         follow = STATISTICS if statistics else ""
-        of_hosts, of_vms = (
-            tuple(filter(None, (self._reply(path, ids, deadline) for path, ids in searches)))
-            for searches in (_searches("hosts", hosts, follow), _searches("vms", vms, follow))
-        )
-        machine = None
-        if vm is not None and UUID.fullmatch(vm):  # nothing else gets into a path
-            query = f"?follow={follow}" if follow else ""
-            machine = self._reply(VM_PATH + vm + query, (vm,), deadline)
-        return EngineReplies(of_hosts, machine, of_vms)
+        try:
+            of_hosts, of_vms = (
+                tuple(filter(None, (self._reply(*each, deadline, share) for each in searches)))
+                for searches in (_searches("hosts", hosts, follow), _searches("vms", vms, follow))
+            )
+            machine = None
+            if vm is not None and UUID.fullmatch(vm):  # nothing else gets into a path
+                query = f"?follow={follow}" if follow else ""
+                machine = self._reply(VM_PATH + vm + query, (vm,), deadline, share)
+            return EngineReplies(of_hosts, machine, of_vms)
+        except AnswersTooLarge:
+            with self._lock:
+                self._make_room(0)  # what it has asked for goes, too
+            raise
+        finally:
+            with self._lock:
+                self._make_room()
+
+    def share(self) -> Share:
+        """The share of a look, or of a request, of the memory of answers."""
+        return self._memory.share()
 
     def access(self, deadline: float) -> EngineAccess:
         """The access of plugins to the engine: a token that it accepted a moment ago.
@@ -120,12 +150,17 @@ class Inventory:
         Raises:
             EngineUnavailable: one line that names the URL, and never the password.
         """
-        deadline = _share(deadline)
+        deadline = self._until(deadline)
         with self._failing_fast(deadline):
             return self._client.access(deadline)
 
     def read_pages(
-        self, kind: str, search: str, read: Callable[[Document], Mapping[str, T]], follow: str = ""
+        self,
+        kind: str,
+        search: str,
+        read: Callable[[Document], Mapping[str, T]],
+        follow: str = "",
+        share: Optional[Share] = None,
     ) -> dict[str, T]:
         """Read what a search finds, as it is now, page by page and sorted by name.
 
@@ -134,14 +169,16 @@ class Inventory:
             search: in the engine's words.
             read: reads a page, and gives what is on it, by id.
             follow: links whose documents each one is to have in it.
+            share: of a look's answers, if these are among them.
 
         Raises:
             EngineUnavailable: as for ``look_up``; or pages repeat, or there are too many.
         """
         found: dict[str, T] = {}
+        share = share or self.share()
         for number in range(1, _MOST_FOUND // _PAGE + 1):
             query = _query(f"{search} sortby name page {number}", _PAGE, follow)
-            some = read(self._now(f"/{kind}?{query}", time.monotonic() + PAGE_SECONDS))
+            some = read(self._now(f"/{kind}?{query}", time.monotonic() + PAGE_SECONDS, share))
             is_last = len(some) != _PAGE  # more: this engine knows no pages, and sends all
             if not is_last and some.keys() <= found.keys():
                 raise EngineUnavailable(
@@ -153,10 +190,12 @@ class Inventory:
                 return found
         raise EngineUnavailable(f"the engine tells of more than {_MOST_FOUND:,} {kind}")
 
-    def pages_of(self, kind: str, ids: Iterable[str], follow: str = "") -> Iterator[Document]:
+    def pages_of(
+        self, kind: str, ids: Iterable[str], follow: str, share: Share
+    ) -> Iterator[Document]:
         """Documents of the hosts or VMs of these ids, as they are now; as for ``read_pages``."""
         for path, _ in _searches(kind, tuple(ids), follow):
-            yield self._now(path, time.monotonic() + PAGE_SECONDS)
+            yield self._now(path, time.monotonic() + PAGE_SECONDS, share)
 
     def events(self, after: Optional[int], deadline: float) -> Events:
         """The engine's events after one; without one, the number of the latest alone.
@@ -227,14 +266,14 @@ class Inventory:
         with self._counted():
             return cast("Document", self._client.get(path, deadline, most)).data
 
-    def _now(self, path: str, deadline: float) -> Document:
+    def _now(self, path: str, deadline: float, share: Optional[Share]) -> Document:
         """What the engine answers there. It is not kept.
 
         One that refuses to answer is there, so that other queries are sent nevertheless.
         """
         with self._failing_fast(deadline, by_refusals=False):
             # Only a VM may be missing.
-            return cast("Document", self._client.get(path, deadline))
+            return cast("Document", self._client.get(path, deadline, share=share))
 
     def state(self) -> EngineState:
         """How the latest query ended, and how many ended how since the start."""
@@ -247,38 +286,53 @@ class Inventory:
         """Log out."""
         self._client.close()
 
-    def _reply(self, path: str, ids: Ids, deadline: float) -> Optional[EngineReply]:
+    def _reply(self, path: str, ids: Ids, deadline: float, share: Share) -> Optional[EngineReply]:
         """The engine's reply at a path, from the cache or asked for now; None: no such VM."""
-        with self._lock:
-            now = time.monotonic()
-            asked, answer = self._answers.get(path, (now, None))
-            ours = answer is None or (answer.done() and now >= asked + self._kept_for)
-            if answer is None or ours:
-                self._make_room(now)
-                answer = Future()
-                self._answers[path] = now, answer
-        if ours:
-            self._ask(path, ids, deadline, answer)
-        wait([answer], max(0.0, deadline - time.monotonic()))
-        if not answer.done():
-            raise EngineUnavailable(f"{self._client.url}{without_query(path)}: no answer in time")
-        return answer.result()
+        while True:
+            with self._lock:
+                now = time.monotonic()
+                asked, answer = self._answers.get(path, (now, None))
+                ours = answer is None or (answer.done() and now >= asked + self._kept_for)
+                if answer is None or ours:
+                    answer = Future()
+                    self._answers[path] = now, answer
+                    self._make_room()
+            if ours:
+                self._ask(path, ids, deadline, share, answer)
+            wait([answer], max(0.0, deadline - time.monotonic()))
+            if not answer.done():
+                raise AnswerLate(f"{self._client.url}{without_query(path)}: no answer in time")
+            error = answer.exception()
+            if error is None:
+                return answer.result()
+            if ours or not isinstance(error, (AnswerLate, AnswersTooLarge)):
+                # A traceback has the frames of who asked, with all that is there already: without
+                # copies they would stay until Python looks for cycles.
+                raise copy.copy(error)
+            # Who asked had less time, or no room: this request asks itself.
 
-    def _make_room(self, now: float) -> None:
+    def _make_room(self, most: int = _MOST_KEPT_BYTES) -> None:
+        """Forget answers that are old, and the oldest of those that take too much memory."""
+        now = time.monotonic()
         done = [(path, asked, of) for path, (asked, of) in self._answers.items() if of.done()]
         size = sum(_size(of) for _, _, of in done)
         for path, asked, of in done:  # the oldest first
-            full = len(self._answers) >= _MOST_KEPT or size > _MOST_KEPT_BYTES
+            full = len(self._answers) > _MOST_KEPT or size > most
             if full or now >= asked + self._kept_for:
                 size -= _size(of)
                 del self._answers[path]
 
     def _ask(
-        self, path: str, ids: Ids, deadline: float, answer: Future[Optional[EngineReply]]
+        self,
+        path: str,
+        ids: Ids,
+        deadline: float,
+        share: Share,
+        answer: Future[Optional[EngineReply]],
     ) -> None:
         try:
             with self._failing_fast(deadline):
-                document = self._client.get(path, deadline)
+                document = self._client.get(path, deadline, share=share)
             reply = None
             if document is not None:
                 reply = EngineReply(document, ids, keeps_document=self.keeps_documents)
@@ -286,22 +340,29 @@ class Inventory:
         except Exception as error:  # noqa: BLE001  those who wait have to get it, whatever it is
             with self._lock:
                 del self._answers[path]
-            answer.set_exception(error)
+            answer.set_exception(copy.copy(error))
+
+    def _until(self, deadline: float) -> float:
+        """Until when a request may wait for the engine."""
+        now = time.monotonic()
+        return now + min(self.patience, (deadline - now) / 2)
 
     @contextlib.contextmanager
     def _failing_fast(self, deadline: float, by_refusals: bool = True) -> Iterator[None]:
         """Around a query: after one that failed, say so again instead of trying for a while.
 
-        One that has no time left fails alone: that is no fault of the engine.
+        One that has little time left, or that asks for too much, fails alone: that is no fault of
+        the engine.
 
         Args:
             by_refusals: whether others fail for a while, too, where the engine refuses this one.
         """
-        if time.monotonic() >= deadline:
-            raise EngineUnavailable(f"{self._client.url}: no time was left to ask it")
+        now = time.monotonic()
+        if now >= deadline:
+            raise AnswerLate(f"{self._client.url}: no time was left to ask it")
+        has_time = deadline - now >= self.patience / 2
         pause = max(_SHORTEST_PAUSE, self._kept_for)
         with self._lock:
-            now = time.monotonic()
             if now < self._retry_at:
                 raise EngineUnavailable(self._failure)
             if self._failure:
@@ -310,8 +371,13 @@ class Inventory:
             with self._counted():
                 yield
         except EngineUnavailable as error:
+            fails_alone = isinstance(error, AnswersTooLarge) or (
+                isinstance(error, AnswerLate) and not has_time
+            )
             with self._lock:
-                if by_refusals or not isinstance(error, EngineRefusal):
+                if fails_alone:
+                    self._retry_at = 0.0
+                elif by_refusals or not isinstance(error, EngineRefusal):
                     self._failure = str(error)
                     self._failing_since = self._failing_since or time.time()
                     self._retry_at = time.monotonic() + pause
@@ -330,12 +396,6 @@ class Inventory:
         finally:
             with self._lock:
                 self._answers_by[outcome] += 1
-
-
-def _share(deadline: float) -> float:
-    """Until when a request may wait for the engine."""
-    now = time.monotonic()
-    return now + min(_LONGEST, (deadline - now) / 2)
 
 
 def _query(search: str, most: int, follow: str) -> str:

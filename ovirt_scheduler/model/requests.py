@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple, Optional, Union
 
+from ovirt_scheduler.model.answer_memory import Held
+
 LONGEST_ID = 255  # characters of the id of a host or a VM (contract 1.4)
 
 # Elements of VMs that may hold passwords: the daemon writes them into no file (contract 10.5).
@@ -50,6 +52,11 @@ class Document:
 
     data: bytes
     encoding: Optional[str] = None
+    held: Optional[Held] = field(default=None, compare=False, repr=False)  # of the engine's answers
+
+    def __reduce__(self) -> tuple[type[Document], tuple[object, ...]]:
+        """Another process counts no memory."""
+        return Document, (self.data, self.encoding)
 
 
 def is_document(text: str) -> bool:

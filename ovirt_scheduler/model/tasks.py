@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Optional, Union
 
+from ovirt_scheduler.model.answer_memory import Held
 from ovirt_scheduler.model.plugins import (
     Candidate,
     Engine,
@@ -102,6 +103,7 @@ class Pack:
         self.ids = ids
         self.sizes = sizes
         self.names: dict[str, str] = {}  # by id, as far as they are known
+        self.held: Optional[Held] = None  # if they are of the engine's answers
 
     @property
     def size(self) -> int:

@@ -282,8 +282,8 @@ class Executor:
         except FrameError as error:
             raise UnreadableDocument(str(error)) from None
 
-    def joined(self, packs: Sequence[Pack]) -> Pack:
-        """One pack of several; it raises ExecutorUnavailable, where descriptors or memory lack."""
+    def joined(self, packs: list[Pack]) -> Pack:
+        """One pack of several, as ``inputs.joined`` makes it; of one it is that."""
         return packs[0] if len(packs) == 1 else joined(packs)
 
     def _called(self, call: PluginCall, deadline: float) -> CallResult:

@@ -95,7 +95,7 @@ def _packs(
     for role, several in by_role.items():
         kept = tuple(each.pack for each in several if each.pack is not None)
         if kept:
-            found[role] = kept if len(kept) <= _MOST_PACKS else (joined(kept),)
+            found[role] = kept if len(kept) <= _MOST_PACKS else (joined([*kept]),)
     return found
 
 
@@ -136,19 +136,27 @@ def packs_of(subjects: Subjects, inputs: CallInputs) -> dict[Role, Pack]:
     }
 
 
-def joined(packs: Sequence[Pack]) -> Pack:
+def joined(packs: list[Pack]) -> Pack:
     """Copy several packs into one file, one after another.
+
+    Args:
+        packs: each is taken out as soon as it was copied, and goes if nobody else has it.
 
     Raises:
         ExecutorUnavailable: descriptors or memory lack.
     """
+    ids = tuple(each for pack in packs for each in pack.ids)
     sizes = tuple(pack.size for pack in packs)
-    contents = (os.pread(pack.descriptor, size, 0) for pack, size in zip(packs, sizes))
+    names = {key: name for pack in packs for key, name in pack.names.items()}
+    held = packs[0].held
+    contents = (_content(packs.pop(0)) for _ in sizes)
     try:
-        descriptor = memory_files.sealed(contents)
+        one = Pack(memory_files.sealed(contents), ids, sizes)
     except OSError as error:
         raise ExecutorUnavailable(f"documents cannot be passed on: {error.strerror}") from None
-    one = Pack(descriptor, tuple(each for pack in packs for each in pack.ids), sizes)
-    for pack in packs:
-        one.names.update(pack.names)
+    one.names, one.held = names, held and held.another(one.size)
     return one
+
+
+def _content(pack: Pack) -> bytes:
+    return os.pread(pack.descriptor, pack.size, 0)

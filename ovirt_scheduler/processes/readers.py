@@ -59,7 +59,7 @@ def read(
                 continue
             if done.state is not State.ANSWERED:
                 raise _failure(done)
-            read = _answered(done, size, most)
+            read = _answered(done, size, documents)
             why = ""
         finally:
             for descriptor in done.descriptors:
@@ -88,9 +88,9 @@ def _failure(done: Exchange) -> Union[UnreadableDocument, ExecutorUnavailable]:
 
 
 def _answered(
-    done: Exchange, size: int, number: int
+    done: Exchange, size: int, documents: Sequence[Unread]
 ) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], object]:
-    """What ``read`` returns, of so many documents of so many bytes.
+    """What ``read`` returns, of these documents of so many bytes.
 
     Raises:
         UnreadableDocument: the answer has not the shape, or a document or a pack is missing.
@@ -99,13 +99,14 @@ def _answered(
         found, seen = messages.unpack_read(done.answer, size)
     except FrameError as error:
         raise UnreadableDocument(f"{_WHO} answered what cannot be read ({error})") from None
-    good = [each for each in found if not each.problem]
-    if len(found) != number or len(good) != len(done.descriptors) or done.differs:
+    good = [(each, unread.document) for each, unread in zip(found, documents) if not each.problem]
+    if len(found) != len(documents) or len(good) != len(done.descriptors) or done.differs:
         raise UnreadableDocument(f"{_WHO} answered what cannot be read (documents are missing)")
     packs = []
     while done.descriptors:
         packs.append(Pack(done.descriptors.pop(0), ()))
-    for pack, each in zip(packs, good):
+    for pack, (each, document) in zip(packs, good):
+        pack.held = document.held and document.held.another(pack.size)
         pack.ids = each.ids
         pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
     told = tuple(

@@ -369,11 +369,12 @@ def test_a_slow_engine_has_one_limit_for_all_that_a_request_asks(engine, asking)
     assert len(engine.queries) == 1
 
 
-def test_after_a_failure_nobody_waits_again(engine, asking):
+def test_after_a_failure_nobody_waits_again(engine):
     """For cache_seconds the same failure is told at once, whatever is asked."""
+    asking = Inventory(engine.settings(), patience=0.5)
     engine.answering.clear()
     with pytest.raises(EngineUnavailable) as first:
-        asking.look_up(Sought(tuple(engine.ids())), soon(1))
+        asking.look_up(Sought(tuple(engine.ids())), soon())
     engine.answering.set()
     for ask in (
         lambda: asking.look_up(Sought(tuple(engine.ids())), soon()),
@@ -404,14 +405,6 @@ def test_what_the_events_tell_is_bounded(engine, asking):
         asking.events(None, soon())
 
 
-def test_a_request_without_time_left_fails_alone(engine, asking):
-    """That the caller came late is no fault of the engine: the next one is answered."""
-    with pytest.raises(EngineUnavailable, match="no time was left to ask it"):
-        asking.look_up(Sought(vm=id_of("web")), time.monotonic() - 1)
-    assert asking.look_up(Sought(vm=id_of("web")), soon()).vm is not None
-    assert asking.state().problem == ""
-
-
 def test_a_failed_login_is_not_tried_for_each_request(engine, tmp_path):
     """Engines lock a user out who comes with a wrong password again and again."""
     settings = engine.settings(cache_seconds=0, **password_of(b"nonsense")(engine, tmp_path))
@@ -437,12 +430,13 @@ def test_after_the_pause_it_is_asked_again(engine, monkeypatch):
 def test_while_one_tries_again_the_others_still_fail_fast(engine, monkeypatch):
     """An engine that stays silent holds up one request, not all."""
     monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 0.5)
-    asking = Inventory(engine.settings(cache_seconds=0))
+    asking = Inventory(engine.settings(cache_seconds=0), patience=0.25)
     engine.answering.clear()
     with pytest.raises(EngineUnavailable):
-        asking.look_up(Sought(vm=id_of("web")), soon(0.5))
+        asking.look_up(Sought(vm=id_of("web")), soon())
     assert engine.arrived.acquire(timeout=LONG)
     monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 60.0)
+    asking.patience = 10.0
     with ThreadPoolExecutor(1) as threads:
         again = threads.submit(lambda: asking.look_up(Sought(vm=id_of("web")), after(0.5)))
         assert engine.arrived.acquire(timeout=LONG)

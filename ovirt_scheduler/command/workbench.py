@@ -198,9 +198,8 @@ def _made_again(
 
 def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
     for each in differ[:_MOST_SHOWN]:
-        subject = f" for VM {each.vm}" if each.vm else ""
         when, by = explanation.when(each.time), ", ".join(each.units) or "the request"
-        yield f"  {when}  {each.id}  {each.method}{subject}: by {by}"
+        yield f"  {when}  {each.id}  {reports.subject(each)}: by {by}"
         *hosts, before, now = ("", *each.why) if len(each.why) < 2 else each.why
         yield from (f"    {line}" for line in (before, now, *hosts[:_LINES]) if line)
         if len(hosts) > _LINES:
@@ -214,7 +213,7 @@ def _sums(comparison: Comparison) -> str:
     before, after, parts = comparison.before, comparison.after, []
     for heading, rows in (
         ("DECISIVE", reports.rows(before.decisive, after.decisive)),
-        ("WINNER", reports.rows(before.wins, after.wins)),
+        ("WINNER", reports.rows(comparison.wins(before), comparison.wins(after))),
     ):
         if rows:
             parts.append("\n" + tables.table((heading, "BEFORE", "AFTER"), rows))

@@ -18,6 +18,7 @@ from ovirt_scheduler.history.record import (
     PASSED,
     REMOVED,
     Cost,
+    Entity,
     Host,
     Record,
     Summary,
@@ -206,8 +207,12 @@ def _named(decision: Record, hosts: Iterable[str]) -> list[str]:
 
 def vm_name(decision: Record) -> str:
     """The name of the decision's VM; its id if it has no name."""
-    vm = decision.get("vm") or {}
-    return str(vm.get("name") or vm.get("id") or "without a name")
+    return label(decision.get("vm") or {})
+
+
+def label(subject: Entity) -> str:
+    """The name of a host or a VM; its id if it has no name."""
+    return str(subject.get("name") or subject.get("id") or "without a name")
 
 
 def ordinal(number: int) -> str:

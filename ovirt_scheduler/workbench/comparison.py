@@ -8,14 +8,64 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation
-from ovirt_scheduler.history.record import NEVER_ASKED, NOT_ASKED, Record, Unit
+from ovirt_scheduler.history.record import (
+    FAILED,
+    NEVER_ASKED,
+    NOT_ASKED,
+    REMOVED,
+    Entity,
+    Record,
+    Unit,
+    entity,
+)
+from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values.hidden import HIDDEN
 from ovirt_scheduler.workbench.replay import Made
 
 _NOTHING: Record = {"method": "", "units": [], "hosts": []}  # what a refused request has
+
+
+class _Call(NamedTuple):
+    """A unit's call in a decision.
+
+    Attributes:
+        unit: its record.
+        question: what it was asked about: hosts in their order, costs, properties.
+        said: of each host, or as its answer.
+    """
+
+    unit: Unit
+    question: object
+    said: Mapping[str, object]
+
+    @property
+    def outcome(self) -> str:
+        """How it ended."""
+        return self.unit["outcome"]
+
+    @property
+    def failed_hosts(self) -> Optional[str]:
+        """The verdict on the hosts of a filter that failed; None if it did not."""
+        verdicts = {*self.said.values()} & {FAILED, REMOVED}
+        return str(next(iter(verdicts), "")) if explanation.has_failed(self.unit) else None
+
+    def differs(self, other: _Call) -> bool:
+        """Whether it says something else, if that is this unit's doing.
+
+        The same code may say something else if it was asked something else.
+        """
+        same = all(self.unit.get(key) == other.unit.get(key) for key in ("checksum", "factor"))
+        if same and self.question != other.question:
+            return False
+        common = self.said.keys() & other.said.keys()
+        ended = {self.outcome, other.outcome}
+        return (len(ended) > 1 and NOT_ASKED not in ended) or any(
+            self.said[key] != other.said[key] for key in common
+        )
 
 
 class Side:
@@ -27,12 +77,11 @@ class Side:
     Attributes:
         record: of a refused request an empty one.
         answer: as a record has it; ``{"refused": why}`` where there is none.
-        winner: the best host, where hosts are ranked or one is selected.
+        winner: the id of the best host, where hosts are ranked or one is selected.
         out: the hosts that filters removed.
         milliseconds: that the calls of its units took.
         totals: of the hosts.
-        said: by unit, how it ended and what it said of each host that it was asked about.
-        checksums: of the units, as far as they are known.
+        calls: of the units that are there, by kind and name.
         failures: of units, with why.
     """
 
@@ -42,62 +91,94 @@ class Side:
         # Those in shadow are not asked in a replay.
         live = [unit for unit in record["units"] if unit.get("mode", "live") == "live"]
         ranks = record["method"] in ("runCostFunctions", "selectHost", "candidates")
-        names = explanation.host_names([record])
         self.made, self.record = made, record
         self.answer: Any = answer
-        self.winner = names.get(answer[0], str(answer[0])) if ranks and answer else None
+        self.winner: Optional[str] = str(answer[0]) if ranks and answer else None
         self.out = explanation.removed(record)
         self.decisive: Sequence[str] = record.get("decisive", ())
         # Not of all of it: documents are read once for every policy.
         self.milliseconds = sum(float(unit.get("milliseconds", 0)) for unit in live)
         self.totals = {host["id"]: host.get("total") for host in hosts}
-        self.said = _said(hosts, live)
-        self.checksums = {unit["name"]: unit["checksum"] for unit in live if "checksum" in unit}
+        self.calls = {  # a name may be that of a filter and of a cost function
+            (unit["kind"], unit["name"]): self._call(unit) for unit in live if "checksum" in unit
+        }
         self.failures = {
             unit["name"]: f"{unit['name']} {unit['outcome']}: {unit.get('message', '')}"
             for unit in live
             if explanation.has_failed(unit)
         }
 
-    def differing(self, other: Side) -> list[str]:
-        """The units that said something else of a host that both asked about, or ended so.
+    def _call(self, unit: Unit) -> _Call:
+        hosts, kind = self.record["hosts"], unit["kind"]
+        said: dict[str, object] = {}
+        asked: Iterable[object] = [host["id"] for host in hosts if host["id"] not in self.out]
+        if kind == Kind.FILTER.words:
+            for host in hosts:
+                own = (each for each in host.get("verdicts", ()) if each["unit"] == unit["name"])
+                for verdict in (*own,)[:1]:  # a scheduler may have the filter's name
+                    if verdict.get("verdict", NEVER_ASKED) != NEVER_ASKED:
+                        said[host["id"]] = verdict["verdict"]
+            asked = [*said]
+        elif kind == Kind.COST_FUNCTION.words:
+            for host in hosts:
+                for cost in host.get("costs", ()):
+                    if cost["unit"] == unit["name"]:
+                        said[host["id"]] = cost["cost"], cost.get("factor")
+        elif unit["outcome"] != NOT_ASKED:
+            said["answer"] = self.answer
+            asked = [(host, self.totals[str(host)]) for host in asked]
+        return _Call(unit, ([*asked], self.record.get("properties", {})), said)
 
-        Where there are none, but the answers differ: those that say nothing of single hosts, as a
-        balance and a scheduler.
-        """
+    def differing(self, other: Side) -> list[str]:
+        """The units that said something else on the same question, or are in one of both."""
         if isinstance(other.made, str):
             return []
-        both = {**self.said, **other.said}
-        units = [
-            unit
-            for unit in both
-            if (mine := self.said.get(unit)) is None
-            or (theirs := other.said.get(unit)) is None
-            or any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys())
-        ]
-        if units or self.answer == other.answer:
-            return units
-        return [unit for unit, said in both.items() if len(self.said.get(unit, said)) == 1]
+        units: dict[str, None] = {}
+        for kind, name in {**self.calls, **other.calls}:
+            mine, theirs = (side.calls.get((kind, name)) for side in (self, other))
+            if mine is None or theirs is None or mine.differs(theirs):
+                units[name] = None
+        return [*units]
+
+    def edited(self, other: Side) -> set[str]:
+        """The units whose code is another one there, or that are in one of both."""
+        mine, theirs = (
+            {(*key, call.unit["checksum"]) for key, call in side.calls.items()}
+            for side in (self, other)
+        )
+        return {name for _, name, _ in mine ^ theirs}
+
+    def treated_otherwise(self, other: Side) -> set[str]:
+        """The filters that failed on both sides, with another ``on_failure``."""
+        return {
+            name
+            for (kind, name), call in self.calls.items()
+            if kind == Kind.FILTER.words and (kind, name) in other.calls
+            if {call.failed_hosts, other.calls[kind, name].failed_hosts} == {FAILED, REMOVED}
+        }
 
 
 class Difference(NamedTuple):
-    """A decision that comes out otherwise; hosts are named.
+    """A decision that comes out otherwise.
 
     Attributes:
         units: that said something else, or were not there before.
+        refused: hosts that are newly removed.
+        no_host: whether none is left, where there was one.
+        winners: the best hosts before and after, where they differ; None where there was none.
         why: lines that tell what became of which host, and by whom.
     """
 
     id: str
     time: str
     method: str
-    vm: str
+    vm: Entity
     old: Any
     new: Any
     units: Sequence[str]
-    refused: Sequence[str]  # hosts, newly
-    no_host: bool  # is left, where there was one
-    winners: Optional[tuple[str, str]]  # before and after, where they differ
+    refused: Sequence[Entity]
+    no_host: bool
+    winners: Optional[tuple[Optional[Entity], Optional[Entity]]]
     why: Sequence[str]
 
 
@@ -105,7 +186,7 @@ class Totals:
     """What decisions come to together.
 
     Attributes:
-        wins: by host, how often it was the best.
+        wins: by the id of a host, how often it was the best.
         decisive: by unit, how often it was.
         times: milliseconds that the calls of each decision's units took.
     """
@@ -128,10 +209,17 @@ class Totals:
         """Of the times."""
         return round(statistics.median(self.times), 2) if self.times else None
 
-    def fields(self) -> dict[str, Any]:
-        """For JSON."""
+    def fields(self, names: Mapping[str, str]) -> dict[str, Any]:
+        """For JSON.
+
+        Args:
+            names: of hosts, by their ids.
+        """
         return {
-            "wins": dict(self.wins.most_common()),
+            "wins": [
+                {**entity(host, names.get(host, "")), "count": count}
+                for host, count in self.wins.most_common()
+            ],
             "decisive": dict(self.decisive.most_common()),
             "milliseconds": {"median": self.median, "total": round(sum(self.times), 1)},
         }
@@ -146,10 +234,14 @@ class Comparison:
     Attributes:
         count, same: decisions, and those of them that come out the same on today's plugins.
         unsteady: units that are to blame for the others: time, chance or the engine is in them.
-        edited: units whose code is another than then, with the number of decisions that differ.
+        edited: units whose code is another than then, with the number of decisions.
+        treated_otherwise: filters that failed then, too, with another ``on_failure`` now.
+        masked: properties whose values were not recorded, of decisions that differ for no reason
+            that is known.
         failures: of units that did not fail before, with why.
         uncertain: ids of decisions that do not even come out the same unchanged, by the same code:
             what the changes do to them cannot be told.
+        names: of hosts, by their ids, where they have one.
     """
 
     def __init__(self, changed: bool) -> None:
@@ -157,8 +249,11 @@ class Comparison:
         self.count = self.same = 0
         self.unsteady: Counter[str] = Counter()
         self.edited: Counter[str] = Counter()
+        self.treated_otherwise: Counter[str] = Counter()
+        self.masked: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.uncertain: list[str] = []
+        self.names: dict[str, str] = {}
         self.differ: list[Difference] = []
         self.before, self.after = Totals(), Totals()
 
@@ -170,20 +265,38 @@ class Comparison:
             made: on today's plugins; and with the changes, where there are any.
         """
         recorded, today, *changed = map(Side, (then, *made))
-        edited = {unit for unit, _ in recorded.checksums.items() ^ today.checksums.items()}
-        self.edited.update(edited)
+        self.names.update((host["id"], host["name"]) for host in then["hosts"] if "name" in host)
+        edited, settings = recorded.edited(today), recorded.treated_otherwise(today)
         otherwise = recorded.differing(today)
-        to_blame = [unit for unit in otherwise if unit not in edited]
+        to_blame = [unit for unit in otherwise if unit not in {*edited, *settings}]
+        answers = (recorded.answer, recorded.totals), (today.answer, today.totals)
+        is_same = not otherwise and answers[0] == answers[1]
+        masked = [name for name, value in then.get("properties", {}).items() if value == HIDDEN]
+        self.edited.update(edited)
+        self.treated_otherwise.update(settings)
         self.unsteady.update(to_blame)
+        is_uncertain = bool(to_blame) or isinstance(today.made, str)
+        if not is_same and not otherwise and masked:
+            self.masked.update(masked)
+            is_uncertain = True
         if not changed:
             self._compare(then, recorded, today)
-        elif to_blame or isinstance(today.made, str):
+        elif is_uncertain:
             self.uncertain.append(then["id"])
         else:
             self._compare(then, today, changed[0])
-        answers = (recorded.answer, recorded.totals), (today.answer, today.totals)
-        self.same += not otherwise and answers[0] == answers[1]
+        self.same += is_same
         self.count += 1  # last, as Ctrl-C may come anywhere
+
+    def label(self, host: str) -> str:
+        """A host's name; with its id where another one has that name, too."""
+        name = self.names.get(host, host)
+        alike = sum(each == name for each in self.names.values())
+        return f"{name} ({host})" if alike > 1 else name
+
+    def wins(self, totals: Totals) -> dict[str, int]:
+        """How often each host was the best, for a person."""
+        return {self.label(host): count for host, count in totals.wins.items()}
 
     def _compare(self, then: Record, before: Side, after: Side) -> None:
         self.before.add(before)
@@ -192,31 +305,26 @@ class Comparison:
         self.failures.update(after.failures[unit] for unit in new)
         if before.answer == after.answer:
             return
-        names = explanation.host_names([then])
-        winners = None
-        if before.winner != after.winner:
-            winners = (before.winner or "none", after.winner or "none")
+        winners = [side.winner and self._host(side.winner) for side in (before, after)]
+        clean = explanation.cleaned
         self.differ.append(
             Difference(
                 then["id"],
                 str(then["time"]),
                 then["method"],
-                explanation.vm_name(then) if "vm" in then else "",
+                then.get("vm", {}),
                 before.answer,
                 after.answer,
                 before.differing(after),
-                [names.get(host, host) for host in after.out if host not in before.out],
+                [self._host(host) for host in after.out if host not in before.out],
                 after.answer == [] != before.answer,
-                winners,
-                list(
-                    _why(
-                        explanation.cleaned(then),
-                        explanation.cleaned(before.record),
-                        explanation.cleaned(after.made),
-                    )
-                ),
+                None if winners[0] == winners[1] else (winners[0] or None, winners[1] or None),
+                [*_why(clean(then), clean(before.record), clean(after.made))],
             )
         )
+
+    def _host(self, host: str) -> Entity:
+        return entity(host, self.names.get(host, ""))
 
     def fields(self) -> dict[str, Any]:
         """For JSON."""
@@ -225,33 +333,14 @@ class Comparison:
             "same": self.same / self.count if self.count else None,
             "unsteady": dict(self.unsteady.most_common()),
             "edited": dict(self.edited.most_common()),
+            "on_failure": dict(self.treated_otherwise.most_common()),
+            "masked": dict(self.masked.most_common()),
             "uncertain": self.uncertain,
             "changed": self.changed,
             "differ": [each._asdict() for each in self.differ],
-            "before": self.before.fields(),
-            "after": self.after.fields(),
+            "before": self.before.fields(self.names),
+            "after": self.after.fields(self.names),
         }
-
-
-def _said(
-    hosts: Sequence[Mapping[str, Any]], units: Sequence[Unit]
-) -> dict[str, dict[tuple[str, str], object]]:
-    """How each unit ended, and of each host that it was asked about: a verdict, and its share.
-
-    A name may be that of a filter and of a cost function.
-    """
-    said: dict[str, dict[tuple[str, str], object]] = {}
-    for unit in units:
-        if "checksum" in unit:  # else there was none of that name
-            of_unit = said.setdefault(unit["name"], {})
-            if unit["outcome"] != NOT_ASKED:
-                of_unit[unit["kind"], ""] = unit["outcome"]
-    for host in hosts:
-        for part, word in (("verdicts", "verdict"), ("costs", "weighted")):
-            for entry in host.get(part, ()):
-                if entry["unit"] in said and entry.get(word, NEVER_ASKED) != NEVER_ASKED:
-                    said[entry["unit"]][part, host["id"]] = entry[word]
-    return said
 
 
 def _why(then: Record, old: Record, new: Made) -> Iterator[str]:

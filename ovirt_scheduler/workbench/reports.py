@@ -13,6 +13,7 @@ from typing import Callable
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import NotOverwritten
+from ovirt_scheduler.history import explanation
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server.pages import views
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
@@ -57,6 +58,10 @@ def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[st
         yield f"  {unit} answers otherwise: {uses} (decisions: {number})"
     for unit, number in comparison.edited.most_common():
         yield f"  {unit} is gone, or was edited since (decisions: {number})"
+    for unit, number in comparison.treated_otherwise.most_common():
+        yield f"  {unit} failed then, too, and its on_failure is another now (decisions: {number})"
+    for name, number in comparison.masked.most_common():
+        yield f"  the value of {name} was not recorded: its default held (decisions: {number})"
     if comparison.uncertain:
         yield (
             f"  left out below: {count_of(len(comparison.uncertain), 'decision')} that would not "
@@ -73,14 +78,20 @@ def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[st
     )
 
 
+def subject(each: Difference) -> str:
+    """What a difference is about: ``runFilters for VM web``."""
+    return f"{each.method} for VM {explanation.label(each.vm)}" if each.vm else each.method
+
+
 def brief(each: Difference) -> str:
     """A difference in a few words."""
     if each.no_host:
         return "no host is left"
     if each.winners:
-        return f"{each.winners[1]} wins, and not {each.winners[0]}"
+        old, new = (explanation.label(host) if host else "none" for host in each.winners)
+        return f"{new} wins, and not {old}"
     if each.refused:
-        return f"{', '.join(each.refused)} refused"
+        return f"{', '.join(map(explanation.label, each.refused))} refused"
     return "another answer"
 
 
@@ -95,11 +106,13 @@ def write_replay(comparison: Comparison, lines: Sequence[str], file: Path) -> No
     """
     before, after = comparison.before, comparison.after
     charts = {
-        "How often each host was the best": rows(before.wins, after.wins)[:_MOST_ROWS],
+        "How often each host was the best": rows(comparison.wins(before), comparison.wins(after))[
+            :_MOST_ROWS
+        ],
         "How often each unit was decisive": rows(before.decisive, after.decisive)[:_MOST_ROWS],
         "Decisions by the time of their units": _by_time(before.times, after.times),
     }
-    listed = [(each, brief(each)) for each in comparison.differ[:_MOST_LISTED]]
+    listed = [(each, subject(each), brief(each)) for each in comparison.differ[:_MOST_LISTED]]
     write_page(
         file, "replay.html", comparison=comparison, lines=lines, charts=charts, listed=listed
     )

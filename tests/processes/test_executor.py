@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 import time
 from collections.abc import Iterator
@@ -51,6 +52,26 @@ def test_however_many_replies_of_the_engine_there_are_all_come_to_the_plugin(
     for _ in range(2):  # once they are read, they are not read again
         execution = executor.run(job_of([unit], hosts=ids, replies=EngineReplies(hosts=told)))
         assert only(execution).value == ids
+
+
+@pytest.mark.parametrize(
+    ("asked", "replied", "found"),
+    [
+        (("h1", "H1"), ("h1", "H1"), {"h1": "n-h1", "H1": "n-H1"}),  # as a recording has them
+        (("ab", "AB"), ("ab",), {"ab": "n-ab", "AB": "n-ab"}),
+        (("aB", "AB"), ("ab", "AB"), {"aB": "n-ab", "AB": "n-AB"}),
+        (("AB",), ("ab", "cd"), {"AB": "n-ab"}),
+    ],
+)
+def test_ids_that_differ_in_capitals_are_two_hosts_unless_the_engine_tells_of_one(
+    executor, unit_of, asked, replied, found
+):
+    """The engine writes its ids in small letters, whatever it was asked for."""
+    unit = unit_of("def do_filter(hosts, vm, properties): print([(h.id, h.name) for h in hosts])\n")
+    members = "".join(f"<host id='{each}'><name>n-{each}</name></host>" for each in replied)
+    reply = EngineReply(Document(f"<hosts>{members}</hosts>".encode()), asked)
+    execution = executor.run(job_of([unit], hosts=asked, replies=EngineReplies(hosts=(reply,))))
+    assert dict(ast.literal_eval(only(execution).stdout)) == found
 
 
 def test_a_plugin_may_import_from_a_folder_of_its_own_choice(executor, unit_named, tmp_path):

@@ -240,7 +240,7 @@ def replay(recording: Recording, monkeypatch, capsys):
 
 def named(told: Any) -> dict[str, Any]:
     """The decisions that a report names, by VM."""
-    return {each["vm"]: each for each in told["differ"]}
+    return {each["vm"].get("name"): each for each in told["differ"]}
 
 
 def expected(of: Recording) -> dict[str, Any]:
@@ -260,8 +260,8 @@ def check_report(replay: Any, of: Recording, page: Path) -> None:
     assert {vm: (each["old"], each["new"]) for vm, each in differ.items()} == wanted
     assert wanted
     for vm, (old, new) in wanted.items():
-        names = [f"h{host[-1]}" for host in of.asked[vm].hosts if host in old and host not in new]
-        assert differ[vm]["refused"] == names
+        out = [host for host in of.asked[vm].hosts if host in old and host not in new]
+        assert differ[vm]["refused"] == [{"id": host, "name": f"h{host[-1]}"} for host in out]
         assert differ[vm]["no_host"] is not bool(new)
         assert differ[vm]["units"] == ["Reserve"]
     html = page.read_text("utf-8")
@@ -324,7 +324,7 @@ def test_what_uses_chance_or_the_engine_is_told(replay, recording):
     assert told["unsteady"] == {"Chance": 1, "Asks": 1}
     assert told["same"] == 39 / 41
     assert len(told["uncertain"]) == 2
-    assert not {"by chance \x9b", "of the engine"} & {each["vm"] for each in told["differ"]}
+    assert not {"by chance \x9b", "of the engine"} & {*named(told)}
     shown = replay("--unit", "Chance")
     assert "as it was: 0 of 1 decisions come out the same (0.0 %)\n" in shown
     assert (
@@ -343,7 +343,8 @@ def test_factors_and_units_can_be_changed(replay):
     assert (told["old"], told["new"]) == ([H2, H1, H0], [H0, H1, H2])  # -56, -48, -44
     (told,) = replay("--without", "Large", *options)["differ"]
     assert (told["old"], told["new"]) == ([H2, H1, H0], [H0, H1, H2])
-    assert told["winners"] == ["h2", "h0"]
+    assert told["winners"] == [{"id": H2, "name": "h2"}, {"id": H0, "name": "h0"}]
+    assert told["vm"] == {"id": "v", "name": "scored"}
     assert told["units"] == ["Large"]
     assert told["why"][0] == "h0: 4 = Free 2 × (-30) + Large 1 × 64; now -60 = Free 2 × (-30)"
     assert told["why"][-2:] == ["before: 3 hosts: h2 is best", "now: 3 hosts: h0 is best"]
@@ -364,9 +365,10 @@ def test_a_schedulers_selection_is_made_again(replay, recording):
     options = ("--vm", "selected", "-o", "json")
     (differ,) = replay("--without", "Large", "--with", "Free=2", *options)["differ"]
     assert (differ["old"], differ["new"]) == ([H1, H0], [H0, H1])
-    assert differ["winners"] == ["h1", "h0"]
+    assert [each["name"] for each in differ["winners"]] == ["h1", "h0"]
     (differ,) = replay("--plugins", str(recording.other), *options)["differ"]
-    assert (differ["refused"], differ["no_host"]) == (["h0", "h1"], True)
+    assert [each["id"] for each in differ["refused"]] == [H0, H1]
+    assert differ["no_host"]
     assert differ["units"] == ["Reserve"]
     options = ("--vm", "by both", "-o", "json")
     (differ,) = replay("--with", "First", "--with", "Large", *options)["differ"]
@@ -419,7 +421,7 @@ def test_a_unit_that_is_added_is_asked_where_its_kind_was(replay):
     methods = {each["method"] for each in told["differ"]}
     assert methods == {"runFilters", "selectHost"}
     assert all(each["new"] == [] and each["no_host"] for each in told["differ"])
-    assert "web" not in {each["vm"] for each in told["differ"]}  # where Named was asked already
+    assert "web" not in {*named(told)}  # where Named was asked already
 
 
 def test_a_factor_or_unit_that_is_none_is_refused(recording, monkeypatch, capsys):

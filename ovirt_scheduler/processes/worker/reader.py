@@ -171,19 +171,22 @@ def _read(unread: Unread) -> tuple[list[State], bool, str, bytes]:
 
 def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State], str]:
     """The entities that the engine was asked for, with their ids as they were asked."""
-    wanted = {each.lower(): each for each in asked}  # the engine writes its ids in small letters
+    there = {state["_id"] for state in found}
+    wanted: dict[str, list[str]] = {}
+    for each in asked:  # the engine writes its ids in small letters
+        wanted.setdefault(each if each in there else each.lower(), []).append(each)
     kept: dict[str, State] = {}
     strangers: list[str] = []
     for state in found:
-        entity_id = wanted.get(state["_id"].lower())
-        if entity_id is None:
+        ids = wanted.get(state["_id"]) or wanted.get(state["_id"].lower()) or []
+        if not ids:
             strangers.append(state["_id"])
-            continue
-        kept[entity_id] = {**state, "_id": entity_id}
         href, statistics = state.get("_href"), state.get("_statistics")
         if statistics is not None and statistics[1] is None and href is not None:
             # Where they are, if they are not in the document.
-            kept[entity_id]["_statistics"] = ["list", f"{href}/statistics", *statistics[2:]]
+            statistics = ["list", f"{href}/statistics", *statistics[2:]]
+        more = {} if statistics is None else {"_statistics": statistics}
+        kept.update((each, {**state, **more, "_id": each}) for each in ids)
     note = ""
     if strangers:
         shown = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")

@@ -12,8 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -22,9 +20,6 @@ from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.file import content
-
-# Two writes that come closer than this may leave the same times on a file.
-_CLOCK_STEP_NS = 50_000_000
 
 _WORD = re.compile(r"\w+")
 
@@ -86,11 +81,9 @@ def stamp(path: Path) -> Optional[Stamp]:
         status = path.stat()
     except OSError:
         return None
-    # The last number differs at every scan while the times cannot be relied on.
-    just_written = abs(time.time_ns() - status.st_mtime_ns) < _CLOCK_STEP_NS
     return (
         status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns,
-        status.st_mode, time.monotonic_ns() if just_written else 0,
+        status.st_mode,
     )  # fmt: skip
 
 
@@ -134,12 +127,11 @@ def _inner(
 
 
 class Sources:
-    """The texts of the files that one scan has found. Safe to use from many threads."""
+    """The texts of the files that one scan has found."""
 
     def __init__(self, files: Sequence[PluginFile]) -> None:
         # Each with the words in its text that may name a module; None: it may import any.
         self._read: dict[PluginFile, tuple[Source, Optional[frozenset[str]]]] = {}
-        self._reading = threading.Lock()
         self._named: dict[object, dict[str, list[PluginFile]]] = {}  # by folder and first name
         for file in files:
             if "." not in file.path.stem:
@@ -175,11 +167,10 @@ class Sources:
         return Candidate(source, str(file.folder), tuple(neighbours), tuple(sorted(refused)))
 
     def _once(self, file: PluginFile) -> tuple[Source, Optional[frozenset[str]]]:
-        with self._reading:  # several threads may want a helper that all of them import
-            if file not in self._read:
-                text = content(file.path, PluginError, trusted=True)
-                self._read[file] = Source(file.name, str(file.path), text), _words(text)
-            return self._read[file]
+        if file not in self._read:
+            text = content(file.path, PluginError, trusted=True)
+            self._read[file] = Source(file.name, str(file.path), text), _words(text)
+        return self._read[file]
 
 
 def _words(text: bytes) -> Optional[frozenset[str]]:

@@ -6,12 +6,13 @@ import contextlib
 import hashlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
+from ovirt_scheduler.catalogue.files import PluginFile
+from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader, PluginText
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.model.values import typed_json
@@ -42,6 +43,7 @@ class LastGood:
     def __init__(self, folder: Optional[Path]) -> None:
         self._folder = None if folder is None else folder.absolute()
         self._unsaved: dict[Path, LoadedPlugin] = {}
+        self._holds: Optional[tuple[frozenset[Path], ...]] = None  # at most; None: not looked at
 
     def save(self, plugin: LoadedPlugin) -> None:
         """Keep a version that loads. If that fails, a warning says so; ``catch_up`` tries again."""
@@ -80,19 +82,30 @@ class LastGood:
                 return  # at each start all are saved, and few are new
         write_state(file, data)
 
-    def drop(self, path: Path, filters: Sequence[str] = ()) -> None:
-        """Forget a plugin whose file is gone.
+    def keep_only(self, plugins: Iterable[Path], alone: Iterable[Path]) -> None:
+        """Forget all plugins but some; what cannot be removed is tried again at the next time.
 
         Args:
-            path: of the plugin.
-            filters: names of its filters to remember, as calls may still ask for them.
+            plugins: the files that are there.
+            alone: files that are gone while their conf files are there: the names of their filters
+                are kept, as calls may still ask for them.
         """
-        self._unsaved.pop(path, None)
+        holds = frozenset(plugins), frozenset(alone)
+        if self._folder is None or holds == self._holds:
+            return
+        names = {path: self.filters(path) for path in holds[1]}
+        self._unsaved = {path: plugin for path, plugin in self._unsaved.items() if path in holds[0]}
         with contextlib.suppress(OSError):
-            if filters:
-                self._write(_Version(str(path), tuple(filters)))
-            else:
-                self._file(path).unlink()
+            files = {self._file(path) for path in holds[0]}
+            for path, filters in names.items():
+                if filters is not None:
+                    self._write(_Version(str(path), filters))
+                    files.add(self._file(path))
+            if self._folder.exists() and not trust.tampering(self._folder):
+                for file in set(self._folder.iterdir()) - files:
+                    if file.suffix in (".json", ".new"):
+                        file.unlink()
+            self._holds = holds
 
     def filters(self, path: Path) -> Optional[tuple[str, ...]]:
         """The names of the filters that a plugin had when it was last loaded; None: not known.
@@ -101,6 +114,8 @@ class LastGood:
         """
         if self._folder is None:
             return ()
+        if path in self._unsaved:
+            return self._unsaved[path].filters
         with contextlib.suppress(OSError, ValueError, PluginError):
             return self._read(path).filters
         return None
@@ -116,7 +131,8 @@ class LastGood:
             if version.sources:  # the plugin's file was not gone
                 first, *helpers = version.sources
                 candidate = Candidate(first, str(path.parent), tuple(helpers))
-                return loader.make(candidate, version.conf)
+                file = PluginFile(path.stem, path, path.parent)
+                return loader.make(PluginText(file, candidate, version.conf))
         except FileNotFoundError:
             pass
         except ExecutorUnavailable:

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
-import time
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
 from ovirt_scheduler.catalogue import files as plugin_files
+from ovirt_scheduler.catalogue.drivers import check_drivers, is_name, make_driver, too_new
 from ovirt_scheduler.catalogue.files import PluginFile, Sources, Stamp
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
-from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
+from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import (
     Candidate,
+    DeclaredProperties,
     Limits,
     PluginCode,
-    Property,
     PropertySet,
     Source,
 )
@@ -35,11 +33,6 @@ from ovirt_scheduler.settings.config import parse_plugin_conf
 from ovirt_scheduler.settings.file import content
 from ovirt_scheduler.settings.table import PluginConf, Settings
 
-_NAMESPACE = uuid.UUID("3c2f6f0e-5a52-4c8b-9d3e-7f1c0c3c9a41")
-_TOPIC = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
-_VERSION_DIGITS = 12  # of the checksum
-
 # Schedulers that come with the package.
 SHIPPED = Path(__file__).resolve().parents[1] / "schedulers"
 
@@ -49,7 +42,6 @@ class FolderScan:
     """The files in the plugins' folders at one moment."""
 
     folders: tuple[Path, ...]  # all that are scanned, in their order
-    started: float = field(default_factory=time.time)  # seconds since the epoch
     # In the order of the folders, then by name.
     files: list[PluginFile] = field(default_factory=list)
     # Of the files, of the folders and of every conf file.
@@ -59,6 +51,24 @@ class FolderScan:
     unreadable: list[Path] = field(default_factory=list)
     confs: list[Path] = field(default_factory=list)  # all conf files that plugins may have
     sources: Sources = field(init=False)  # of the files
+
+
+ConfData = Union[bytes, PluginError, None]  # a plugin's conf file, None if there is none
+
+
+class PluginText(NamedTuple):
+    """The files that a plugin is made from, as they were read; a fault where one cannot be."""
+
+    file: PluginFile
+    candidate: Union[Candidate, PluginError]
+    conf: ConfData
+
+    @property
+    def paths(self) -> Iterator[Path]:
+        """The plugin's file, and those that it may import."""
+        yield self.file.path
+        if isinstance(self.candidate, Candidate):
+            yield from (Path(source.path) for source in self.candidate.neighbours)
 
 
 class LoadedPlugin(NamedTuple):
@@ -158,11 +168,13 @@ class Loader:
         except PluginError:  # nobody knows what it says
             return True
 
-    def filter_names(self, file: PluginFile, scan: FolderScan) -> Optional[tuple[str, ...]]:
+    def filter_names(self, text: PluginText) -> Optional[tuple[str, ...]]:
         """The names of a file's filters, whatever its conf file says; None: it does not load."""
+        if isinstance(text.candidate, PluginError):
+            return None
         try:
-            units = self._analysed(scan.sources.candidate(file))[0].units
-        except (FileNotFoundError, PluginError):
+            units = self._analysed(text.candidate)[0].units
+        except PluginError:
             return None
         return tuple(unit.name for unit in units if unit.kind is Kind.FILTER)
 
@@ -170,67 +182,115 @@ class Loader:
         """Where a plugin's conf file is, if there is one."""
         return self._settings.plugins_conf_path / f"{name}.conf"
 
+    def read(self, file: PluginFile, scan: FolderScan) -> PluginText:
+        """Read a plugin's file, what it may import, and its conf file.
+
+        Raises:
+            FileNotFoundError: it has gone since the scan.
+        """
+        candidate: Union[Candidate, PluginError]
+        conf: ConfData = None
+        try:
+            candidate = scan.sources.candidate(file)
+        except PluginError as fault:
+            candidate = fault
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                conf = content(self.conf_path(file.name), PluginError, trusted=True)
+            except PluginError as fault:
+                conf = fault
+        return PluginText(file, candidate, conf)
+
     def load(self, file: PluginFile, scan: FolderScan) -> LoadedPlugin:
-        """Read a file and what it may import, and analyse it.
+        """Read a plugin, and make it. Raises what ``read`` and ``make`` raise."""
+        return self.make(self.read(file, scan))
+
+    def make(self, text: PluginText) -> LoadedPlugin:
+        """Make a plugin from the text of its files.
 
         Raises:
             PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
         """
+        file, candidate, conf_data = text
         if "." in file.name or not file.name.isprintable():
             raise PluginError(
                 f"rename {file.path.name!r}: no dot and no control character may be in the name "
                 "of a plugin",
                 str(file.path.parent),
             )
-        candidate = scan.sources.candidate(file)
-        conf_data: Optional[bytes] = None
-        with contextlib.suppress(FileNotFoundError):
-            conf_data = content(self.conf_path(file.name), PluginError, trusted=True)
-        return self.make(candidate, conf_data)
-
-    def make(self, candidate: Candidate, conf_data: Optional[bytes]) -> LoadedPlugin:
-        """Make a plugin from the text of its files.
-
-        Raises:
-            PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
-        """
-        source = candidate.source
-        path = Path(source.path)
-        conf = parse_plugin_conf(conf_data or b"", self.conf_path(source.name))
+        if isinstance(conf_data, PluginError):
+            raise conf_data
+        conf = parse_plugin_conf(conf_data or b"", self.conf_path(file.name))
         if not conf.enabled:
-            return LoadedPlugin(source.name, path, (), (source,), conf_data, "")
+            return LoadedPlugin(file.name, file.path, (), (), conf_data, "")
+        if isinstance(candidate, PluginError):
+            raise candidate
+        candidate = candidate._replace(declared=self._declared(candidate.source, conf))
         analysis, used = self._analysed(candidate)
         checksum = _checksum(used, conf_data)
         code = PluginCode(
-            source.name,
+            file.name,
             candidate.folder,
             analysis.modules,
             analysis.wants_engine,
             analysis.wants_statistics,
         )
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
-        check_drivers(analysis.drivers, source.path)
+        check_drivers(analysis.drivers, candidate.source.path)
         made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
         left_out = {each.name: why for each in made if (why := self._why_left_out(each, conf))}
         drivers = tuple(driver for driver in made if driver.name not in left_out)
+        path = str(file.path)
         warnings = (
-            *_unchecked_properties(units, source.path),
-            *(PluginError(message, source.path) for message in left_out.values()),
-            *_misspelt(source),
-            *(PluginError(each.message, source.path, each.line) for each in analysis.doubts),
+            *_unchecked_properties(units, path),
+            *(PluginError(message, path) for message in left_out.values()),
+            *_misspelt(candidate.source),
+            *(PluginError(each.message, path, each.line) for each in analysis.doubts),
         )
-        return LoadedPlugin(source.name, path, units, used, conf_data, checksum, drivers, warnings)
+        return LoadedPlugin(
+            file.name, file.path, units, used, conf_data, checksum, drivers, warnings
+        )
 
-    def renewed(self, plugin: LoadedPlugin) -> LoadedPlugin:
-        """A plugin that another loader made, with the limits and ``on_failure`` of this one."""
-        conf = parse_plugin_conf(plugin.conf or b"", self.conf_path(plugin.name))
+    def renewed(
+        self, plugin: LoadedPlugin, conf_data: ConfData, former_conf: Optional[bytes]
+    ) -> LoadedPlugin:
+        """A version of a plugin, with all but its properties as its conf file says now.
+
+        Args:
+            conf_data: the conf file now.
+            former_conf: the one to use if that has a mistake.
+        """
+        path = self.conf_path(plugin.name)
+        try:
+            if isinstance(conf_data, PluginError):
+                raise conf_data
+            conf = parse_plugin_conf(conf_data or b"", path)
+        except PluginError:
+            conf_data = former_conf
+            conf = parse_plugin_conf(conf_data or b"", path)
+        if not conf.enabled:
+            return LoadedPlugin(plugin.name, plugin.path, (), (), conf_data, "")
         limits, on_failure = self._limits_of(conf), self._on_failure_of(conf)
         return plugin._replace(
+            conf=conf_data,
             units=tuple(
-                replace(unit, limits=limits, on_failure=on_failure) for unit in plugin.units
+                replace(unit, limits=limits, on_failure=on_failure, shadow=conf.shadow)
+                for unit in plugin.units
             ),
-            drivers=tuple(driver._replace(limits=limits) for driver in plugin.drivers),
+            drivers=tuple(
+                driver._replace(limits=limits)
+                for driver in plugin.drivers
+                if not self._why_left_out(driver, conf)
+            ),
         )
+
+    def _declared(self, source: Source, conf: PluginConf) -> Optional[DeclaredProperties]:
+        """The properties in a plugin's conf file; None if it has none."""
+        if not conf.custom_properties:
+            return None
+        path, line = str(self.conf_path(source.name)), conf.properties_line
+        texts = (conf.custom_properties, conf.default_values)
+        return DeclaredProperties(path, line, conf.name, *texts)
 
     def _analysed(self, candidate: Candidate) -> tuple[Analysis, tuple[Source, ...]]:
         """Analyse a file.
@@ -245,7 +305,10 @@ class Loader:
         path, own = candidate.source.path, (candidate.source, *candidate.neighbours)
         fault = analysis.fault
         if fault is not None:
-            file = fault.file if fault.file in {each.path for each in own} else path
+            files = {each.path for each in own}
+            if candidate.declared is not None:
+                files.add(candidate.declared.file)
+            file = fault.file if fault.file in files else path
             raise PluginError(fault.message, file, fault.line)
         used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
         used = used or (candidate.source,)  # a helper is not run, and so has no code
@@ -257,7 +320,7 @@ class Loader:
     def _unit(
         self, found: FoundUnit, code: PluginCode, conf: PluginConf, checksum: str
     ) -> PolicyUnit:
-        if not _is_name(found.name):
+        if not is_name(found.name):
             expected = f"expected at most {LONGEST_NAME} printable characters; rename it"
             problem = f"{found.name!r:.160} cannot be the name of a unit: {expected}"
             raise PluginError(problem, code.modules[0].path, found.line)
@@ -310,7 +373,9 @@ class Loader:
         with self._naming_file(found, code, conf):
             if not conf.custom_properties:
                 declared = found.properties
-                return properties.parse_for_java(found.name, declared) if declared else None
+                if not declared:
+                    return None
+                return properties.parse_for_java(found.name, declared, found.unchecked)
             if found.kind in conf.kinds:
                 return properties.parse(conf.name, conf.custom_properties, conf.default_values)
         return None
@@ -348,87 +413,3 @@ def _checksum(sources: Sequence[Source], conf: Optional[bytes]) -> str:
     for source in sorted(sources[1:], key=lambda source: source.name):
         digest.update(source.text)
     return f"sha256:{digest.hexdigest()}"
-
-
-def make_driver(
-    found: FoundDriver, plugin: PluginCode, conf: PluginConf, checksum: str, limits: Limits
-) -> DriverUnit:
-    """A driver that can be called.
-
-    Raises:
-        PluginError: without a file; the text says what is wrong with its properties.
-    """
-    values = {name: value for name, value in vars(found).items() if name in DriverUnit._fields}
-    values["version"] = found.version or checksum.rpartition(":")[2][:_VERSION_DIGITS]
-    values["properties"] = _driver_properties(found, conf)
-    values["id"] = str(uuid.uuid5(_NAMESPACE, found.name))
-    return DriverUnit(**values, plugin=plugin, checksum=checksum, limits=limits)
-
-
-def check_drivers(found: Sequence[FoundDriver], path: str) -> None:
-    """Check the names, topics and versions of a file's drivers.
-
-    Raises:
-        PluginError: with the line of the driver.
-    """
-    for driver in found:
-        problem = _driver_problem(driver)
-        if problem:
-            message = f"the driver {driver.class_name!r:.160}: {problem}"
-            raise PluginError(message, path, driver.line)
-
-
-def _driver_problem(found: FoundDriver) -> Optional[str]:
-    """What is wrong with a driver's name, topic or version; None if nothing is."""
-    topic, written_for, policies = found.topic, found.written_for, found.policies
-    name = f"at most {LONGEST_NAME} printable characters"
-    problems = (
-        (not _is_name(found.name), f"name: expected {name}"),
-        (not _is_name(found.class_name), f"its class: expected a name of {name}"),
-        (not all(_is_name(each.name) for each in found.methods),
-         f"methods: expected names of {name}"),
-        (topic is not None and not _TOPIC.fullmatch(topic),
-         "topic: expected letters, digits, _, - and . (at most 128)"),
-        (len(found.version or "") > LONGEST_NAME,
-         f"version: expected at most {LONGEST_NAME} characters"),
-        (written_for is not None and not _VERSION.fullmatch(written_for),
-         "written_for: expected a version, such as 4.5"),
-        (len(set(policies)) < len(policies), "policies: one occurs twice"),
-        (not all(map(_is_name, policies)), f"policies: expected names of {name}"),
-    )  # fmt: skip
-    return next((problem for is_wrong, problem in problems if is_wrong), None)
-
-
-def _is_name(text: str) -> bool:
-    return text.isprintable() and 0 < len(text) <= LONGEST_NAME
-
-
-def too_new(driver: DriverUnit, engine_version: Optional[str]) -> bool:
-    """Whether a driver was written for a newer oVirt than there is; 4.5 holds for all 4.5.x."""
-    if driver.written_for is None or engine_version is None:
-        return False
-    there = _numbers(engine_version)
-    return _numbers(driver.written_for)[: len(there)] > there
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
-
-
-def _driver_properties(found: FoundDriver, conf: PluginConf) -> PropertySet:
-    """Those declared, and the one that names a policy where there are policies."""
-    said = (conf.name, conf.custom_properties, conf.default_values)
-    if not conf.custom_properties:
-        said = (found.name, found.properties, found.default_values)
-    declared = properties.parse(*said)
-    names = {each.name for each in declared.properties}
-    if found.interfaces and names & {FILTERS, COST_FUNCTIONS}:
-        taken = f"{FILTERS} and {COST_FUNCTIONS} are the daemon's own"
-        raise PluginError(f"{found.name}: the properties {taken}; call yours something else")
-    if not found.policies:
-        return declared
-    if POLICY in names:
-        raise PluginError(f"{found.name}: policies make the property {POLICY}; do not declare it")
-    allowed = "|".join(map(re.escape, found.policies))
-    policy = Property(POLICY, allowed, found.policies[0])
-    return PropertySet(declared.name, (*declared.properties, policy))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from ovirt_scheduler.catalogue.files import Stamps
-from ovirt_scheduler.catalogue.loader import FolderScan, LoadedPlugin
+from ovirt_scheduler.catalogue.loader import LoadedPlugin, PluginText
 from ovirt_scheduler.catalogue.snapshot import Catalogue, Outdated
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
+from ovirt_scheduler.model.values.text import one_line
 
 _RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
 
@@ -24,25 +25,39 @@ Claim = tuple[str, str]  # what one plugin alone may have: filter, driver, topic
 
 @dataclass(frozen=True)
 class FileState:
-    """The state of one plugin's file: its last good version, and what is wrong with it now."""
+    """The state of one plugin's file: the version in use, and what is wrong with it now."""
 
-    depends: Stamps  # of the files that its loading depended on
-    good: Optional[LoadedPlugin]
+    text: Optional[PluginText]  # what was read last; None: it is to be loaded in any case
+    steady: bool  # whether its files had not changed for a while when they were read
+    good: Optional[LoadedPlugin]  # in use
+    latest: Optional[LoadedPlugin] = None  # that loaded, and was not switched off
     fault: Optional[PluginError] = None
     fault_since: float = 0.0  # seconds since 1970
     missed: tuple[str, ...] = ()  # filters that do not load, and so accept no host
-    # On the monotonic clock; 0: settled. Its file has just gone or changed: scan again soon.
-    unsettled_since: float = 0.0
     made_at: float = field(default_factory=time.monotonic)
     good_since: float = 0.0  # of a fault: when the good version was first loaded
     slow: bool = False  # of a fault: it took long, as an import that hangs does
 
-    def stale(self, scan: FolderScan, retry_fault: bool) -> bool:
-        """Whether the file is to be loaded again; with a fault, now and then or where asked."""
-        retry = (retry_fault and not self.slow) or time.monotonic() > self.made_at + _RETRY_EVERY
-        if self.unsettled_since or (self.fault is not None and retry):
-            return True
-        return any(scan.stamps.get(path) != stamp for path, stamp in self.depends.items())
+    def retries(self, at_once: bool) -> bool:
+        """Whether to load a file again that has a fault, though it has not changed.
+
+        Args:
+            at_once: not only now and then, unless that takes long.
+        """
+        due = (at_once and not self.slow) or time.monotonic() > self.made_at + _RETRY_EVERY
+        return self.fault is not None and due
+
+
+def bug(path: Path, error: Exception) -> PluginError:
+    """The fault of a file that the daemon cannot cope with."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(last.filename).name}:{last.lineno}"
+    what = one_line(f"{type(error).__name__}: {error}")
+    return PluginError(
+        f"cannot be looked at, which is a bug of the daemon ({what}, in {place}); report it, and "
+        "take the file away until then",
+        str(path),
+    )
 
 
 def merged(

@@ -1,8 +1,9 @@
 """Keeps the catalogue of policy units and drivers up to date with the plugins' folders.
 
-A scan of the folders shows which files have changed; only those are loaded again. A change that
-does not load leaves the version before it in use, also across a restart. Readers take the
-whole catalogue at once, so one request never sees half a change (contract 4.6).
+A scan of the folders shows which files have changed. A plugin is loaded again if its own text, its
+conf file's, or that of a file that it may import is another. A change that does not load leaves
+the version before it in use, also across a restart. Readers take the whole catalogue at once, so
+one request never sees half a change (contract 4.6).
 """
 
 from __future__ import annotations
@@ -12,28 +13,26 @@ import itertools
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_scheduler.catalogue.files import PluginFile
+from ovirt_scheduler.catalogue import edits
+from ovirt_scheduler.catalogue.edits import Edits, Reading
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, Loader
-from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, merged
+from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, bug, merged
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model.plugins import Limits, PluginCode
-from ovirt_scheduler.model.values.text import one_line
 
 _log = logging.getLogger(__name__)
 
 _LOADS_AT_ONCE = 4
-_REFRESH_EVERY = 1.0  # seconds between refreshes by the run calls
-_WAIT_FOR_REFRESH = 1.0  # seconds from its start that run calls wait for a refresh
+_LOOK_EVERY = 0.5  # seconds between two looks at the folders
 
 _NAMES_UNKNOWN = (
     "; if it has filters that are classes, their names are not known, and calls of them are left "
@@ -42,11 +41,7 @@ _NAMES_UNKNOWN = (
 
 _SLOW = 5.0  # seconds; what takes longer to fail is not tried again for each discover
 
-# An edit passes through half a file, or through none if an editor moves the old one away first.
-# A new version of a plugin that works counts only when it has not changed for so many seconds.
-_SETTLE = 0.5
-_SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for that, at most
-_UNSETTLED_AT_MOST = 10.0  # seconds after which a file that changes all the time counts as it is
+_SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for edits to count
 
 
 class Registry:
@@ -71,32 +66,40 @@ class Registry:
     ) -> None:
         self._loader = loader
         self.trouble = Trouble("looking at the plugins' folders")
-        self._stopped = False
-        self._renewed: Optional[Loader] = None  # the loader from the next scan on
+        self._renewed = loader  # the loader from the next look on
         self._store = store
         self._use = use
         self._keep = keep
-        self.catalogue = Catalogue()  # what there was at the latest refresh
+        self.catalogue = Catalogue()  # what there was at the latest look
         self._states: dict[Path, FileState] = {}
+        self._orphans: Mapping[Path, FileState] = {}  # by the conf file
+        self._edits = Edits()
         self._refreshing = threading.Lock()
-        self._lock = threading.Lock()
-        self._background: Optional[threading.Thread] = None
-        self._wait_until = 0.0  # run calls wait for the refresh until then, on the monotonic clock
-        self._refresh_at = 0.0  # on the monotonic clock
-        self._refreshed_at = 0.0  # when the last ``refresh`` began, on the same clock
+        self._refreshed_at = 0.0  # when the last ``refresh`` began, on the monotonic clock
+        self._watching: Optional[threading.Thread] = None
+        self._stopped = threading.Event()
 
     def renew(self, loader: Loader) -> None:
-        """Load everything anew with another loader, at the next refresh; does not wait.
+        """Load everything anew with another loader, at the next look; does not wait.
 
         If a file does not load then, the version before it stays in use, as after an edit.
         """
-        with self._lock:
-            self._renewed = loader
-            self._refresh_at = 0.0
+        self._renewed = loader
+
+    def watch(self) -> None:
+        """Look at the folders from now on, in a thread, which is started unless it runs.
+
+        Raises:
+            RuntimeError: no thread can be started.
+        """
+        if self._watching is None:
+            thread = threading.Thread(target=self._look_on, name="plugins", daemon=True)
+            thread.start()
+            self._watching = thread
 
     def stop(self) -> None:
         """Accept no further scan: its loads are about to be cut off. The catalogue stays."""
-        self._stopped = True
+        self._stopped.set()
 
     def refresh(self) -> Catalogue:
         """Load the files that have changed or did not load before, and wait for that.
@@ -114,100 +117,101 @@ class Registry:
             began = time.monotonic()
             self._update(retry_faults=True)
             give_up = time.monotonic() + _SETTLE_AT_MOST
-            while self._unsettled() and time.monotonic() < give_up:
-                time.sleep(_SETTLE / 2)
+            while self._edits.pending and time.monotonic() < give_up:
+                time.sleep(edits.SETTLE)
                 self._update()
             self._refreshed_at = began
         return self.catalogue
 
     def current(self) -> Catalogue:
-        """The catalogue, at most a second old; a slow import makes it older, and delays no call."""
-        with self._lock:
-            if time.monotonic() < self._refresh_at:
-                return self.catalogue
-            thread = self._background
-            if thread is None or not thread.is_alive():
-                thread = threading.Thread(target=self._refresh_quietly, name="plugins", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:
-                    _log.error(
-                        "the plugins' folders cannot be looked at now: %(reason)s",
-                        {"reason": str(error)},
-                    )
-                    self._refresh_at = time.monotonic() + _REFRESH_EVERY
-                    return self.catalogue
-                self._background = thread
-                self._wait_until = time.monotonic() + _WAIT_FOR_REFRESH
-            patience = self._wait_until - time.monotonic()
-        thread.join(max(0.0, patience))
+        """The catalogue, at most half a second old; a slow import makes it older."""
         return self.catalogue
 
-    def _refresh_quietly(self) -> None:
-        pause = 0.0
-        try:
-            with self._refreshing:
-                self._update()
-            self.trouble.clear()
-        except ExecutorUnavailable as error:
-            _log.error(
-                "no plugin can be loaded now: %(reason)s; what was loaded stays",
-                {"reason": str(error)},
-            )
-        except Exception as error:  # noqa: BLE001  what was loaded stays
-            pause = self.trouble.note(error)
-        with self._lock:
-            rest = _SETTLE if self._unsettled() else _REFRESH_EVERY
-            self._refresh_at = time.monotonic() + max(pause, rest)
+    def _look_on(self) -> None:
+        """Look at the folders until the end."""
+        pause, lacks = _LOOK_EVERY, ""
+        while not self._stopped.wait(pause):
+            pause, former, lacks = _LOOK_EVERY, lacks, ""
+            try:
+                with self._refreshing:
+                    self._update()
+                self.trouble.clear()
+            except ExecutorUnavailable as error:
+                lacks = str(error)
+                if lacks != former:
+                    _log.error(
+                        "no plugin can be loaded now: %(reason)s; what was loaded stays",
+                        {"reason": lacks},
+                    )
+            except Exception as error:  # noqa: BLE001  what was loaded stays
+                pause = max(pause, self.trouble.note(error))
 
-    def _unsettled(self) -> bool:
-        return any(state.unsettled_since for state in self._states.values())
-
-    def _take_renewed(self) -> None:
+    def _use_renewed(self) -> None:
         """Use the loader that ``renew`` has put there."""
-        with self._lock:
-            loader, self._renewed = self._renewed, None
-        if loader is not None:
-            self._loader = loader
+        if self._loader is not self._renewed:
+            self._loader = self._renewed
             self._states = {
-                path: replace(state, unsettled_since=time.monotonic())
+                path: replace(state, text=None)
                 for path, state in self._states.items()
-                if path.parent in loader.folders
+                if path.parent in self._loader.folders
             }
 
     def _update(self, retry_faults: bool = False) -> None:
-        self._take_renewed()
+        self._use_renewed()
         scan = self._loader.scan()
+        self._edits.begin(scan)
         self._store.catch_up()
         before = self._states
-        plugins = [file for file in scan.files if not file.helper]
-        states = {file.path: before[file.path] for file in plugins if file.path in before}
-        due = [
-            file
-            for file in plugins
-            if file.path not in states or states[file.path].stale(scan, retry_faults)
-        ]
-        states.update(self._load_all(due, scan))
-        if self._stopped:
+        states, readings = self._read_changed(scan, retry_faults)
+        states.update(self._load_all(readings))
+        if self._stopped.is_set():
             return
-        for path, state in before.items():
-            if path in states:
-                continue
-            if path.parent in scan.unreadable:
-                states[path] = state  # its file may still be there
-            elif waiting := _waiting(state, [path, path.parent], scan):
-                states[path] = waiting
-            else:
-                alone = self._loader.conf_path(path.stem) in scan.confs
-                self._store.drop(path, state.good.filters if alone and state.good else ())
+        for path in before.keys() - states.keys():
+            if path.parent in scan.unreadable or not self._edits.gone(path):
+                states[path] = before[path]  # its file may still be there, or come back
         # A folder that cannot be listed keeps its rank, and its plugins the names they have.
         order = sorted(states, key=lambda path: (scan.folders.index(path.parent), path.name))
         states = {path: states[path] for path in order}
-        catalogue = merged(states, self._orphaned(states, scan), scan.problems)
+        self._orphans = self._orphaned(states, scan)
+        catalogue = merged(states, self._orphans, scan.problems)
         self._log_changes(states, catalogue)
         self._states, self.catalogue = states, catalogue
-        if self._use is not None and (due or before.keys() != states.keys()):
+        if not scan.unreadable:
+            gone = (path for conf in scan.confs for path in _places(conf, scan))
+            self._store.keep_only(states, [path for path in gone if path not in states])
+        self._edits.end()
+        if self._use is not None and (readings or before.keys() != states.keys()):
             self._use(catalogue.plugins)
+
+    def _read_changed(
+        self, scan: FolderScan, retry_faults: bool
+    ) -> tuple[dict[Path, FileState], list[Reading]]:
+        """Read what may have changed.
+
+        Returns:
+            The states of files that stay in use meanwhile; and the texts that are to be loaded.
+        """
+        states: dict[Path, FileState] = {}
+        readings: list[Reading] = []
+        for file in scan.files:
+            if file.helper:
+                continue
+            state = self._states.get(file.path)
+            if state is not None:
+                states[file.path] = state
+            retries = state is not None and state.retries(retry_faults)
+            conf = self._loader.conf_path(file.name)
+            if not (retries or self._edits.concern(file, state, conf)):
+                continue
+            reading = self._edits.read(file, state, self._loader)
+            if reading is None:
+                continue
+            same = state is not None and state.text == reading.text
+            if state is not None and same and not retries:
+                states[file.path] = replace(state, steady=reading.steady)
+            elif same or self._edits.count(file.path, reading.steady):
+                readings.append(reading)
+        return states, readings
 
     def _log_changes(self, states: Mapping[Path, FileState], now: Catalogue) -> None:
         """Log what is another than before, and keep it for the history."""
@@ -249,11 +253,13 @@ class Registry:
         self, states: Mapping[Path, FileState], scan: FolderScan
     ) -> dict[Path, FileState]:
         """The conf files whose plugin is gone, and had or may have had a filter that rejects."""
-        there = {file.name for file in scan.files} | {path.stem for path in states}
+        there = {path.stem for path in states}
+        # What has just come back counts in a moment; until then it is as gone as before.
+        there |= {file.name for file in scan.files} - {conf.stem for conf in self._orphans}
         orphaned: dict[Path, FileState] = {}
         for conf in scan.confs:
             if conf.stem not in there and self._loader.rejects(conf):
-                plugins = [folder / f"{conf.stem}.py" for folder in scan.folders]
+                plugins = _places(conf, scan)
                 names = [each for each in map(self._store.filters, plugins) if each is not None]
                 fault = PluginError(
                     f"{conf.stem}.py is found in no folder of plugins_path; {REJECTS}"
@@ -262,76 +268,67 @@ class Registry:
                     str(conf),
                 )
                 missed = dict.fromkeys(itertools.chain([conf.stem], *names))
-                orphaned[conf] = FileState({}, None, fault, missed=tuple(missed))
+                orphaned[conf] = FileState(None, True, None, fault=fault, missed=tuple(missed))
         return orphaned
 
-    def _load_all(self, files: Sequence[PluginFile], scan: FolderScan) -> dict[Path, FileState]:
-        """Load several files at a time, so that one that hangs does not hold up the others.
+    def _load_all(self, readings: Sequence[Reading]) -> dict[Path, FileState]:
+        """Load several plugins at a time, so that one that hangs does not hold up the others.
 
         Raises:
             ExecutorUnavailable: no process is available to analyse a file in.
         """
 
-        def load(file: PluginFile) -> Optional[FileState]:
-            before = self._states.get(file.path)
+        def load(reading: Reading) -> FileState:
+            before = self._states.get(reading.text.file.path)
             began = time.monotonic()
             try:
-                return self._load(file, scan, before)
-            except FileNotFoundError:  # since the scan
-                return None
+                return self._load(reading, before)
             except ExecutorUnavailable:
                 raise
             except PluginError as error:
                 fault = error
             except Exception as error:  # noqa: BLE001  one file's is not that of all
-                fault = _bug(file, error)
-            return self._failed(file, scan, before, fault, time.monotonic() - began > _SLOW)
+                fault = bug(reading.text.file.path, error)
+            return self._failed(reading, before, fault, time.monotonic() - began > _SLOW)
 
-        loads: list[Future[Optional[FileState]]] = []
+        loads: list[Future[FileState]] = []
         # Where no further thread can be started, the other files are loaded here, after those.
         with contextlib.suppress(RuntimeError), ThreadPoolExecutor(_LOADS_AT_ONCE, "load") as pool:
-            for file in files:
-                loads.append(pool.submit(load, file))  # noqa: PERF401  one of these may fail
-        loaded = [*(each.result() for each in loads), *map(load, files[len(loads) :])]
-        return {file.path: state for file, state in zip(files, loaded) if state is not None}
+            for reading in readings:
+                loads.append(pool.submit(load, reading))  # noqa: PERF401  one of these may fail
+        loaded = [*(load.result() for load in loads), *map(load, readings[len(loads) :])]
+        return {reading.text.file.path: state for reading, state in zip(readings, loaded)}
 
-    def _load(self, file: PluginFile, scan: FolderScan, before: Optional[FileState]) -> FileState:
+    def _load(self, reading: Reading, before: Optional[FileState]) -> FileState:
         """The state of a file that loads.
 
         Raises:
-            FileNotFoundError: it has gone since the scan.
             PluginError: it does not load.
             ExecutorUnavailable: no process is available to analyse it in.
         """
-        loaded = self._loader.load(file, scan)
-        needed = [
-            self._loader.conf_path(file.name),
-            *(Path(source.path) for source in loaded.sources),
-        ]
-        depends = {path: scan.stamps.get(path) for path in needed}
-        if before is None or before.good is None or before.good.checksum != loaded.checksum:
-            if before and before.good and (waiting := _waiting(before, depends, scan)):
-                return waiting
-            self._store.save(loaded)
-        return FileState(depends, loaded)
+        loaded = self._loader.make(reading.text)
+        latest = before.latest if before else None
+        if loaded.enabled:
+            if latest is None or latest.checksum != loaded.checksum:
+                self._store.save(loaded)
+            latest = loaded
+        return FileState(*reading, good=loaded, latest=latest)
 
     def _failed(
-        self,
-        file: PluginFile,
-        scan: FolderScan,
-        before: Optional[FileState],
-        fault: PluginError,
-        slow: bool,
+        self, reading: Reading, before: Optional[FileState], fault: PluginError, slow: bool
     ) -> FileState:
-        """The state of a file that does not load: the version before it may stay in use.
+        """The state of a file that does not load: the latest version that did stays in use.
 
         Raises:
             ExecutorUnavailable: no process is available to analyse that version in.
         """
-        if before is None:
-            good = self._store.restore(file.path, self._loader)
-        else:  # the settings may be others than when it was loaded
-            good = before.good and self._loader.renewed(before.good)
+        file = reading.text.file
+        good, latest = (before.good, before.latest) if before else (None, None)
+        # Not once more for a version that did not load either.
+        if latest is None and (before is None or (good and not good.enabled)):
+            latest = self._store.restore(file.path, self._loader)
+        if latest is not None:
+            good = self._loader.renewed(latest, reading.text.conf, (good or latest).conf)
         if before is not None and before.fault:
             since, good_since = before.fault_since, before.good_since
         else:
@@ -341,45 +338,19 @@ class Registry:
         if not (good and good.contents) and self._loader.rejects(conf):
             names = self._store.filters(file.path)
             if fault.file == str(conf):  # so the plugin itself may load
-                names = self._loader.filter_names(file, scan) or names
+                names = self._loader.filter_names(reading.text) or names
             missed = tuple(dict.fromkeys((file.name, *(names or ()))))
             unknown = _NAMES_UNKNOWN if names is None else ""
             problem = f"{fault.message}; until then {REJECTS}{unknown}"
             fault = PluginError(problem, fault.file, fault.line)
-        # On all that was found: the helper that it lacks may yet come.
-        return FileState(scan.stamps, good, fault, since, missed, good_since=good_since, slow=slow)
+        return FileState(
+            *reading, good, latest, fault, since, missed, good_since=good_since, slow=slow
+        )
 
 
-def _bug(file: PluginFile, error: Exception) -> PluginError:
-    """The fault of a file that the daemon cannot cope with."""
-    *_, last = traceback.extract_tb(error.__traceback__)
-    place = f"{Path(last.filename).name}:{last.lineno}"
-    what = one_line(f"{type(error).__name__}: {error}")
-    return PluginError(
-        f"cannot be looked at, which is a bug of the daemon ({what}, in {place}); report it, and "
-        "take the file away until then",
-        str(file.path),
-    )
-
-
-def _waiting(state: FileState, paths: Iterable[Path], scan: FolderScan) -> Optional[FileState]:
-    """The state to keep while what changed may not be all; None where the change counts."""
-    since = state.unsettled_since or time.monotonic()
-    late = time.monotonic() > since + _UNSETTLED_AT_MOST
-    if late or not any(_just_written(path, scan) for path in paths):
-        return None
-    return replace(state, unsettled_since=since)
-
-
-def _just_written(path: Path, scan: FolderScan) -> bool:
-    """Whether a file, or the folder that lacks it, has changed so late that it may not be all.
-
-    Asks the disk once more: it may have changed after the scan, and before it was read.
-    """
-    for changed in (path, path.parent):
-        with contextlib.suppress(OSError):
-            return scan.started - _SETTLE < changed.stat().st_mtime <= time.time()
-    return False
+def _places(conf: Path, scan: FolderScan) -> list[Path]:
+    """Where the plugin of a conf file may be, or have been."""
+    return [folder / f"{conf.stem}.py" for folder in scan.folders]
 
 
 def _log_over(files: Iterable[str]) -> None:

@@ -2,26 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Optional
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import Optional, Union
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.drivers import POLICY, DriverUnit
-from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.plugins import PropertySet
+from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import properties
+from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.table import ClusterSettings
 
 _LOW, _HIGH = "low_utilization", "high_utilization"
+_MATCH_SECONDS = 60.0  # for the values of all properties, with all that they are matched with
 
 
-def problem(cluster: ClusterSettings, catalogue: Catalogue) -> Optional[ConfigError]:
-    """The first mistake in the cluster's section, and what to do; None if there is none."""
-    return next(_problems(cluster, catalogue), None)
+class SectionCheck:
+    """Holds one cluster's section to what is loaded, again and again. For one thread.
+
+    The values of properties are matched in processes of the plugins that declare them, and only
+    when one of these plugins declares others than at the time before.
+
+    Args:
+        executor: has the processes.
+    """
+
+    def __init__(self, cluster: ClusterSettings, executor: Executor) -> None:
+        self._cluster = cluster
+        self._executor = executor
+        self._matched: tuple[Optional[PropertySet], ...] = ()  # with the values, at the latest time
+        self._refusal = ""  # what came of it
+
+    def problem(self, catalogue: Catalogue) -> Optional[ConfigError]:
+        """The first mistake in the section, and what to do; None if there is none.
+
+        Raises:
+            Overloaded, ExecutorUnavailable: the values cannot be matched now.
+        """
+        cluster = self._cluster
+        mistake = next(_mistakes(cluster, catalogue), None)
+        if mistake is not None:
+            return mistake
+        scheduler = catalogue.drivers[cluster.scheduler]
+        units = (catalogue.all_units[key] for _, key in _named(cluster))
+        refusal = self._refused([scheduler, *units])
+        if refusal:
+            return cluster.mistake("properties", refusal)
+        return _mistake_in_marks(cluster, scheduler)
+
+    def _refused(self, owners: Sequence[Union[PolicyUnit, DriverUnit]]) -> str:
+        """Why one of these does not take a value of the section; empty if all do."""
+        declared = tuple(owner.properties for owner in owners)
+        if declared != self._matched:
+            values, deadline = self._cluster.properties, time.monotonic() + _MATCH_SECONDS
+            result = self._executor.match(owners, values, deadline)
+            if result is not None and result.outcome is not Outcome.REFUSED:
+                return f"cannot be matched with what {result.unit} declares: {result.message}"
+            self._matched, self._refusal = declared, "" if result is None else result.message
+        return self._refusal
 
 
-def _problems(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[ConfigError]:
-    drivers = catalogue.drivers
+def _mistakes(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[ConfigError]:
+    """What is named in the section, and is not there."""
+    drivers, units = catalogue.drivers, catalogue.all_units
     scheduler = drivers.get(cluster.scheduler)
     if scheduler is None or not scheduler.interfaces:
         schedulers = [name for name in drivers if drivers[name].interfaces]
@@ -35,41 +81,34 @@ def _problems(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[Config
         yield cluster.mistake(
             "policy", f"{policy!r:.160} is no policy of {scheduler.name}; {remedy}"
         )
-    refused = properties.first_refusal(scheduler.properties, cluster.properties)
-    if refused:
-        yield cluster.mistake("properties", refused)
-    else:
-        yield from _of_marks(cluster, scheduler)
-    yield from _of_units(cluster, catalogue)
+    for key, (kind, name) in _named(cluster):
+        if (kind, name) not in units:
+            names = [name for its_kind, name in units if its_kind is kind]
+            yield cluster.mistake(key, _missing(kind.words, name, names, catalogue))
 
 
-def _of_marks(cluster: ClusterSettings, scheduler: DriverUnit) -> Iterator[ConfigError]:
-    """Check that the low mark is not above the high one."""
-    if not {_LOW, _HIGH} <= {each.name for each in scheduler.properties.properties}:
-        return
-    values = properties.fill(scheduler.properties, cluster.properties)
-    low, high = values.get(_LOW, ""), values.get(_HIGH, "")
-    if low.isdecimal() and high.isdecimal() and int(low) > int(high):
-        words = f"{_LOW} is {low}, and {_HIGH} {high}; set the first to the second at most"
-        yield cluster.mistake("properties", words)
-
-
-def _of_units(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[ConfigError]:
-    units = catalogue.all_units
+def _named(cluster: ClusterSettings) -> Iterator[tuple[str, tuple[Kind, str]]]:
+    """The policy units that the section names, each with the key that names it."""
+    balance = () if cluster.balance is None else (cluster.balance,)
     for key, kind, wanted in (
         ("filters", Kind.FILTER, cluster.filters),
         ("cost_functions", Kind.COST_FUNCTION, cluster.cost_functions),
-        ("balance", Kind.BALANCE, () if cluster.balance is None else (cluster.balance,)),
+        ("balance", Kind.BALANCE, balance),
     ):
-        for each in wanted:
-            unit = units.get((kind, each.name))
-            if unit is None:
-                there = [name for its_kind, name in units if its_kind is kind]
-                yield cluster.mistake(key, _missing(kind.words, each.name, there, catalogue))
-            elif unit.properties is not None:
-                refused = properties.first_refusal(unit.properties, cluster.properties)
-                if refused:
-                    yield cluster.mistake("properties", f"{kind.words} {unit.name}: {refused}")
+        for unit in wanted:
+            yield key, (kind, unit.name)
+
+
+def _mistake_in_marks(cluster: ClusterSettings, scheduler: DriverUnit) -> Optional[ConfigError]:
+    """The mistake of a low mark that is above the high one."""
+    if not {_LOW, _HIGH} <= {each.name for each in scheduler.properties.properties}:
+        return None
+    values = properties.fill(scheduler.properties, cluster.properties)
+    low, high = values.get(_LOW, ""), values.get(_HIGH, "")
+    if not (low.isdecimal() and high.isdecimal() and int(low) > int(high)):
+        return None
+    words = f"{_LOW} is {low}, and {_HIGH} {high}; set the first to the second at most"
+    return cluster.mistake("properties", words)
 
 
 def _missing(what: str, name: str, there: Collection[str], catalogue: Catalogue) -> str:

@@ -29,8 +29,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Optional, Union
 
-from ovirt_scheduler.clusters import check
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
+from ovirt_scheduler.clusters.check import SectionCheck
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.news import News
@@ -77,6 +77,7 @@ class ClusterDrive:
         self._reader = ClusterReader(
             settings.name, services.inventory, services.executor, services.stopping
         )
+        self._check = SectionCheck(settings, services.executor)
         self.ownership = ClusterOwnership(settings, services.memory)
         self._actions = ClusterActions(settings, services)
         self._migrations = self._actions.migrations
@@ -163,7 +164,7 @@ class ClusterDrive:
         self.ownership.settle()  # also if the rest fails: else the marks of others would pile up
         try:
             driver = self._scheduler()  # first: a mistake in the section is logged in any case
-        except ConfigError:
+        except SchedulerError:
             if self._migrations.under_way:  # they are followed to their end all the same
                 view = self._reader.look(False, False, self._migrations.under_way)
                 self._migrations.follow(view.state)
@@ -271,9 +272,10 @@ class ClusterDrive:
 
         Raises:
             ConfigError: there is none, or the cluster's settings do not fit it or a unit.
+            SchedulerError: whether they fit cannot be found out now.
         """
         catalogue = self._services.decisions.registry.current()
-        problem = check.problem(self._settings, catalogue)
+        problem = self._check.problem(catalogue)
         if problem:
             raise problem
         return catalogue.drivers[self._settings.scheduler]

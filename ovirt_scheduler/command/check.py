@@ -18,7 +18,7 @@ from typing import Any, Optional, Union
 
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.clusters import check as cluster_report
+from ovirt_scheduler.clusters.check import SectionCheck
 from ovirt_scheduler.command import arguments, control, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
@@ -67,7 +67,9 @@ def _run(options: argparse.Namespace) -> Shown:
     port = _listening(settings, certificate)
     with runtime.started(settings) as running:
         catalogue, remarks = _plugins(running.registry)
-        of_clusters = [cluster_report.problem(each, catalogue) for each in settings.clusters]
+        of_clusters = [
+            SectionCheck(each, running.executor).problem(catalogue) for each in settings.clusters
+        ]
         of_settings = (
             *problems(settings, running.services.inventory),
             *(str(each) for each in of_clusters if each is not None),

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import socket
+import time
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
@@ -17,9 +18,11 @@ from ovirt_scheduler.daemon.control import FILE, short_name
 from ovirt_scheduler.errors import BadUsage, CallRefused, NoAnswer
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.model.plans import REFUSED
+from ovirt_scheduler.model.values.text import shortened
 from ovirt_scheduler.server.pages import status, times
 
 _SECONDS, _MOST_BYTES = 10.0, 64 << 20  # for an answer, and of it
+_LONGEST_VERSION = 40  # characters
 _LOGIN = Path("/proc/self/loginuid")  # proc(5); sudo and su leave it as it is
 _NOBODY = 2**32 - 1  # logged in: what runs was started by the system
 
@@ -52,14 +55,39 @@ def ask(state: Path, command: str, **further: object) -> Any:
             meanwhile.
         CallRefused: it refuses; the text says why.
     """
-    asked = json.dumps({"command": command, **further})
+    reply = _exchange(state, {"command": command, **further})
+    version = reply.get("version", "unknown")
+    if version != __version__:
+        raise NoAnswer(
+            f"the running daemon is of version {version}, and this command of {__version__}; "
+            "restart the daemon: systemctl restart ovirt-scheduler"
+        )
+    if "error" in reply:
+        raise CallRefused(reply["error"])
+    return reply["answer"]
+
+
+def running_version(state: Path) -> Optional[str]:
+    """The version of the daemon of a state folder, printable; None if none says so."""
+    try:
+        reply = _exchange(state, {"command": "version"})  # whatever it knows, it tells its version
+    except NoAnswer:
+        return None
+    return explanation.cleaned(shortened(str(reply.get("version", "unknown")), _LONGEST_VERSION))
+
+
+def _exchange(state: Path, question: Mapping[str, object]) -> Mapping[str, Any]:
+    """Send a question to the daemon of a state folder, and return its reply.
+
+    Raises:
+        NoAnswer: no daemon is there, or it may not be asked, or it ended meanwhile.
+    """
     try:
         with socket.socket(socket.AF_UNIX) as channel, short_name(state / FILE) as name:
             channel.settimeout(_SECONDS)
             channel.connect(name)
-            channel.sendall(f"{asked}\n".encode())
-            with channel.makefile("rb") as file:
-                line = file.readline(_MOST_BYTES)
+            channel.sendall(f"{json.dumps(question)}\n".encode())
+            line = _read_line(channel)
     except PermissionError:
         raise NoAnswer(
             f"{state / FILE}: only root and the daemon's own user may ask; try it with sudo"
@@ -72,17 +100,26 @@ def ask(state: Path, command: str, **further: object) -> Any:
         ) from None
     try:
         reply = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise NoAnswer("the daemon ended before it had answered; ask it again") from None
-    version = reply.get("version", "unknown") if isinstance(reply, dict) else "unknown"
-    if version != __version__:
-        raise NoAnswer(
-            f"the running daemon is of version {version}, and this command of {__version__}; "
-            "restart the daemon: systemctl restart ovirt-scheduler"
-        )
-    if "error" in reply:
-        raise CallRefused(reply["error"])
-    return reply["answer"]
+    return reply if isinstance(reply, dict) else {}
+
+
+def _read_line(channel: socket.socket) -> bytes:
+    """All that comes before a line ends, or the channel, or the time for all of it.
+
+    Raises:
+        OSError: the time is over.
+    """
+    give_up = time.monotonic() + _SECONDS
+    line = bytearray()
+    while not line.endswith(b"\n") and len(line) < _MOST_BYTES:
+        channel.settimeout(max(0.001, give_up - time.monotonic()))
+        part = channel.recv(1 << 16)
+        if not part:
+            break
+        line += part
+    return bytes(line)
 
 
 def old_versions(state: Path, units: Collection[str] = ()) -> Iterator[str]:

@@ -137,7 +137,8 @@ class Assembly:
         threading.Thread(target=self.server.serve_forever, name="accept", daemon=True).start()
 
     def watch(self) -> None:
-        """Look after calls, certificates and clusters from now on."""
+        """Look after plugins, calls, certificates and clusters from now on."""
+        self._watch_plugins()
         self._start_drive()
         self._watchdog.start()
 
@@ -156,6 +157,15 @@ class Assembly:
             _log.warning(
                 "ovirt-scheduler status cannot ask this daemon: %(reason)s",
                 {"reason": f"{path}: {error}", "file": str(path)},
+            )
+
+    def _watch_plugins(self) -> None:
+        """Look at the plugins' folders from now on; where there is no thread, the log says so."""
+        try:
+            self.runtime.registry.watch()
+        except RuntimeError as error:
+            _log.error(
+                "the plugins' folders cannot be looked at now: %(reason)s", {"reason": str(error)}
             )
 
     def _start_drive(self) -> None:
@@ -258,10 +268,7 @@ class Assembly:
             yield ThreadState(each.work, each.failures, each.problem)
 
     def observed(self) -> DaemonState:
-        """The state of the daemon now.
-
-        Opens no document. Waits a second at most, for a plugin that has just changed.
-        """
+        """The state of the daemon now. Opens no document."""
         settings, inventory, decisions, _ = self.runtime.services
         catalogue = self.runtime.registry.current()
         history = self.runtime.history if settings.history else None
@@ -285,8 +292,9 @@ class Assembly:
     def _line(self) -> str:
         """The status in one line, for the watchdog's thread, which looks after what else is due.
 
-        It looks at the certificates once a day, and starts what could not be started for clusters.
+        It looks at the certificates once a day, and starts threads that could not be started.
         """
+        self._watch_plugins()
         self._start_drive()
         if time.monotonic() >= self._certificates_due:
             # This thread feeds the watchdog: a file that hangs must not hold it up.

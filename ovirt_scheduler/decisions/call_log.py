@@ -25,7 +25,9 @@ _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 _TOLD_AT = (1, 10, 100)
 _AND_EACH = 1000
 _MOST_WAYS = 16  # ways to fail that are remembered of one unit
-_NUMBER = re.compile(r"\d+")
+# What differs in messages of equal failures: addresses, ids and other hexadecimal digits, numbers.
+_VARYING = re.compile(r"0[xX][0-9a-fA-F]+|\b[0-9a-fA-F]+(?:-[0-9a-fA-F]+)*\b|\d+")
+_DIGIT = re.compile(r"\d")
 
 
 class Failing(NamedTuple):
@@ -35,34 +37,49 @@ class Failing(NamedTuple):
     since: float  # seconds since 1970; when the unit began to fail
 
 
+class _Course:
+    """The failures of one unit since it last worked."""
+
+    def __init__(self) -> None:
+        self.since = time.time()
+        self.times = 0
+        self.ways: Counter[str] = Counter()  # of equal failures
+
+
 class Failures:
     """Counts equal failures since each unit last worked. Safe to use from many threads.
 
     So the log need not have each of them (contract 8.6). Two are equal if their messages differ
-    only in numbers, such as times.
+    only in numbers and ids, such as times and hosts.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # By kind and name: since when it fails, and how often in each way.
-        self._units: dict[tuple[str, str], tuple[float, Counter[str]]] = {}
+        self._units: dict[tuple[str, str], _Course] = {}  # by kind and name
 
     def add(self, kind: str, result: CallResult) -> Optional[Failing]:
         """Count a failure; how often there was an equal one, if it has to be logged."""
-        what = f"{result.outcome.value} {_NUMBER.sub('0', result.message)}"
+        way = f"{result.outcome.value} {_VARYING.sub(_alike, result.message)}"
         with self._lock:
-            since, ways = self._units.setdefault((kind, result.unit), (time.time(), Counter()))
-            if len(ways) >= _MOST_WAYS and what not in ways:
-                ways.clear()
-            ways[what] += 1
-            times = ways[what]
-        return Failing(times, since) if times in _TOLD_AT or times % _AND_EACH == 0 else None
+            course = self._units.setdefault((kind, result.unit), _Course())
+            if len(course.ways) >= _MOST_WAYS and way not in course.ways:
+                course.ways.clear()
+            course.times += 1
+            course.ways[way] += 1
+            times = course.ways[way]
+        is_logged = times in _TOLD_AT or times % _AND_EACH == 0
+        return Failing(times, course.since) if is_logged else None
 
     def over(self, kind: str, unit: str) -> Optional[Failing]:
         """After a successful call: how often the calls before it failed, if they did."""
         with self._lock:
-            since, ways = self._units.pop((kind, unit), (0.0, Counter()))
-        return Failing(sum(ways.values()), since) if ways else None
+            course = self._units.pop((kind, unit), None)
+        return None if course is None else Failing(course.times, course.since)
+
+
+def _alike(varying: re.Match[str]) -> str:
+    """The same for all ids and numbers; a word such as "added" is neither."""
+    return "0" if _DIGIT.search(varying[0]) else varying[0]
 
 
 _failures = Failures()
@@ -95,7 +112,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
     if result.outcome is Outcome.REFUSED:  # its message may have the value
         result = result._replace(message="a property's value is not allowed; the answer names it")
     over = _failures.over(kind, result.unit) if result.ok else None
-    if result.ok and not (over or result.notes or result.stdout or result.stderr):
+    if result.ok and not (over or result.notes or result.remarks or result.stdout or result.stderr):
         return
     call = _call_fields(request_id, kind, result)
     failing = None if result.ok else _failures.add(kind, result)
@@ -107,7 +124,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
             "%(count)d",
             {**call, "count": over.times, "since": _written(over.since)},
         )
-    for note in result.notes:
+    for note in (*result.notes, *result.remarks):
         _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**call, "reason": note})
     for stream, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
         if printed.strip():

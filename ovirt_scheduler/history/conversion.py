@@ -226,8 +226,8 @@ def _ended(result: Optional[CallResult], problem: str = "") -> Unit:
         ended["message"] = message
     if result is not None:
         ended["milliseconds"] = round(result.seconds * 1000, 2)
-        if result.notes:
-            ended["notes"] = list(result.notes)
+        if result.notes or result.remarks:
+            ended["notes"] = [*result.notes, *result.remarks]
     return ended
 
 

@@ -19,6 +19,7 @@ class FoundUnit:
     line: int
     class_name: Optional[str] = None  # of a class unit (contract 5.3)
     properties: str = ""  # its own properties_validation, in the engine's syntax
+    unchecked: tuple[str, ...] = ()  # of these, as only Java reads their patterns
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,16 @@ class Source:
     text: bytes
 
 
+class DeclaredProperties(NamedTuple):
+    """The custom properties in a plugin's conf file, as they stand there."""
+
+    file: str  # the conf file
+    line: Optional[int]  # of the patterns
+    name: str  # of the set
+    patterns: str
+    defaults: str
+
+
 class Candidate(NamedTuple):
     """A file that may be a plugin, with all that it may import from its folder."""
 
@@ -115,6 +125,7 @@ class Candidate(NamedTuple):
     folder: str
     neighbours: tuple[Source, ...]
     refused: tuple[tuple[str, str], ...] = ()  # modules there that are not to be run, and why
+    declared: Optional[DeclaredProperties] = None  # instead of those that the file itself declares
 
 
 class EngineAccess(NamedTuple):

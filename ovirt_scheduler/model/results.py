@@ -36,6 +36,7 @@ class CallResult(NamedTuple):
     message: str = ""  # one line, for an administrator; empty when all is well
     seconds: float = 0.0
     notes: tuple[str, ...] = ()  # what was put right in a good answer (hosts not given, ...)
+    remarks: tuple[str, ...] = ()  # what changes no answer: output or reasons that were cut
     stdout: str = ""
     stderr: str = ""
     traceback: str = ""
@@ -48,5 +49,5 @@ class CallResult(NamedTuple):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The messages for the caller: why the call failed, and what was corrected."""
-        return self.notes if self.ok else (self.message, *self.notes)
+        """The messages for the caller: why the call failed, or what was corrected."""
+        return self.notes if self.ok else (self.message, *self.notes, *self.remarks)

@@ -29,34 +29,6 @@ Ids = tuple[str, ...]
 NO_PLUGIN = "the daemon"  # instead of the file of a plugin: whose a process is that runs none
 READERS = ProcessKey("readers", 0, 0, 0, 0)  # which processes read documents
 
-# Why a kept process ends by itself, with the words for the log: what differs after a call, or what
-# it has come to.
-ENDS = {
-    "affinity": "a call changed on which processors it runs",
-    "atexit": "a call registered a function with atexit",
-    "calls_per_process": "it has served calls_per_process calls",
-    "capabilities": "a call changed its capabilities",
-    "classes": "a call changed a builtin or a class of the SDK",
-    "child processes": "a call left child processes",
-    "comparison": "it could not be compared with what it was",
-    "cpu_limit": "its calls have used up cpu_limit together",
-    "documents": "it has read a document that was large or unusual, or many",
-    "descriptors": "a call left files or connections open, or closed others",
-    "exit": "a call ended with sys.exit",
-    "memory": "its calls left too much memory in use",
-    "out of memory": "a call reached memory_limit",
-    "priority": "a call changed its priority",
-    "resource limits": "a call changed its resource limits",
-    "root folder": "a call changed its root folder",
-    "seccomp": "a call changed its seccomp filters",
-    "session": "a call changed its session or process group",
-    "signals": "a call changed what it does with signals",
-    "sys": "a call changed something in the module sys",
-    "threads": "a call left threads",
-    "timers": "a call left a timer",
-    "user": "a call changed its user or groups",
-}
-
 ANALYSIS_LIMITS = Limits(timeout=10.0, memory=512 << 20, cpu=10, open_files=256)
 
 

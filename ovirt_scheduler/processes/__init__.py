@@ -10,7 +10,7 @@
     single_use    processes that do one thing and end: documents are cut, a file is analysed
     pool          the processes that are kept, of plugins and readers, and spare ones
     keeper        the thread that keeps them ready, and how many it may make
-    endings       why processes end
+    endings       counts why processes have ended
     exchange      one task and its answer, over sockets and pipes that never block
     zygotes       the zygote that lives, and the next one when it dies
     zygote        one zygote as the daemon sees it, and the thread that watches it

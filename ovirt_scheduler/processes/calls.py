@@ -34,6 +34,7 @@ from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
 from ovirt_scheduler.processes.pool import TRIES, Pool
 from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol.ending import ABANDONED, ENDED, Ending, Reason
 from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.protocol.messages import Answered
 
@@ -113,6 +114,10 @@ class _Pending(NamedTuple):
     printed: Optional[Exchange] = None
 
 
+# Why a call's process ends, None if it need not; and the call's result, or what it waits for.
+_NextStep = tuple[Optional[Ending], Union[CallResult, _Pending]]
+
+
 def make_calls(
     pool: Pool, calls: Sequence[PluginCall], deadline: float, parallel: int = 1
 ) -> list[CallResult]:
@@ -153,7 +158,7 @@ def make_calls(
                     waiting.appendleft(result)
     finally:
         for begun in running:
-            pool.discard(begun.worker, "abandoned")
+            pool.discard(begun.worker, ABANDONED)
     return [results[place] for place in range(len(calls))]
 
 
@@ -180,7 +185,7 @@ def _begin(pool: Pool, pending: _Pending, deadline: float) -> Exchange:
         until += _GRACE if call.has_values else 0.0
         begun.begin(kept, until if printed is None else printed.deadline)
     except BaseException:
-        pool.discard(kept, "abandoned")
+        pool.discard(kept, ABANDONED)
         raise
     return begun
 
@@ -190,7 +195,7 @@ def _finished(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult
     if done.state is State.NOT_READY:
         pool.put_back(done.worker)
         return pending._replace(tried=pending.tried + 1)
-    why = "abandoned"
+    why: Optional[Ending] = ABANDONED
     try:
         why, result = (_answered if done.state is State.ANSWERED else _unanswered)(pending, done)
     finally:  # the process is nobody's until the pool knows of its end
@@ -202,7 +207,7 @@ def _finished(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult
     return result
 
 
-def _unanswered(pending: _Pending, done: Exchange) -> tuple[str, Union[CallResult, _Pending]]:
+def _unanswered(pending: _Pending, done: Exchange) -> _NextStep:
     """Why the process of a call that was not answered ends; and the call's result or next step.
 
     Raises:
@@ -211,32 +216,35 @@ def _unanswered(pending: _Pending, done: Exchange) -> tuple[str, Union[CallResul
     status = done.end_worker()
     if done.state is State.NOT_BEGUN:
         if pending.tried < TRIES - 1:
-            return done.differs or "ended", pending._replace(tried=pending.tried + 1)
+            return done.ending or ENDED, pending._replace(tried=pending.tried + 1)
         if status is not None and status < 0:
             raise exchange.never_started(status)
     outcome, message = done.how_it_ended(status, pending.call.limits)
     answered = Answered(outcome, message=message)
-    return outcome.value, _result(pending.call, pending.printed or done, answered)
+    return Ending(Reason.FAILED, outcome.value), _result(
+        pending.call, pending.printed or done, answered
+    )
 
 
-def _answered(pending: _Pending, done: Exchange) -> tuple[str, Union[CallResult, _Pending]]:
-    """Why the process of an answered call ends, empty if it need not; and the result or next step.
+def _answered(pending: _Pending, done: Exchange) -> _NextStep:
+    """Why the process of an answered call ends, None if it need not; and the result or next step.
 
     The next step is that another process reads the answer, which was printed.
     """
     shown = pending.printed or done
-    if done.differs:
+    if done.ending:
         done.worker.end()
     try:
         answered = messages.unpack_answer(done.answer, pending.call.function, pending.call.inputs)
     except FrameError as error:
         done.worker.end()
         message = f"its answer cannot be read: {error}"
-        return "misled", _result(pending.call, shown, Answered(Outcome.BAD_ANSWER, message=message))
+        answered = Answered(Outcome.BAD_ANSWER, message=message)
+        return Ending(Reason.MISLED, str(error)), _result(pending.call, shown, answered)
     read = (len(shown.stdout.data), len(shown.stderr.data))
     if answered.read is None or answered.read == read or pending.printed is not None:
-        return done.differs, _result(pending.call, shown, answered)
-    return done.differs, pending._replace(tried=0, printed=done)
+        return done.ending, _result(pending.call, shown, answered)
+    return done.ending, pending._replace(tried=0, printed=done)
 
 
 def _result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
@@ -252,7 +260,8 @@ def _result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
         without_secrets(value) if call.function.returns is Returns.VALUE else value,
         without_secrets(answered.message),
         done.seconds,
-        (*without_secrets([*map(one_line, answered.answer.notes)]), *cut),
+        tuple(without_secrets([*map(one_line, answered.answer.notes)])),
+        (*without_secrets([*answered.remarks]), *cut),
         without_secrets(done.stdout.text(call.shown)),
         without_secrets(done.stderr.text(call.shown)),
         without_secrets(answered.traceback),

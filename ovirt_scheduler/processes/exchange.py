@@ -20,8 +20,8 @@ from typing import Optional
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.model.results import Outcome
-from ovirt_scheduler.processes import endings
-from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.protocol import ending, frames
+from ovirt_scheduler.processes.protocol.ending import Ending
 from ovirt_scheduler.processes.workers import Worker
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
@@ -81,7 +81,7 @@ class Exchange:
         passed: descriptors that go with the task.
         most_descriptors: that may come with the answer.
         lacks_descriptors: some came, and this process had no room for them.
-        differs: why the worker is about to end, if it said so before its answer. Processes that the
+        ending: why the worker is about to end, if it said so before its answer. Processes that the
             call started may run until then.
         said: the payload of each frame that came, by its kind.
     """
@@ -97,7 +97,7 @@ class Exchange:
     state: State = State.UNDER_WAY
     descriptors: list[int] = field(default_factory=list)
     problem: str = ""
-    differs: str = ""
+    ending: Optional[Ending] = None
     said: dict[bytes, bytes] = field(default_factory=dict)
     deadline: float = math.inf
     started: float = 0.0
@@ -184,8 +184,8 @@ class Exchange:
             self._mislead(str(error))
 
     def _settle(self) -> None:
-        self.differs = self.worker.hear()
-        if self.differs:
+        self.ending = self.worker.hear()
+        if self.ending:
             self._end(State.NOT_BEGUN)
         elif self.worker.ready:
             self._send_task()
@@ -215,7 +215,7 @@ class Exchange:
             return
         self.said[frame.kind] = frame.payload
         if frame.kind == frames.DIFFERS:
-            self.differs = endings.of_frame(frame, self.nonce)
+            self.ending = ending.unpack(frame.payload)
         elif frame.kind == frames.ANSWER:
             self.stdout.feed(self.said.get(frames.STDOUT, b""))
             self.stderr.feed(self.said.get(frames.STDERR, b""))

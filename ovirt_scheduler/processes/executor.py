@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Callable, NamedTuple, Optional, TypeVar
+from typing import Callable, NamedTuple, Optional, TypeVar, Union
 
 from ovirt_scheduler.errors import (
     ExecutorUnavailable,
@@ -28,6 +28,7 @@ from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.daemon_state import ProcessesState
 from ovirt_scheduler.model.decisions import Execution
+from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import (
     NO_ENGINE,
     Candidate,
@@ -48,7 +49,7 @@ from ovirt_scheduler.model.tasks import (
     Setup,
     Unread,
 )
-from ovirt_scheduler.model.units import Kind, UnitCall
+from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.processes import readers, single_use
 from ovirt_scheduler.processes.calls import PluginCall, make_calls
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT
@@ -133,7 +134,7 @@ class Executor:
         """The state of the processes, with counts since the start."""
         pool, zygotes, places = self._pool, self._zygotes, self._places
         return ProcessesState(
-            pool.kept, zygotes.forked, pool.ends.counts(), zygotes.started,
+            pool.kept, zygotes.forked, pool.endings.counts(), zygotes.started,
             places.busy, places.capacity, places.waiting, places.refused,
         )  # fmt: skip
 
@@ -257,6 +258,37 @@ class Executor:
         return Execution(
             filters=tuple(filtered), cost_functions=tuple(scored), result=result, left=left
         )
+
+    def match(
+        self,
+        owners: Sequence[Union[PolicyUnit, DriverUnit]],
+        values: Mapping[str, str],
+        deadline: float,
+    ) -> Optional[CallResult]:
+        """Match values of properties with what units and drivers declare, in their processes.
+
+        Returns:
+            The result of the first that refuses one, or that cannot tell; None if all take them.
+
+        Raises:
+            Overloaded, ExecutorUnavailable: as for ``run``.
+        """
+        calls = [
+            PluginCall(
+                Function(owner.name, owner.words, "", Returns.TRUTH, properties=owner.properties),
+                owner.plugin,
+                owner.limits,
+                values,
+                checks=True,
+            )
+            for owner in owners
+        ]
+        calls = [call for call in calls if call.has_values]
+        if not calls:
+            return None
+        with self._taken(1, deadline):
+            results = make_calls(self._pool, calls, deadline)
+        return next((result for result in results if result.outcome is not Outcome.OK), None)
 
     def read_hosts(self, page: Document, deadline: float) -> tuple[Pack, dict[str, HostState]]:
         """Read a page of the engine's hosts: the hosts packed, and the state of each.

@@ -27,9 +27,10 @@ from typing import Callable, Optional, Union
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import ProcessKey
 from ovirt_scheduler.model.tasks import READERS, ReaderSetup, Setup
-from ovirt_scheduler.processes import endings
+from ovirt_scheduler.processes.endings import Endings
 from ovirt_scheduler.processes.keeper import Allowance, Delays, Keeper
 from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.protocol.ending import ENDED, Ending, Reason
 from ovirt_scheduler.processes.workers import Worker
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,8 @@ _AHEAD_OF_SINGLE = 2  # processes kept ready of a plugin whose processes serve o
 
 AnySetup = Union[Setup, ReaderSetup]
 
+_LATE = Ending(Reason.NOT_READY)
+
 
 class Pool:
     """Processes of plugins, readers and spare workers; safe to use from many threads.
@@ -61,7 +64,7 @@ class Pool:
         parallel: calls at the same time: no plugin needs more processes.
 
     Attributes:
-        ends: why processes have ended.
+        endings: why processes have ended.
         keeper: the thread that keeps processes ready.
     """
 
@@ -73,10 +76,10 @@ class Pool:
         self._idle: dict[ProcessKey, deque[Worker]] = {}
         self._busy: Counter[ProcessKey] = Counter()
         self._spare: list[Worker] = []
-        self._over: deque[tuple[Worker, str]] = deque()  # idle no more, to be ended for a reason
+        self._over: deque[tuple[Worker, Ending]] = deque()  # idle no more, to be ended for a reason
         self._ending = 0  # processes of these that are being ended
         self._wanted: Mapping[ProcessKey, AnySetup] = {READERS: ReaderSetup()}
-        self.ends = endings.Ends()
+        self.endings = Endings()
         self._failed = Delays()  # loads ahead whose process ended before a call
         self._looked = 0.0  # when all idle processes were looked at last, on the monotonic clock
         self._closed = False
@@ -138,7 +141,7 @@ class Pool:
             seconds: to wait at most.
 
         Returns:
-            What ``Ends.take_latest`` does.
+            What ``Endings.pop_latest`` does.
         """
         give_up = time.monotonic() + seconds
         while True:
@@ -146,7 +149,7 @@ class Pool:
                 settled = self._look()
             self._end_over()
             if (settled and not (self._over or self._ending)) or time.monotonic() >= give_up:
-                return self.ends.take_latest()
+                return self.endings.pop_latest()
             time.sleep(_SETTLED_EVERY)
 
     def keep(self, most: int) -> None:
@@ -204,7 +207,7 @@ class Pool:
         with self._lock:
             idle = self._idle.get(key, deque())
             for worker in [*reversed(idle)]:  # the one used last first
-                why = "" if worker.ready else worker.hear()
+                why = None if worker.ready else worker.hear()
                 if why or worker.ready:
                     idle.remove(worker)
                 if why:
@@ -233,7 +236,7 @@ class Pool:
             called: its task ran a plugin.
         """
         if called and worker.key.serves_one_call:
-            self.discard(worker, "calls_per_process")
+            self.discard(worker, Ending(Reason.SERVED, "calls_per_process"))
             return
         worker.has_answered(nonce, _SETTLE_SECONDS)
         self.put_back(worker)
@@ -248,9 +251,9 @@ class Pool:
         if lives:
             self.keeper.wake(_TICK)
         else:
-            self._end(worker, worker.hear() or "ended")
+            self._end(worker, worker.hear() or ENDED)
 
-    def discard(self, worker: Worker, why: str) -> None:
+    def discard(self, worker: Worker, why: Ending) -> None:
         """End a process that a call has used up, or forget one that has ended."""
         self._allowance.earn()
         self._no_longer_busy(worker.key)
@@ -262,23 +265,23 @@ class Pool:
             if self._busy[key] <= 0:
                 del self._busy[key]
 
-    def _end(self, worker: Worker, why: str) -> None:
+    def _end(self, worker: Worker, why: Ending) -> None:
         """End a process that nobody else uses.
 
         Not many while the lock is held: the zygote would wait until somebody, with the lock, reads
         how they ended, and would take no further message.
         """
         worker.abandon()
-        self.ends.note(why, is_of_a_plugin=worker.key != READERS)
+        self.endings.count(why, is_of_a_plugin=worker.key != READERS)
         self.keeper.wake()
         if not self._closed:
             _log.debug(
                 "a process of %(file)s is ended: %(reason)s",
-                {"file": worker.file, "reason": endings.in_words(why)},
+                {"file": worker.file, "reason": str(why)},
             )
 
-    def _end_idle(self, worker: Worker, why: str) -> None:
-        if worker.loading and endings.is_of_the_plugin(why):
+    def _end_idle(self, worker: Worker, why: Ending) -> None:
+        if worker.loading and why.reason not in (Reason.SURPLUS, Reason.OUTDATED):
             self._failed.put_off(worker.key, _TICK)
         self._end(worker, why)
 
@@ -307,7 +310,7 @@ class Pool:
             for idle in self._idle.values():
                 if worker in idle:
                     idle.remove(worker)
-                    self._end_idle(worker, worker.hear() or "ended")
+                    self._end_idle(worker, worker.hear() or ENDED)
                     return
 
     def _breath(self) -> float:
@@ -353,7 +356,7 @@ class Pool:
                     settled = False
                     with contextlib.suppress(OSError):  # memory lacks: the next look tries again
                         worker.send_setup()
-                    why = "did not get ready" if now >= worker.ready_by else ""
+                    why = _LATE if now >= worker.ready_by else None
                 worker.drop_output()
                 if not why and worker.ready:
                     if now >= worker.ready_by:  # ready for a while: the plugin loads well
@@ -367,18 +370,19 @@ class Pool:
         self._idle = {key: idle for key, idle in self._idle.items() if idle}
         return settled
 
-    def _superfluous(self, worker: Worker, now: float, too_many: bool) -> str:
-        """Why a process that is ready should not be kept; empty if it should."""
+    def _superfluous(self, worker: Worker, now: float, too_many: bool) -> Optional[Ending]:
+        """Why a process that is ready should not be kept; None if it should."""
         if worker.key not in self._wanted and now >= worker.used + _IDLE_SECONDS:
-            return "not in use"
+            return Ending(Reason.OUTDATED)
         if worker.grown and now >= worker.used + _GROWN_SECONDS:
-            return "grown"
+            return Ending(Reason.SURPLUS, "it took more memory than a new one, and was idle")
         if too_many:
-            return "kept_processes"
+            return Ending(Reason.SURPLUS, "there were more than kept_processes")
         if now >= worker.born + _LIFE_SECONDS:
-            return "age"
+            return Ending(Reason.SERVED, "it was kept for an hour")
         others = len(self._idle[worker.key]) > self._ahead_of(worker.key)
-        return "idle" if others and now >= worker.used + _IDLE_SECONDS else ""
+        idle = others and now >= worker.used + _IDLE_SECONDS
+        return Ending(Reason.SURPLUS, "it was idle") if idle else None
 
     @staticmethod
     def _ahead_of(key: ProcessKey) -> int:
@@ -435,7 +439,7 @@ class Pool:
         with self._lock:
             with worker.abandoned_on_error():
                 if not self._lives(worker):
-                    self._end_idle(worker, "ended")
+                    self._end_idle(worker, ENDED)
                     return
                 self._idle.setdefault(worker.key, deque()).append(worker)
             with contextlib.suppress(OSError, MemoryError):  # the next look tries again

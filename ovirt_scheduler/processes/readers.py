@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from typing import Union
+from typing import Optional, Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable, UnreadableDocument
 from ovirt_scheduler.model.tasks import Pack, ReaderSetup, ReadTask, Unread
@@ -21,12 +21,18 @@ from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
 from ovirt_scheduler.processes.pool import TRIES, Pool
 from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol.ending import ABANDONED, ENDED, Ending, Reason
 from ovirt_scheduler.processes.protocol.frames import FrameError
 
 _WHO = "the process that read the documents"
 
-# Why a reader is ended, where it is no state of the exchange.
-_ENDS = {State.ANSWERED: "misled", State.NOT_BEGUN: "ended"}
+# Why a reader is ended, where it is no failure that the exchange names.
+_ENDINGS = {
+    State.ANSWERED: Ending(Reason.MISLED),
+    State.MISLED: Ending(Reason.MISLED),
+    State.NOT_BEGUN: ENDED,
+    State.ENDED: ENDED,
+}
 
 
 def read(
@@ -49,18 +55,18 @@ def read(
     for tried in range(TRIES):
         done = Exchange(frame, nonce, limit, OUTPUT_LIMIT, most_descriptors=most)
         reader = pool.take(ReaderSetup(), deadline, tried)
-        why = "abandoned"
+        why: Optional[Ending] = ABANDONED
         try:
             done.begin(reader, deadline)
             exchange.wait([done])
-            why = done.differs or _ENDS.get(done.state, done.state.value)
+            why = done.ending or _ENDINGS.get(done.state, Ending(Reason.FAILED, done.state.value))
             is_last = tried == TRIES - 1
             if done.state is State.NOT_READY or (done.state is State.NOT_BEGUN and not is_last):
                 continue
             if done.state is not State.ANSWERED:
                 raise _failure(done)
             read = _answered(done, size, documents)
-            why = ""
+            why = None
         finally:
             for descriptor in done.descriptors:
                 os.close(descriptor)
@@ -100,7 +106,7 @@ def _answered(
     except FrameError as error:
         raise UnreadableDocument(f"{_WHO} answered what cannot be read ({error})") from None
     good = [(each, unread.document) for each, unread in zip(found, documents) if not each.problem]
-    if len(found) != len(documents) or len(good) != len(done.descriptors) or done.differs:
+    if len(found) != len(documents) or len(good) != len(done.descriptors) or done.ending:
         raise UnreadableDocument(f"{_WHO} answered what cannot be read (documents are missing)")
     packs = []
     while done.descriptors:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from ovirt_scheduler.model.plugins import ProcessKey
 from ovirt_scheduler.model.tasks import NO_PLUGIN, ReaderSetup, Setup
-from ovirt_scheduler.processes import endings
-from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.protocol import ending, frames
+from ovirt_scheduler.processes.protocol.ending import Ending
 from ovirt_scheduler.processes.protocol.frames import Unframer
 
 if TYPE_CHECKING:
@@ -124,23 +124,24 @@ class Worker:
         self.ready_by, self.used = now + seconds, now
         self.unframer.limit = _SHORT
 
-    def hear(self) -> str:
+    def hear(self) -> Optional[Ending]:
         """Read what it has said since its last answer, without waiting.
 
         Returns:
-            Why it ends: a reason of ``endings``. Empty if it does not.
+            Why it ends; None if it does not.
         """
         try:
             data = self.receive()
             for frame in self.unframer.feed(data or b""):
                 if self.ready or frame.kind != frames.READY or frame.nonce != self.nonce:
-                    return endings.of_frame(frame, self.nonce)
+                    ends = frame.kind == frames.DIFFERS and frame.nonce == self.nonce
+                    return ending.unpack(frame.payload) if ends else ending.OUT_OF_TURN
                 self.ready, self.grown = True, frame.payload == frames.GROWN
         except OSError:
-            return "ended"
+            return ending.ENDED
         except frames.FrameError:  # more than it has to say
-            return endings.OUT_OF_TURN
-        return "ended" if data == b"" else ""
+            return ending.OUT_OF_TURN
+        return ending.ENDED if data == b"" else None
 
     def drop_output(self) -> None:
         """Read what its pipes hold, and drop it: no call was running."""

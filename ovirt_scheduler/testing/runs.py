@@ -273,7 +273,8 @@ class Runs:
             if not result.ok:
                 failure = f"{kind} {result.unit} {result.outcome.value}: {result.message}"
                 raise PluginFailed("\n".join(filter(None, (failure, result.traceback.rstrip()))))
-            sys.stderr.writelines(f"note: {kind} {result.unit}: {note}\n" for note in result.notes)
+            notes = (*result.notes, *result.remarks)
+            sys.stderr.writelines(f"note: {kind} {result.unit}: {note}\n" for note in notes)
         return decision.answer
 
     def _load(self, plugin: Path) -> LoadedPlugin:

@@ -20,8 +20,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple, Optional, cast
 
-from ovirt_scheduler.clusters import check, reader
+from ovirt_scheduler.clusters import reader
 from ovirt_scheduler.clusters.actions import MOST_ROUNDS
+from ovirt_scheduler.clusters.check import SectionCheck
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.migration_limits import MigrationLimits
 from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
@@ -148,7 +149,7 @@ class Policy(DecisionService):
         seconds = runtime.services.settings.request_timeout
         super().__init__(runtime.registry, runtime.executor, seconds, cluster)
         catalogue = runtime.registry.current()
-        problem = check.problem(settings, catalogue)
+        problem = SectionCheck(settings, runtime.executor).problem(catalogue)
         if problem:
             raise problem
         self._driver = catalogue.drivers[settings.scheduler]

@@ -165,13 +165,6 @@ def test_stamps_tell_of_conf_files_and_of_the_folder(place):
     assert before[place.first] != after[place.first]
 
 
-def test_the_stamp_of_a_file_just_written_is_not_relied_on(place):
-    """Another write within the same tick of the clock would leave the same times."""
-    path = place.first / "plugin.py"
-    path.touch()
-    assert place.loader.scan().stamps[path] != place.loader.scan().stamps[path]
-
-
 def test_a_plugin_without_a_conf_file_has_the_settings_limits(place):
     """And no properties; the checksum is the file's."""
     (place.first / "plugin.py").write_text(ALL)

@@ -16,7 +16,6 @@ from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.place import LONG_AGO, cost_function, plugin, versions
-from tests.support.waiting import wait_until
 
 KEPT = "the last version that loaded stays in use (sha256:"
 
@@ -248,7 +247,24 @@ def test_a_helper_that_comes_late_mends_the_plugin_that_lacks_it(place):
     os.utime(place.first, LONG_AGO)
     assert place.versions() == {}
     place.write("zhelp", "x = 1")
-    wait_until(lambda: versions(place.registry.current()), suits=lambda seen: seen == {"a": "1"})
+    place.registry._update()
+    assert versions(place.registry.current()) == {"a": "1"}
+
+
+@pytest.mark.parametrize("helper", ["_site", "_site/__init__"])
+@pytest.mark.parametrize("text", ["from _site import x", "x = __import__('_si' + 'te').x"])
+def test_an_optional_helper_that_is_added_belongs_to_the_plugin(place, helper, text):
+    """Also a package, and one whose name is computed; and when it is taken away again."""
+    place.write("a", plugin(1, f"try:\n    {text}\nexcept ImportError:\n    x = 0\n"))
+    without = cost_function(place.registry.refresh(), "a")
+    (place.first / "_site").mkdir()
+    path = place.write(helper, "x = 1")
+    place.registry._update()
+    with_helper = cost_function(place.registry.current(), "a")
+    assert [module.name for module in with_helper.plugin.modules] == ["a", "_site"]
+    assert with_helper.checksum != without.checksum
+    path.unlink()
+    assert cost_function(place.registry.refresh(), "a").checksum == without.checksum
 
 
 def test_an_edited_conf_file_is_followed_and_a_broken_one_is_not(place):
@@ -297,90 +313,6 @@ def test_discover_loads_again_what_did_not_load(place, tmp_path):
     assert place.versions() == {}
     needed.touch()
     assert (place.versions(), place.faults()) == ({"a": "1"}, [])
-
-
-def test_after_a_restart_the_last_good_version_is_still_in_use(place):
-    """With the helper and the conf file that it had; the last, and not the first."""
-    place.write("a", plugin(0))
-    place.registry.refresh()
-    place.write("_help", "version = 1")
-    place.write("a", plugin(1, "import _help"))
-    (place.confs / "a.conf").write_text("timeout = 5\n")
-    before = cost_function(place.registry.refresh(), "a")
-    place.write("a", "x = (\n")
-    (place.first / "_help.py").unlink()
-    (place.confs / "a.conf").write_text("timeout = 6\n")
-    for registry in (place.registry, place.start(), place.start()):
-        catalogue = registry.refresh()
-        assert cost_function(catalogue, "a") == before
-        assert KEPT in catalogue.faults[0].message
-
-
-def test_a_plugin_with_a_long_name_is_kept_too(place, caplog):
-    """Of a class unit: its own name is short."""
-    name = "é" * 120
-    place.write(name, "class Few:\n    def do_filter(self, hosts, vm, properties): ...\n")
-    assert place.versions() == {"Few": ""}
-    place.write(name, "x = (\n")
-    assert versions(place.start().refresh()) == {"Few": ""}
-    assert "kept for a restart" not in caplog.text
-
-
-def test_after_a_restart_an_edited_file_counts_not_the_kept_one(place):
-    """What loads is always what the folder holds."""
-    place.write("a", plugin(1))
-    assert place.versions() == {"a": "1"}
-    place.write("a", plugin(2))
-    place.registry = place.start()
-    assert place.versions() == {"a": "2"}
-
-
-def test_a_file_taken_away_is_forgotten(place):
-    """A later one of its name starts anew."""
-    path = place.write("a", plugin(1))
-    assert place.versions() == {"a": "1"}
-    assert len(list(place.state.iterdir())) == 1
-    path.unlink()
-    assert place.versions() == {}
-    assert list(place.state.iterdir()) == []
-    path.write_text("x = (\n")
-    place.registry = place.start()
-    assert place.versions() == {}
-
-
-@pytest.mark.parametrize(
-    "rubbish", ["", "[]", '{"path": 1}', '{"sources": [], "conf": null}', "\xff"]
-)
-def test_a_kept_version_that_cannot_be_read_is_told_and_passed_over(place, rubbish, caplog):
-    """The fault of the file is the same."""
-    path = place.write("a", plugin(1))
-    assert place.versions() == {"a": "1"}
-    place.write("a", "x = (\n")
-    (kept,) = place.state.iterdir()
-    kept.write_text(rubbish)
-    place.registry = place.start()
-    assert place.versions() == {}
-    assert KEPT not in place.faults()[0]
-    told = [message for message in caplog.messages if "that was kept cannot be used" in message]
-    assert len(told) == 1
-    assert str(path) in told[0]
-
-
-def test_a_state_folder_that_cannot_be_written_is_told_and_no_more(place, caplog):
-    """The plugin works."""
-    place.state.touch()
-    path = place.write("a", plugin(1))
-    assert place.versions() == {"a": "1"}
-    assert any(f"{path} cannot be kept for a restart" in message for message in caplog.messages)
-    path.unlink()
-    assert place.versions() == {}
-
-
-def test_what_is_kept_is_for_the_daemons_user_alone(place):
-    """Plugins may hold what others shall not read."""
-    place.write("a", plugin(1))
-    place.registry.refresh()
-    assert place.state.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_name_taken_by_a_file_of_an_earlier_folder_is_a_fault(place):

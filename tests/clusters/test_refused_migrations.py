@@ -294,7 +294,7 @@ def test_filters_of_the_section_and_the_engine_hold_together(crowded, place):
     """A host has to pass both."""
     place.write("NotLion", "def do_filter(hosts, vm, properties):\n"
                 "    return [host for host in hosts if host.name != 'lion']\n")  # fmt: skip
-    place.registry.refresh()
+    crowded.decisions.registry.refresh()
     crowded.engine.hosts.append(Host("cat", measured=True))
     crowded.engine.refusing = no_host("puma")
     crowded.begin(filters=(WantedUnit("NotLion"),))

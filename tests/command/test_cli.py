@@ -41,14 +41,13 @@ def test_check_lists_the_units_and_is_content(tmp_path):
     (tmp_path / "Good.py").write_text(GOOD)
     status, out, err = run(tmp_path, "check", "--plugins", str(tmp_path))
     assert (status, err) == (0, "")
-    certificate, port, headings, unit, of_drivers, driver, migration, verdict = out.splitlines()
+    certificate, port, headings, unit, of_drivers, driver, verdict = out.splitlines()
     assert certificate.endswith("certificate.pem: made on first start")
     assert port.startswith("port 18781 of localhost: ")
     assert headings.split() == ["UNIT", "KIND", "FILE", "DESCRIPTION"]
     assert unit.split() == ["Good", "filter", f"{tmp_path}/Good.py", "Keep", "all."]
     assert of_drivers.split() == ["DRIVER", "TOPIC", "INTERFACES", "FILE", "DESCRIPTION"]
     assert driver.split()[:3] == ["default", "compute", "HostSelector,"]
-    assert migration.split()[0] == "migration"
     assert verdict == "all is well"
     assert not (tmp_path / "state").exists()
 

@@ -406,6 +406,21 @@ def test_clusters_whose_threads_cannot_be_started_are_looked_after_later(
     made.stop(0)
 
 
+def test_without_a_thread_to_look_at_plugins_it_is_tried_again(tmp_path, monkeypatch, caplog):
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    made = Assembly(driving(tmp_path, 90), tmp_path / "state", Notifier({}))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        made._watch_plugins()
+    assert "the plugins' folders cannot be looked at now: can't start new thread" in caplog.text
+    made._line()
+    assert made.runtime.registry._watching.is_alive()
+    made.stop(0)
+    made.runtime.registry._watching.join(LONG)
+
+
 def test_the_history_is_closed_before_an_engine_is_asked_to_log_out(tmp_path):
     """It may be silent, and systemd kills a daemon that takes too long to end."""
     with RestServer(tmp_path, [Host("lynx")], tls=False) as engine:

@@ -6,7 +6,9 @@ import http.client
 import re
 import time
 import xmlrpc.client
+from random import Random
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import pytest
 
@@ -151,3 +153,37 @@ def test_of_equal_failures_fewer_and_fewer_are_told():
     failures = Failures()
     told = [failures.add("filter", result) for result in results]
     assert [each.times for each in told if each is not None] == [1, 10, 100, 1000, 2000, 3000]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "KeyError: '{uuid}'",
+        "no host {uuid} (of <Host object at 0x{hex}>)",
+        "RequestError: job {hex} failed",
+        "VM web-{number} on {uuid}, {uuid}: no",
+    ],
+)
+def test_failures_that_name_an_id_are_equal(message):
+    """A unit that fails for each host would fill the log with its tracebacks."""
+    chance, failures = Random(7), Failures()
+    for count in range(1, 41):
+        uuid = UUID(int=chance.getrandbits(128))
+        text = message.format(uuid=uuid, hex=f"{chance.getrandbits(60):x}", number=count)
+        told = failures.add("filter", CallResult("u", Outcome.RAISED, message=text))
+        assert (told and told.times) == (count if count in (1, 10) else None)
+
+
+def test_failures_in_other_words_are_not_equal():
+    failures = Failures()
+    for message in ("no face is added", "no decade is added", "no face is added to 1", "faded"):
+        assert failures.add("filter", CallResult("u", Outcome.RAISED, message=message)).times == 1
+
+
+def test_all_failures_are_counted_at_recovery_in_however_many_ways_a_unit_failed():
+    failures = Failures()
+    ways = [f"no {chr(97 + way)}" for way in range(20)]
+    for message in 3 * ways:
+        failures.add("filter", CallResult("u", Outcome.RAISED, message=message))
+    assert failures.over("filter", "u").times == 60
+    assert failures.over("filter", "u") is None

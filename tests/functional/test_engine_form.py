@@ -145,6 +145,14 @@ def test_a_class_unit_without_an_answer_fails_and_is_left_out(engine, name, mess
     assert told.startswith(message)
 
 
+def test_output_and_reasons_that_are_cut_are_no_failure_in_the_engines_audit_log(engine):
+    """The answer is the same without them; the log has it."""
+    answer = engine.runFilters(["prints_much"], HOSTS, VM, {})
+    assert answer == {"result_code": 0, "result": HOSTS}
+    for remark in ("printed more than 1 MiB; the rest was cut", "gave reasons for hosts that it"):
+        assert f"filter prints_much: {remark}" in engine.daemon.log
+
+
 def test_printed_costs_and_migrations_count_too(engine):
     """Pairs and [vm, hosts] as literals."""
     costs = engine.runCostFunctions([["prints_a_literal", 3]], HOSTS, VM, {})["result"]

@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from ovirt_scheduler import __version__
 from tests.support.machine import CONF, PYTHON, UNIT, Machine, drop_in, missing, processes, show
 from tests.support.paths import PROJECT
 from tests.support.plugin_rights import ALLOWED, CAN, REFUSED
 from tests.support.processes import offspring
 
+SETUP = ("ovirt-scheduler", "setup")
 SETTINGS = "plugins_path = /srv/plugins\n"
 CERTIFICATE = "/var/lib/ovirt-scheduler/certificate/certificate.pem"
 USER = "ovirt-scheduler"
@@ -358,6 +360,22 @@ def test_restarts_and_upgrades_refuse_and_lose_no_call(running):
     answered, _, failures = told.strip().splitlines()[-1].partition(" ")
     assert failures == "[]", told
     assert int(answered) > 100
+
+
+def test_setup_after_an_upgrade_restarts_the_former_version_and_says_so(running):
+    """Once: then it runs what is installed."""
+    (module,) = (running.root / "opt/ovirt-scheduler/lib").glob("*/*/ovirt_scheduler/__init__.py")
+    text, before = module.read_text("utf-8"), show(running, "MainPID")
+    assert "already so: ovirt-scheduler.service is enabled and runs" in running.run(*SETUP)
+    try:
+        module.write_text(text.replace(f'"{__version__}"', '"99.0"'), "utf-8")
+        told = running.run(*SETUP)
+        assert f"as version {__version__} runs, and 99.0 is installed\n" in f"{told}\n"
+        assert show(running, "MainPID") != before
+        assert "99.0" in journal(running)
+        assert "already so: ovirt-scheduler.service is enabled and runs" in running.run(*SETUP)
+    finally:
+        module.write_text(text, "utf-8")
 
 
 def restarted(machine):

@@ -280,7 +280,7 @@ def test_output_beyond_a_mebibyte_is_cut_and_that_is_said(executor, unit_named, 
     (result,) = results
     assert result.value == HOSTS
     assert len(getattr(result, stream)) == 1 << 20
-    assert result.notes == ("printed more than 1 MiB; the rest was cut",)
+    assert result.remarks == ("printed more than 1 MiB; the rest was cut",)
 
 
 @pytest.mark.parametrize("kind", [Kind.FILTER, Kind.COST_FUNCTION])

@@ -79,9 +79,7 @@ def test_who_answers_twice_is_not_called_again(executor, unit_named):
     how = {"goes on": "yes"}
     for _ in range(3):
         assert forged(executor, unit, good, **how).value == HOSTS[:1]
-    wait_until(
-        lambda: executor.state().replaced.get("spoke out of turn", 0), suits=lambda n: n >= 2
-    )
+    wait_until(lambda: executor.state().replaced.get("misled", 0), suits=lambda n: n >= 2)
     assert still_works(executor, unit_named)
 
 
@@ -109,7 +107,7 @@ def test_a_frame_of_its_own_between_answers_ends_its_process(unit_of, length):
     with running(parallel=4, max_waiting=64) as own:
         assert only(own.run(job_of([unit]))).value == HOSTS
         wait_until(lambda: own.state().replaced)
-        assert {*own.state().replaced} == {"spoke out of turn"}
+        assert {*own.state().replaced} == {"misled"}
 
 
 def test_rubbish_on_every_descriptor_is_a_failure_of_that_call_alone(executor, unit_named):

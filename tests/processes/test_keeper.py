@@ -133,7 +133,7 @@ def test_an_idle_process_is_not_lost_where_the_end_of_another_raises(own, unit_n
                 worker.born -= 10**6
     pool.keeper.wake()
     wait_until(lambda: pool.keeper.trouble.failures)
-    wait_until(lambda: own.state().replaced.get("age"), suits=lambda count: count and count >= 1)
+    wait_until(lambda: own.state().replaced.get("served"), suits=lambda count: count and count >= 1)
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 2 + SPARE_BELOW)
     assert raised[0].channel.fileno() == -1
     assert not pool._over

@@ -55,7 +55,7 @@ def test_class_units_that_print_find_a_stdout_of_their_own(calls_of):
     for first in range(3):
         for how in ("print", "program"):
             assert calls.call(first=str(first), how=how).value == HOSTS[first:]
-    assert {*calls.replaced} <= {"idle"}  # where one that settles was not waited for
+    assert {*calls.replaced} <= {"surplus"}  # where one that settles was not waited for
 
 
 def test_a_library_may_keep_the_stdout_that_it_found_when_it_was_imported(
@@ -108,7 +108,7 @@ def test_a_class_unit_may_print_by_a_program_and_leave_its_process_different(cal
         result = calls.call(trace=str(trace))
         assert (result.outcome, result.value) == (Outcome.OK, HOSTS[:2]), result
         assert trace.read_text() == "x" * number
-    assert calls.replaced["descriptors"] == 3
+    assert calls.replaced["leftovers"] == 3
 
 
 def test_children_of_a_class_unit_are_ended_before_its_answer_is_read(calls_of, marker):
@@ -148,11 +148,11 @@ def test_a_child_that_comes_back_from_the_plugins_code_answers_nothing(calls_of)
 @pytest.mark.parametrize(
     ("change", "ends", "message"),
     [
-        ("kept = b'x' * (1 << 40)", "out of memory", "MemoryError: the call reached its memory_limit"),
+        ("kept = b'x' * (1 << 40)", "limit", "MemoryError: the call reached its memory_limit"),
         ("raise SystemExit(3)", "exit", "called sys.exit(3)"),
-        ("time.sleep(60)", "timed out", "was killed after"),
-        ("os.kill(os.getpid(), 9)", "killed", "died by SIGKILL"),
-        ("os._exit(0)", "killed", "ended its process without an answer"),
+        ("time.sleep(60)", "failed", "was killed after"),
+        ("os.kill(os.getpid(), 9)", "failed", "died by SIGKILL"),
+        ("os._exit(0)", "failed", "ended its process without an answer"),
     ],
 )  # fmt: skip
 def test_after_such_a_failure_the_process_ends(calls_of, change, ends, message):
@@ -260,7 +260,7 @@ def test_a_process_that_has_used_up_its_processor_time_is_replaced(calls_of):
     )
     found = [seen(calls.call()) for _ in range(4)]
     assert len({pid for (pid,) in found}) > 1
-    assert {*calls.replaced} == {"cpu_limit"}
+    assert {*calls.replaced} == {"limit"}
 
 
 @pytest.mark.long
@@ -276,7 +276,7 @@ def test_checks_of_values_take_no_processor_time_of_a_call(calls_of, executor):
             executor.run(job_of([unit], properties={"a": "x" * 21 + "y"}))
         calls.settle()
     assert softs == {3, 4}  # two seconds after the first second, and after the second one
-    assert calls.replaced == {"cpu_limit": 1}
+    assert calls.replaced == {"limit": 1}
 
 
 def test_memory_that_calls_leave_in_use_is_bounded(calls_of):
@@ -288,7 +288,7 @@ def test_memory_that_calls_leave_in_use_is_bounded(calls_of):
     found = [calls.call().stdout for _ in range(6)]
     assert found[0] == found[1]
     assert len({*found}) > 1
-    assert {*calls.replaced} == {"memory"}
+    assert {*calls.replaced} == {"limit"}
 
 
 def test_a_process_that_has_grown_is_replaced_when_it_is_idle(calls_of, monkeypatch):
@@ -300,7 +300,7 @@ def test_a_process_that_has_grown_is_replaced_when_it_is_idle(calls_of, monkeypa
     )  # fmt: skip
     pids = [calls.call(size=str(size)).stdout for size in (1, 1, 3 << 20, 1, 1)]
     assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4]
-    assert calls.replaced == {"grown": 1}
+    assert calls.replaced == {"surplus": 1}
 
 
 def test_processes_are_replaced_after_so_many_calls(calls_of):
@@ -308,7 +308,7 @@ def test_processes_are_replaced_after_so_many_calls(calls_of):
     calls = calls_of(ordinary(""), calls_per_process=10)
     found = [calls.call().stdout for _ in range(30)]
     assert all(9 <= found.count(pid) <= 10 for pid in {*found[:27]})
-    assert calls.replaced["calls_per_process"] >= 2
+    assert calls.replaced["served"] >= 2
 
 
 def test_a_process_for_one_call_is_ended_at_once(calls_of):
@@ -316,7 +316,7 @@ def test_a_process_for_one_call_is_ended_at_once(calls_of):
     calls = calls_of(ordinary(""), calls_per_process=1)
     for _ in range(4):
         calls.call(settles=False)
-    assert calls.replaced == {"calls_per_process": 4}
+    assert calls.replaced == {"served": 4}
 
 
 def test_calls_per_process_is_set_for_all_plugins_and_for_one(start_daemon):

@@ -135,7 +135,7 @@ def test_a_plugin_whose_process_ends_itself_is_loaded_ahead_less_and_less_often(
         "    while frame and frame.f_code.co_name != 'serve':\n"
         "        frame = frame.f_back\n"
         "    if frame:  # no analysis\n"
-        "        os.write(3, frames.pack(frames.DIFFERS, frame.f_locals['nonce'], b'memory: x'))\n"
+        "        os.write(3, frames.pack(frames.DIFFERS, frame.f_locals['nonce'], b'limit:x'))\n"
         f"{how}\n",
     )
     *_, before, last = wait_until(

@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 from typing import Optional
 
+import pytest
+
+from ovirt_scheduler.catalogue import edits
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
@@ -56,11 +59,19 @@ class Place:
         return self.executor.analyse(candidate)
 
     def write(self, name: str, text: str, folder: Optional[Path] = None) -> Path:
-        """Write a file as an installer does that keeps its time: nobody waits for more of it."""
+        """Put a file there as an installer does, which keeps its time: it is another inode."""
         path = (folder or self.first) / f"{name}.py"
-        path.write_text(text)
-        os.utime(path, LONG_AGO)
-        return path
+        draft = path.with_suffix(".new")
+        draft.write_text(text)
+        os.utime(draft, LONG_AGO)
+        return draft.replace(path)
+
+    def look(self) -> Catalogue:
+        """Look at the folders once, so soon after each change that none counts yet."""
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(edits, "SETTLE", 60.0)
+            self.registry._update()
+        return self.registry.current()
 
     def versions(self) -> dict[str, str]:
         """Unit to description, after a look."""

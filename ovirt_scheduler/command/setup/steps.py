@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Optional
 
-from ovirt_scheduler import manual
+from ovirt_scheduler import __version__, manual
+from ovirt_scheduler.command import control
 from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, SchedulerConf, ShippedFile, shipped
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
 from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum
@@ -251,8 +252,11 @@ class Service(Step):
     files: Sequence[ShippedFile]
 
     def plan(self) -> Plan:
-        """Plan to enable and start the unit; to start it again if it ended or a file changed."""
-        machine, record, commands = self.machine, self.record, []
+        """Plan to enable and start the unit.
+
+        It is started again if it ended, if a file changed, or if it runs another version.
+        """
+        machine, record, commands, why = self.machine, self.record, [], ""
         if not machine.tool("systemctl"):
             return Plan("skipped: the unit, as there is no systemctl here")
         if machine.live and not machine.runs_systemd:
@@ -263,12 +267,22 @@ class Service(Step):
             commands.append(["disable", *self._now(), OLD_UNIT])
         if enables:
             commands.append(["enable", *self._now(), UNIT])
-        elif machine.live and (any(file.changed for file in self.files) or not self._is("active")):
-            commands.append(["restart", UNIT])  # which starts it, too
+        elif machine.live:
+            why = self._other_version()
+            if why or any(file.changed for file in self.files) or not self._is("active"):
+                commands.append(["restart", UNIT])  # which starts it, too
         if not commands:
             return Plan(f"already so: {UNIT} is enabled{' and runs' * machine.live}")
         noted = {"enabled": record.enabled or enables, "old_proxy": record.old_proxy or disables}
-        return self._planned(commands)._replace(noted=noted)
+        plan = self._planned(commands)
+        return plan._replace(words=plan.words + why, noted=noted)
+
+    def _other_version(self) -> str:
+        """That the daemon which runs is of another version than this command, after an upgrade."""
+        version = control.running_version(self.machine.path(STATE_FOLDER))
+        if version in (None, __version__):
+            return ""
+        return f", as version {version} runs, and {__version__} is installed"
 
     def _planned(self, commands: list[list[str]]) -> Plan:
         words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)

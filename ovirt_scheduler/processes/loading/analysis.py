@@ -11,19 +11,24 @@ import marshal
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Optional, Union
 
+from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.plugins import Candidate, Module, Source
+from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.model.values.text import count_of, one_line
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
-from ovirt_scheduler.processes.loading import modules, python2
+from ovirt_scheduler.processes.loading import modules, patterns, python2
 from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
 
 # What class units call their parameters.
 _IN_A_CLASS = {"hosts": "hosts_ids", "vm": "vm_id", "properties": "args_map"}
+_PATTERN_SECONDS = ANALYSIS_LIMITS.timeout / 2  # for the defaults of one set of properties
 _NAMING = ("id", "attr", "name", "module")  # what nodes of syntax call a name that they have
 
 
@@ -41,6 +46,7 @@ def analyse(candidate: Candidate) -> Analysis:
         return Analysis()
     line = python2.print_to(tree)
     fault = modules.refusal(candidate) if line is None else _python_2_fault(source, line)
+    fault = fault or _fault_of_conf(candidate)  # before the file runs, which could forge it
     return _loaded(candidate, tree) if fault is None else Analysis(fault=fault)
 
 
@@ -61,6 +67,10 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
             if driver_analysis.is_driver(found):
                 line, description = class_lines.get(found.__name__, 1), description_of(module)
                 drivers.append(driver_analysis.read(found, description, source.path, line))
+        if candidate.declared is None:
+            units = [*map(_checked_unit, units)]
+            for driver in drivers:
+                _check_driver(driver)
         code = tuple(_compiled(candidate))
         wants_engine, wants_statistics = _engine_use(module, code)
     except Misdefined as wrong:
@@ -75,6 +85,45 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
         drivers=tuple(drivers),
         doubts=tuple(FileFault(source.path, *remark) for remark in python2.comparisons(tree)),
     )
+
+
+def _fault_of_conf(candidate: Candidate) -> Optional[FileFault]:
+    """What is wrong with the properties in the file's conf file; None if nothing is."""
+    declared = candidate.declared
+    if declared is None:
+        return None
+    try:
+        made = properties.parse(declared.name, declared.patterns, declared.defaults)
+        patterns.check_declared(made, _PATTERN_SECONDS)
+    except PluginError as error:
+        return FileFault(declared.file, declared.line, error.message)
+    return None
+
+
+def _checked_unit(unit: FoundUnit) -> FoundUnit:
+    """A unit whose own properties were checked.
+
+    Raises:
+        Misdefined: they cannot be used.
+    """
+    try:
+        made = properties.parse_for_java(unit.name, unit.properties)
+        return replace(unit, unchecked=patterns.check_for_java(made))
+    except PluginError as error:
+        raise Misdefined(unit.line, error.message) from None
+
+
+def _check_driver(driver: FoundDriver) -> None:
+    """Check a driver's own properties.
+
+    Raises:
+        Misdefined: they cannot be used.
+    """
+    try:
+        made = properties.parse(driver.name, driver.properties, driver.default_values)
+        patterns.check_declared(made, _PATTERN_SECONDS)
+    except PluginError as error:
+        raise Misdefined(driver.line, error.message) from None
 
 
 def _may_have_units(tree: ast.Module) -> bool:

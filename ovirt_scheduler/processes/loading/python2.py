@@ -42,6 +42,9 @@ NAMES = {
 _PRINTED_PAIR = (
     "print (a, b) is Python 2: it prints 'a b' now; write print((a, b)), or return the answer"
 )
+_NO_ANSWER = (
+    "print(a, b) prints 'a b', which is no answer; write print((a, b)), or return the answer"
+)
 
 # What ends the parse of Python 2 source: print and exec statements, a name after the comma in an
 # except or a raise, <>, backquotes, octal and long numbers, ur"".
@@ -82,6 +85,7 @@ def print_to(tree: ast.Module) -> Optional[int]:
 def prints(tree: ast.Module, text: bytes) -> Iterator[Remark]:
     """Find statements of ``print`` that mean something else under Python 3."""
     lines = text.splitlines()
+    answers = {*_printed_pairs(tree)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Expr):
             continue
@@ -94,9 +98,34 @@ def prints(tree: ast.Module, text: bytes) -> Iterator[Remark]:
             after = lines[shown.lineno - 1][end : end + 1]
             if several and after.isspace():  # print (a, b), as nobody writes a call
                 yield node.lineno, _PRINTED_PAIR
+            elif shown in answers:
+                yield node.lineno, _NO_ANSWER
         # print; print [a]; print % a
         elif any(map(_is_print, (shown, getattr(shown, "value", 0), getattr(shown, "left", 0)))):
             yield node.lineno, f"this line is Python 2: it prints nothing now; {PORT}"
+
+
+def _printed_pairs(tree: ast.Module) -> Iterator[ast.Call]:
+    """The calls ``print(vm, hosts)`` that have to be the answer of a class's balance."""
+    for unit in ast.walk(tree):
+        for method in unit.body if isinstance(unit, ast.ClassDef) else ():
+            if getattr(method, "name", "") != "do_balance":
+                continue
+            nodes = [*ast.walk(method)]
+            prints = [each for each in nodes if isinstance(each, ast.Call) and _is_print(each.func)]
+            prints = [each for each in prints if not each.keywords]
+            returns = (each.value for each in nodes if isinstance(each, ast.Return))
+            if any(map(_is_value, returns)) or any(len(each.args) == 1 for each in prints):
+                continue  # that is the answer
+            for each in prints:
+                if len(each.args) == 2 and not isinstance(
+                    each.args[0], (ast.Constant, ast.JoinedStr)
+                ):
+                    yield each
+
+
+def _is_value(node: Optional[ast.expr]) -> bool:
+    return node is not None and not (isinstance(node, ast.Constant) and node.value is None)
 
 
 def comparisons(tree: ast.Module) -> Iterator[Remark]:

@@ -59,6 +59,7 @@ class Answered(NamedTuple):
     # How much of stdout and stderr the answer was read from, where it was printed.
     read: Optional[tuple[int, int]] = None
     reasons: Mapping[str, str] = {}  # by host
+    remarks: tuple[str, ...] = ()  # what could not be kept of them
 
 
 # What a call said beside its answer: a reason by host, and what could not be kept of it.
@@ -112,10 +113,7 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
                 answer = packing.unpack(value, inputs)
             except Misnamed as error:
                 outcome, message = Outcome.BAD_ANSWER.value, f"{function.name} {error}"
-        reasons: Mapping[str, str] = {}
-        if said:
-            reasons, notes = _unpack_said(said, inputs.hosts)
-            answer = Unpacked(answer.value, (*answer.notes, *notes))
+        reasons, remarks = _unpack_said(said, inputs.hosts) if said else ({}, ())
         return Answered(
             Outcome(outcome),
             answer,
@@ -123,6 +121,7 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
             text(trace)[-TRACEBACK_LIMIT:],
             None if read is None else (int(read[0]), int(read[1])),
             reasons,
+            remarks,
         )
     except MISSHAPEN as error:
         raise FrameError(f"not an answer of a {function.kind}: {error!r:.200}") from None

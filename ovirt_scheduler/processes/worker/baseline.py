@@ -26,10 +26,11 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Mapping
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.processes.kernel import children, limits, malloc
+from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.worker.saved_state import SavedState
 
 MOST_GROWTH = 8 << 20  # bytes of memory that calls may leave in use, except what they imported
@@ -67,6 +68,9 @@ _trim, _has_children, _lift_limits = malloc.give_back, children.exist, limits.li
 # The functions of signal make an enumeration of each value, which takes ten times as long.
 _handler_of: Callable[[int], object] = importlib.import_module("_signal").getsignal
 _python_threads: Callable[[], int] = vars(importlib.import_module("_thread"))["_count"]
+
+_THREADS = Ending(Reason.LEFTOVERS, "threads")
+_LEFT_BEHIND = ("descriptors", "timers")  # of the state that is compared
 
 _BUILTINS = vars(builtins)
 # The classes of the SDK whose objects plugins get. To look at all its classes would copy 2.5 MB of
@@ -170,21 +174,21 @@ class Baseline:
                     del _BUILTINS[name]
             self._mended = self._builtins._replace(names=changed).difference()
 
-    def left_running(self) -> str:
-        """What the call left running, ``child processes`` or ``threads``; empty for nothing."""
+    def left_running(self) -> Optional[Ending]:
+        """LEFTOVERS if child processes or threads of the call still run; else None."""
         if _has_children():
             for _ in children.reap(()):  # those that have ended are no trouble
                 pass
             if _has_children():
-                return "child processes"
-        return "threads" if _stays(_python_threads) else ""
+                return Ending(Reason.LEFTOVERS, "child processes")
+        return _THREADS if _stays(_python_threads) else None
 
-    def settle(self) -> str:
+    def settle(self) -> Optional[Ending]:
         """Restore what can be restored, and compare the rest, once the call's modules are dropped.
 
         Returns:
-            What differs: one of ``tasks.ENDS``, and after a colon more about it; empty where
-            nothing does. Whatever is raised differs too.
+            Why the process has to end: what differs; None if nothing does. Whatever is raised
+            differs, too.
         """
         new = self._restore()
         changed = self._mended
@@ -192,14 +196,14 @@ class Baseline:
             if namespace.names != namespace.before:
                 changed = changed or namespace.difference()
         if changed:
-            return f"classes: {changed}"
+            return Ending(Reason.CHANGED, changed)
         self._status.read()
-        differs = self._left(bool(new)) or self._of_state() or self._of_memory(bool(new))
-        if new and not differs:
+        ending = self._left(bool(new)) or self._of_state() or self._of_memory(bool(new))
+        if new and not ending:
             self._modules.update(new)
             self._take_in_new()
             _freeze()
-        return differs
+        return ending
 
     def _restore(self) -> Collection[str]:
         """Restore what can be restored; return the names of modules that are new."""
@@ -210,31 +214,35 @@ class Baseline:
         _lift_limits()
         return new
 
-    def _left(self, imported: bool) -> str:
-        """Whether the call left something that runs, or would run at the exit."""
+    def _left(self, imported: bool) -> Optional[Ending]:
+        """LEFTOVERS if the call left something that runs, or would run at the exit; else None."""
         left = self.left_running()
         if left or imported:  # which may have brought native threads, and functions for the exit
             return left
         if self._status.number(b"Threads") > self._threads and _stays(
             lambda: self._status.read().number(b"Threads") > self._threads
         ):
-            return "threads"
-        return "atexit" if atexit._ncallbacks() > self._atexit else ""  # noqa: SLF001
+            return _THREADS
+        registered = atexit._ncallbacks() > self._atexit  # noqa: SLF001
+        return Ending(Reason.LEFTOVERS, "a function for atexit") if registered else None
 
-    def _of_state(self) -> str:
-        found = self._look()
-        if found == self._state:
-            return self._status.difference()
-        return next(name for name, value in found.items() if value != self._state[name])
+    def _of_state(self) -> Optional[Ending]:
+        state = self._look()
+        if state == self._state:
+            changed = self._status.difference()
+            return Ending(Reason.CHANGED, changed) if changed else None
+        name = next(name for name, value in state.items() if value != self._state[name])
+        reason = Reason.LEFTOVERS if name in _LEFT_BEHIND else Reason.CHANGED
+        return Ending(reason, name)
 
-    def _of_memory(self, imported: bool) -> str:
+    def _of_memory(self, imported: bool) -> Optional[Ending]:
         most = limits.ROOM if imported else MOST_GROWTH
         if self._status.memory > self._memory + most:
             _trim()
             self._status.read()
         grown = self._status.memory > self._memory + most
         reserved = self._status.number(b"VmData") > self._data + limits.ROOM
-        return "memory" if grown or reserved else ""
+        return Ending(Reason.LIMIT, "memory that stays in use") if grown or reserved else None
 
     @property
     def has_grown(self) -> bool:

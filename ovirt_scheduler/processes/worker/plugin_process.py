@@ -43,8 +43,9 @@ from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
 from ovirt_scheduler.processes.documents import serialization
 from ovirt_scheduler.processes.kernel import children, limits
-from ovirt_scheduler.processes.loading import modules
+from ovirt_scheduler.processes.loading import modules, patterns
 from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.worker import answers
 from ovirt_scheduler.processes.worker.answers import BadAnswer
 from ovirt_scheduler.processes.worker.baseline import Baseline
@@ -59,6 +60,9 @@ _A_CHILD_CAME_BACK = (
     b"a child that the plugin forked came back from the plugin's code and was ended; end it with "
     b"os._exit(0)\n"
 )
+_OUT_OF_MEMORY = Ending(Reason.LIMIT, "memory_limit")  # made before memory lacks
+_CPU_LIMIT = Ending(Reason.LIMIT, "cpu_limit")
+_EXIT = Ending(Reason.EXIT)
 _flush_c = ctypes.CDLL(None).fflush  # of what C code prints by way of stdio
 _CHILDREN_SECONDS = 1.0  # for what a call left running to be gone, once it is killed
 
@@ -174,9 +178,9 @@ class PluginProcess:
             if self._do(task, nonce, descriptors):
                 return
             del task  # before memory is looked at: it may have many hosts
-            ends = (self._forgotten() if called else "") or self._allowed()
-            if ends:
-                self._send(frames.pack(frames.DIFFERS, nonce, ends.encode()))
+            ending = (self._forgotten() if called else None) or self._allowed()
+            if ending:
+                self._send(frames.pack(frames.DIFFERS, nonce, ending.pack()))
                 os._exit(os.EX_OK)  # whatever is freed would be copied first: it shares its memory
             grown = frames.GROWN if self._baseline.has_grown else b""
             self._send(frames.pack(frames.READY, nonce, grown))
@@ -200,17 +204,17 @@ class PluginProcess:
             os._exit(frames.DISCONNECTED)
         frames.send(self._daemon, whole)
 
-    def _do(self, task: tasks.Task, nonce: int, descriptors: Sequence[int]) -> str:
+    def _do(self, task: tasks.Task, nonce: int, descriptors: Sequence[int]) -> Optional[Ending]:
         """Do a task and answer it.
 
         Returns:
-            Why the process has to end; empty if it need not.
+            Why the process has to end; None if it need not.
         """
-        ends = ""
+        ending: Optional[Ending] = None
         if isinstance(task, tasks.CallTask):
             enter_folder(self._plugin.folder)  # it may have been closed meanwhile
-            answer, ends = contextvars.Context().run(self._called, task, descriptors)
-            ends = ends or self._baseline.left_running()
+            answer, ending = contextvars.Context().run(self._called, task, descriptors)
+            ending = ending or self._baseline.left_running()
         elif isinstance(task, tasks.PrintedTask):
             answer = _read_printed(task)
         elif isinstance(task, tasks.CheckTask):
@@ -221,8 +225,8 @@ class PluginProcess:
         for kind, output in zip((frames.STDOUT, frames.STDERR), self._outputs):
             if output.held:
                 whole += frames.pack(kind, nonce, bytes(output.held))
-        if ends:  # this goes first: the answer is to wait for the end of all that was started
-            whole += frames.pack(frames.DIFFERS, nonce, ends.encode())
+        if ending:  # this goes first: the answer is to wait for the end of all that was started
+            whole += frames.pack(frames.DIFFERS, nonce, ending.pack())
         self._send(whole + frames.pack(frames.ANSWER, nonce, answer))
         for output in self._outputs:
             output.holds = False
@@ -230,32 +234,34 @@ class PluginProcess:
         for descriptor in descriptors:
             with contextlib.suppress(OSError):  # the plugin may have closed it
                 os.close(descriptor)
-        return ends
+        return ending
 
-    def _called(self, task: tasks.CallTask, descriptors: Sequence[int]) -> tuple[bytes, str]:
+    def _called(
+        self, task: tasks.CallTask, descriptors: Sequence[int]
+    ) -> tuple[bytes, Optional[Ending]]:
         """Call the function.
 
         Returns:
-            The answer; and why the process has to end, empty if it need not.
+            The answer; and why the process has to end, None if it need not.
         """
         function = task.function
         try:
             refusal = _refusal(task)
             if refusal:
-                return refusal, ""
+                return refusal, None
             try:
                 returned = self._returned(task, descriptors)
             finally:
                 self._baseline.mend()
             if returned is None and function.takes_ids:
-                return self._printed(task), ""
-            return _read_returned(task, returned), ""
+                return self._printed(task), None
+            return _read_returned(task, returned), None
         except MemoryError as error:
-            return _raised(self._plugin, error), "out of memory"
+            return _raised(self._plugin, error), _OUT_OF_MEMORY
         except SystemExit as error:
-            return _raised(self._plugin, error), "exit"
+            return _raised(self._plugin, error), _EXIT
         except BaseException as error:  # noqa: BLE001  a plugin may raise anything
-            return _raised(self._plugin, error), ""
+            return _raised(self._plugin, error), None
         finally:
             self._end_output()
 
@@ -275,36 +281,36 @@ class PluginProcess:
         stdout, stderr = (bytes(output.kept) for output in self._outputs)
         return _read_printed(tasks.PrintedTask(task.function, task.hosts, stdout, stderr), _said())
 
-    def _forgotten(self) -> str:
+    def _forgotten(self) -> Optional[Ending]:
         """Forget the call.
 
         Returns:
-            Why the process has to end: one of ``ENDS``; empty if it need not.
+            Why the process has to end; None if it need not.
         """
         self._calls_left -= 1
         if not self._calls_left:
-            return "calls_per_process"
+            return Ending(Reason.SERVED, "calls_per_process")
         try:
             plugin.forget()
             self._forget_modules()
-            differs = self._baseline.settle()
-            if differs:
-                return differs
+            ending = self._baseline.settle()
+            if ending:
+                return ending
             self._flush()  # what was printed when objects of the call were freed
             self._begin_output()
             self._module = self._finder.make(self._plugin.name)
         except BaseException as error:  # noqa: BLE001  whatever the plugin made of it
-            return f"comparison: {type(error).__name__}"
-        return ""
+            return Ending(Reason.CHANGED, f"it cannot be compared, {type(error).__name__}")
+        return None
 
-    def _allowed(self) -> str:
+    def _allowed(self) -> Optional[Ending]:
         """Give the next task its limits, whatever the one before used of them.
 
         Returns:
-            Why the process has to end instead; empty if it need not.
+            Why the process has to end instead; None if it need not.
         """
         self._baseline.allow(self._limits)
-        return "cpu_limit" if time.process_time() >= self._limits.cpu else ""
+        return _CPU_LIMIT if time.process_time() >= self._limits.cpu else None
 
     def _forget_modules(self) -> None:
         for name in self._own:
@@ -341,7 +347,7 @@ def _refusal(task: Union[tasks.CallTask, tasks.CheckTask]) -> bytes:
         return b""
     try:
         owner = f"{function.kind} {function.unit}"
-        properties.check(owner, function.properties, task.properties, task.seconds)
+        patterns.check(owner, function.properties, task.properties, task.seconds)
     except RefusedProperty as error:
         is_slow = isinstance(error, SlowProperty) and isinstance(task, tasks.CallTask)
         outcome = Outcome.TIMED_OUT if is_slow else Outcome.REFUSED

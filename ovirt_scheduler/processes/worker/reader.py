@@ -35,11 +35,13 @@ from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 from ovirt_scheduler.processes.kernel import limits, memory_files, titles
 from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.protocol.messages import ReadDocument
 
 # For the entities of a request: so much, or so many times the documents' size.
 _READING_MEMORY = 1 << 30
 _READING_FACTOR = 24
+_LAST = Ending(Reason.SERVED, "documents that are large or unusual, or many")
 _LARGE = 1 << 20  # bytes of a task's documents
 _MOST_TASKS = 1000  # of one reader
 _LESS_URGENT = 10  # niceness, of what no call waits for
@@ -94,7 +96,7 @@ def serve(daemon: socket.socket, nonce: int) -> None:
         del task, answer
         gc.collect()
         frames.send(daemon, frames.pack(frames.READY, nonce))
-    frames.send(daemon, frames.pack(frames.DIFFERS, nonce, b"documents"))
+    frames.send(daemon, frames.pack(frames.DIFFERS, nonce, _LAST.pack()))
     os._exit(os.EX_OK)  # whatever is freed would be copied first: it shares its memory
 
 

@@ -156,8 +156,8 @@ def do_filter(hosts, vm, properties):
     elif what == "signal":
         __import__("signal").signal(10, lambda *_: None)
     elif what == "module":
-        import json
-        json.loads = None
+        import builtins
+        builtins.len = lambda _: 0
     return hosts
 
 
@@ -169,10 +169,10 @@ def do_balance(hosts, properties):
 @pytest.mark.parametrize(
     ("leaves", "why"),
     [
-        ("thread", "a call left threads"),
-        ("file", "a call left files or connections open, or closed others"),
-        ("signal", "a call changed what it does with signals"),
-        ("module", "a call changed a library: json.loads"),
+        ("thread", "a call left something behind: threads"),
+        ("file", "a call left something behind: descriptors"),
+        ("signal", "a call changed its process: signals"),
+        ("module", "a call changed its process: builtins.len"),
         ("", ""),
     ],
 )

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
+from ovirt_scheduler import __version__
+from ovirt_scheduler.command import control
 from ovirt_scheduler.command.setup import run
 from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.daemon.control import FILE, short_name
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
 from tests.support import setup_root
@@ -86,6 +92,64 @@ def test_the_unit_is_enabled_started_and_stopped_again(live):
     assert live.systemctl() == [
         "stop ovirt-scheduler.service", "disable ovirt-scheduler.service", "daemon-reload",
     ]  # fmt: skip
+
+
+DRIBBLES = "a byte now and then"
+
+
+@pytest.fixture
+def running_version(live):
+    """A daemon that says it is of this version; the test may change it."""
+    version = [__version__]
+    at(live.root, STATE).mkdir(parents=True)
+    server = socket.socket(socket.AF_UNIX)
+    with short_name(at(live.root, STATE) / FILE) as name:
+        server.bind(name)
+    server.listen()
+
+    def serve():
+        with contextlib.suppress(OSError):  # the test has ended
+            while True:
+                caller, _ = server.accept()
+                with caller, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    caller.recv(1 << 16)
+                    while version[0] == DRIBBLES:
+                        caller.sendall(b"x")
+                        threading.Event().wait(0.01)
+                    caller.sendall(json.dumps({"version": version[0], "error": "?"}).encode())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield version
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join()
+
+
+def test_a_daemon_of_another_version_is_restarted_and_that_is_said(live, running_version):
+    """As after an upgrade with pip, which changes no file of setup's."""
+    live.install()
+    assert "already so: ovirt-scheduler.service is enabled and runs" in live.install()
+    live.systemctl()
+    running_version[0] = "0.9\x1b[2J" + "9" * 1000
+    told = live.install()
+    assert live.systemctl() == ["restart ovirt-scheduler.service"]
+    (line,) = [line for line in told.splitlines() if "restart" in line]
+    assert line.startswith("run systemctl restart ovirt-scheduler.service, as version 0.9")
+    assert line.endswith(f" runs, and {__version__} is installed")
+    assert "\x1b" not in line
+    assert len(line) < 150
+    running_version[0] = __version__
+    live.install()
+    assert live.systemctl() == []
+
+
+def test_a_daemon_that_dribbles_its_answer_holds_up_nobody(live, running_version, monkeypatch):
+    """Its user, whose plugins run there, may answer as he likes: a byte now and then, for ever."""
+    monkeypatch.setattr(control, "_SECONDS", 0.2)
+    live.install()
+    running_version[0] = DRIBBLES
+    assert "already so: ovirt-scheduler.service is enabled and runs" in live.install()
 
 
 def test_the_old_proxy_makes_room_and_comes_back(live):

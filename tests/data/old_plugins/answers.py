@@ -5,6 +5,8 @@ import sys
 
 from _old_helper import first, from_helper
 
+from ovirt_scheduler.plugin import reason
+
 
 class prints_a_literal:
     """Described by the class."""
@@ -117,3 +119,10 @@ class returns_names:
 class has_names_printed:
     def do_filter(self, hosts_ids, vm_id, args_map):
         os.system("echo \"['puma']\"")
+
+
+class prints_much:
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        print("x" * (1 << 21))
+        reason("a stranger", "is not here")
+        return hosts_ids

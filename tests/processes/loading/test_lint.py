@@ -46,6 +46,19 @@ class Old:
 """
 
 
+BALANCE = "class Old:\n    def do_balance(self, hosts, args):\n        vm = hosts[0]\n        {}\n"
+
+
+@pytest.mark.parametrize(
+    "answer", ["print(vm, hosts)", "if vm:\n            print(vm, hosts)\n        return"]
+)
+def test_a_balance_that_can_only_answer_with_two_printed_values_is_told(answer):
+    """As the published vm_balance does, which says it is Python 3."""
+    remarks = lint.remarks(BALANCE.format(answer).encode(), "/nowhere/a.py")
+    (message,) = [message for _, message in remarks]
+    assert message.startswith("print(a, b) prints 'a b', which is no answer; write print((a, b))")
+
+
 def test_check_tells_all_of_a_file_at_once_with_lines(plugins):
     """Also where one of its lines cannot be parsed, so that it does not load."""
     (plugins / "old.py").write_text(OLD)
@@ -127,6 +140,14 @@ def test_a_look_that_takes_too_long_is_told_in_a_sentence(plugins, monkeypatch):
         "try:\n    unicode = unicode\nexcept NameError:\n    unicode = str\n",
         "class A:\n    status = 'up'\n    ok = status == 'up'\n",
         "def f(host, answer):\n    return host.status.value == 'up' or answer.status == 'ready'\n",
+        BALANCE.format("print(vm, hosts)\n        return vm, hosts"),
+        BALANCE.format("print(vm, hosts)\n        print((vm, hosts))"),
+        BALANCE.format("print('so many', hosts)\n        return None"),
+        BALANCE.format("print(vm, hosts, args)"),
+        BALANCE.format("print(vm, hosts, sep='-')"),
+        BALANCE.format("return vm, hosts").replace(
+            "class Old", "def f(vm, hosts): print(vm, hosts)\nclass Old"
+        ),
     ],
 )
 def test_what_is_meant_is_not_told(text):

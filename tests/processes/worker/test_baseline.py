@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ovirt_scheduler.model.tasks import ENDS
+from ovirt_scheduler.processes.protocol.ending import Reason
 from tests.support.jobs import HOSTS
 from tests.support.settled_calls import ordinary, seen
 
@@ -139,67 +139,67 @@ if sys.version_info >= (3, 11):
 
 # Why the process is ended, and the same.
 REPLACED = [Change(*row, ends=ends) for ends, *row in rows(r"""
-child processes | child | children() | subprocess.Popen(['sleep', '3600'])
-child processes | child of a child | children() | fork_twice()
-threads | thread | threading.active_count() | threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
-threads | bare thread | status('Threads') | _thread.start_new_thread(time.sleep, (3600,))
-threads | traceback later | status('Threads') | faulthandler.dump_traceback_later(3600, file=sys.__stdin__)
-descriptors | file | os.listdir('/proc/self/fd') | os.open('/', 0)
-descriptors | closed descriptor | os.fstat(0).st_mode | os.close(0)
-descriptors | other stdout | os.fstat(1).st_mode | os.dup2(os.open('/', 0), 1)
-descriptors | non-blocking | os.get_blocking(1) | os.set_blocking(1, False)
-descriptors | wakeup | signal.set_wakeup_fd(-1) | a, b = os.pipe(); os.set_blocking(b, False); signal.set_wakeup_fd(b)
-sys | closed stdin | sys.stdin.closed | sys.stdin.close()
-sys | excepthook | sys.excepthook | sys.excepthook = print
-sys | unraisablehook | sys.unraisablehook | sys.unraisablehook = print
-signals | signal handler | signal.getsignal(10) | signal.signal(10, lambda *_: None)
-signals | signal ignored by C | status('SigIgn') | LIBC.signal(10, 1)
-signals | signal mask | status('SigBlk') | signal.pthread_sigmask(0, {10})
-signals | pending signal | status('ShdPnd') | signal.pthread_sigmask(0, {10}); os.kill(os.getpid(), 10)
-timers | alarm | signal.getitimer(0) | signal.alarm(3600)
-timers | timer | signal.getitimer(2) | signal.setitimer(2, 3600)
-timers | timer of POSIX | open('/proc/self/timers').read() | LIBC.timer_create(1, None, ctypes.byref(ctypes.c_void_p()))
-resource limits | resource limit | resource.getrlimit(resource.RLIMIT_NOFILE) | resource.setrlimit(resource.RLIMIT_NOFILE, (99, 99))
-resource limits | limit of memory | resource.getrlimit(resource.RLIMIT_DATA)[1] > 10**8 | resource.setrlimit(resource.RLIMIT_DATA, (10**8, 10**8))
-priority | nice | os.nice(0) | os.nice(1)
-priority | scheduling | os.sched_getscheduler(0) | os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-seccomp | seccomp | status('Seccomp') | allow_all()
-classes | builtin | len(hosts) | builtins.len = lambda _: 0
-classes | isinstance | isinstance(hosts, list) | builtins.isinstance = None
-classes | further builtin | hasattr(builtins, 'trace') | builtins.trace = 1
-classes | private builtin | hasattr(builtins, '_') | builtins._ = str
-sys | sys.modules | len(sys.modules) > 9 | sys.modules = {}
-classes | the SDK's attribute | hosts[0].name | ovirtsdk4.types.Host.name = property(lambda _: 'trace')
-classes | the SDK's connection | ovirtsdk4.Connection.send.__name__ | ovirtsdk4.Connection.send = lambda *_: None
-classes | the SDK's services | ovirtsdk4.services.HostsService.list.__name__ | ovirtsdk4.services.HostsService.list = lambda *_: None
-classes | the SDK's class | hasattr(ovirtsdk4.types.Host, 'trace') | ovirtsdk4.types.Host.trace = 1
-classes | the SDK's equality | '__eq__' in vars(ovirtsdk4.types.Host) | ovirtsdk4.types.Host.__eq__ = lambda *_: True
-classes | the SDK's private name | hasattr(ovirtsdk4.Connection, '_trace') | ovirtsdk4.Connection._trace = 1
-classes | the SDK's private attribute | hosts[0]._comment | ovirtsdk4.types.Host._comment = 'trace'
-atexit | atexit | atexit._ncallbacks() | atexit.register(print)
-memory | memory | hasattr(json, '_trace') | json._trace = b'x' * (32 << 20)
-memory | reserved memory | hasattr(json, '_trace') | json._trace = mmap.mmap(-1, 300 << 20, mmap.MAP_PRIVATE)
-memory | shared memory | hasattr(json, '_trace') | json._trace = mmap.mmap(-1, 32 << 20); json._trace.write(b'x' * (32 << 20))
+leftovers | child | children() | subprocess.Popen(['sleep', '3600'])
+leftovers | child of a child | children() | fork_twice()
+leftovers | thread | threading.active_count() | threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+leftovers | bare thread | status('Threads') | _thread.start_new_thread(time.sleep, (3600,))
+leftovers | traceback later | status('Threads') | faulthandler.dump_traceback_later(3600, file=sys.__stdin__)
+leftovers | file | os.listdir('/proc/self/fd') | os.open('/', 0)
+leftovers | closed descriptor | os.fstat(0).st_mode | os.close(0)
+leftovers | other stdout | os.fstat(1).st_mode | os.dup2(os.open('/', 0), 1)
+leftovers | non-blocking | os.get_blocking(1) | os.set_blocking(1, False)
+leftovers | wakeup | signal.set_wakeup_fd(-1) | a, b = os.pipe(); os.set_blocking(b, False); signal.set_wakeup_fd(b)
+changed | closed stdin | sys.stdin.closed | sys.stdin.close()
+changed | excepthook | sys.excepthook | sys.excepthook = print
+changed | unraisablehook | sys.unraisablehook | sys.unraisablehook = print
+changed | signal handler | signal.getsignal(10) | signal.signal(10, lambda *_: None)
+changed | signal ignored by C | status('SigIgn') | LIBC.signal(10, 1)
+changed | signal mask | status('SigBlk') | signal.pthread_sigmask(0, {10})
+changed | pending signal | status('ShdPnd') | signal.pthread_sigmask(0, {10}); os.kill(os.getpid(), 10)
+leftovers | alarm | signal.getitimer(0) | signal.alarm(3600)
+leftovers | timer | signal.getitimer(2) | signal.setitimer(2, 3600)
+leftovers | timer of POSIX | open('/proc/self/timers').read() | LIBC.timer_create(1, None, ctypes.byref(ctypes.c_void_p()))
+changed | resource limit | resource.getrlimit(resource.RLIMIT_NOFILE) | resource.setrlimit(resource.RLIMIT_NOFILE, (99, 99))
+changed | limit of memory | resource.getrlimit(resource.RLIMIT_DATA)[1] > 10**8 | resource.setrlimit(resource.RLIMIT_DATA, (10**8, 10**8))
+changed | nice | os.nice(0) | os.nice(1)
+changed | scheduling | os.sched_getscheduler(0) | os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+changed | seccomp | status('Seccomp') | allow_all()
+changed | builtin | len(hosts) | builtins.len = lambda _: 0
+changed | isinstance | isinstance(hosts, list) | builtins.isinstance = None
+changed | further builtin | hasattr(builtins, 'trace') | builtins.trace = 1
+changed | private builtin | hasattr(builtins, '_') | builtins._ = str
+changed | sys.modules | len(sys.modules) > 9 | sys.modules = {}
+changed | the SDK's attribute | hosts[0].name | ovirtsdk4.types.Host.name = property(lambda _: 'trace')
+changed | the SDK's connection | ovirtsdk4.Connection.send.__name__ | ovirtsdk4.Connection.send = lambda *_: None
+changed | the SDK's services | ovirtsdk4.services.HostsService.list.__name__ | ovirtsdk4.services.HostsService.list = lambda *_: None
+changed | the SDK's class | hasattr(ovirtsdk4.types.Host, 'trace') | ovirtsdk4.types.Host.trace = 1
+changed | the SDK's equality | '__eq__' in vars(ovirtsdk4.types.Host) | ovirtsdk4.types.Host.__eq__ = lambda *_: True
+changed | the SDK's private name | hasattr(ovirtsdk4.Connection, '_trace') | ovirtsdk4.Connection._trace = 1
+changed | the SDK's private attribute | hosts[0]._comment | ovirtsdk4.types.Host._comment = 'trace'
+leftovers | atexit | atexit._ncallbacks() | atexit.register(print)
+limit | memory | hasattr(json, '_trace') | json._trace = b'x' * (32 << 20)
+limit | reserved memory | hasattr(json, '_trace') | json._trace = mmap.mmap(-1, 300 << 20, mmap.MAP_PRIVATE)
+limit | shared memory | hasattr(json, '_trace') | json._trace = mmap.mmap(-1, 32 << 20); json._trace.write(b'x' * (32 << 20))
 """)]  # fmt: skip
 if len(os.sched_getaffinity(0)) > 1:
     REPLACED.append(
         Change(
             "affinity", "sorted(os.sched_getaffinity(0))",
-            "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})", "affinity",
+            "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})", "changed",
         )
     )  # fmt: skip
 if os.uname().machine == "x86_64":
     REPLACED.append(
         Change(
             "child without SIGCHLD", "children()",
-            "LIBC.syscall(56, 0, 0, 0, 0, 0) or time.sleep(3600)", "child processes",  # clone(2)
+            "LIBC.syscall(56, 0, 0, 0, 0, 0) or time.sleep(3600)", "leftovers",  # clone(2)
         )
     )  # fmt: skip
 if os.getuid() == 0:
     REPLACED += [
-        Change("groups", "os.getgroups()", "os.setgroups([99])", "user"),
-        Change("capabilities", "status('CapBnd')", "LIBC.prctl(24, 36, 0, 0, 0)", "capabilities"),
-        Change("root folder", "os.stat('/').st_ino", "os.chroot('/tmp')", "comparison"),
+        Change("groups", "os.getgroups()", "os.setgroups([99])", "changed"),
+        Change("capabilities", "status('CapBnd')", "LIBC.prctl(24, 36, 0, 0, 0)", "changed"),
+        Change("root folder", "os.stat('/').st_ino", "os.chroot('/tmp')", "changed"),
     ]
 
 
@@ -222,7 +222,8 @@ def test_a_process_that_differs_otherwise_is_replaced(calls_of, caplog, change):
     assert next_pid != pid
     if "0x" not in found:
         assert next_found == found
-    assert f"Changes.py is ended: {ENDS[change.ends]}" in caplog.text
+    (label,) = [reason.label for reason in Reason if reason.word == change.ends]
+    assert f"Changes.py is ended: {label}: " in caplog.text
 
 
 @pytest.mark.parametrize("change", [*PUT_BACK, *REPLACED], ids=lambda change: change.what)
@@ -320,7 +321,7 @@ def test_native_threads_of_a_library_keep_their_process(calls_of, tmp_path_facto
     calls.call()
     assert calls.replaced == {}, caplog.text
     calls.call()
-    assert calls.replaced == {"threads": 1}
+    assert calls.replaced == {"leftovers": 1}
 
 
 def test_a_thread_that_a_call_tells_to_end_may_take_a_moment(calls_of):

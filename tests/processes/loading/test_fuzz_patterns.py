@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.plugins import Property, PropertySet
 from ovirt_scheduler.model.values import properties
+from ovirt_scheduler.processes.loading import patterns
 from tests.support.fuzzing import assert_told, bounded, tries
 
 # One repeat of one character in a pattern: more would be the plugin's author's own doing.
@@ -65,6 +66,7 @@ def test_a_set_is_read_and_holds_values_or_is_refused(
     try:
         with bounded():
             found = properties.parse("x", custom, defaults)
+        patterns.check_declared(found, 60.0)
     except PluginError as error:
         assert_told(str(error))
         return
@@ -72,12 +74,9 @@ def test_a_set_is_read_and_holds_values_or_is_refused(
     engine = properties.engine_syntax(found)
     assert not engine or re.fullmatch("([a-zA-Z0-9_]+=[^;]+)(;[a-zA-Z0-9_]+=[^;]+)*", engine)
     for value in values:
-        given_values = {prop.name: value for prop in found.properties}
         with bounded():
-            refusal = properties.first_refusal(found, given_values)
-        fits = all(properties.refusal(prop, value) is None for prop in found.properties)
-        assert (refusal is None) is fits
-        if refusal is not None:
+            refusals = [patterns.refusal(prop, value) for prop in found.properties]
+        for refusal in filter(None, refusals):
             assert_told(refusal)
 
 
@@ -99,5 +98,5 @@ def test_a_range_takes_the_same_integers_written_as_a_regex(
         *(bound + step for bound in (low, high) for step in (-10, -1, 0, 1, 10)),
     ]:
         inside = low <= number <= high
-        assert (properties.refusal(prop, str(number)) is None) is inside
+        assert (patterns.refusal(prop, str(number)) is None) is inside
         assert (re.fullmatch(pattern, str(number)) is not None) is inside

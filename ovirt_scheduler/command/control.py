@@ -142,6 +142,25 @@ def old_versions(state: Path, units: Collection[str] = ()) -> Iterator[str]:
     )
 
 
+def refusals(state: Path, vm: str) -> Iterator[str]:
+    """Why a VM is not migrated for a while, in sentences; as for ``old_versions``.
+
+    Args:
+        vm: its name or id.
+    """
+    try:
+        clusters = explanation.cleaned(ask(state, "status"))["clusters"]
+    except (NoAnswer, CallRefused):
+        return
+    for refusal in (each for cluster in clusters for each in cluster.get("refusals", ())):
+        if vm in refusal["vm"].values():
+            host = refusal["host"]["name"] if "host" in refusal else "any host"
+            yield (
+                f"{refusal['vm']['name']} is not migrated to {host} for a while, since "
+                f"{times.shown(refusal['since'])}: {refusal['obstacle']}: {refusal['reason']}"
+            )
+
+
 def _status(_: argparse.Namespace) -> Shown:
     """Show the state of the daemon.
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
-from ovirt_scheduler.command import arguments, tables
+from ovirt_scheduler.command import arguments, control, tables
 from ovirt_scheduler.command.calls import client
 from ovirt_scheduler.command.calls.client import Recorded
 from ovirt_scheduler.command.tables import Shown
@@ -238,7 +238,8 @@ def _why(options: argparse.Namespace) -> Shown:
 
     Show all calls of a VM's last placement: which unit removed which host and why, what each host
     cost, and which units were decisive. Reads the history in the state folder if this user may
-    read it; else asks the daemon.
+    read it; else asks the daemon. Of a VM that is not migrated for a while it shows why, and since
+    when.
 
     examples:
       why web
@@ -250,9 +251,18 @@ def _why(options: argparse.Namespace) -> Shown:
         raise BadUsage("name a VM, by its name or id, or a decision with --decision")
     if options.host == "":
         raise BadUsage("--host: is empty; leave it out to have every one")
+    refusals: list[str] = []
+    if options.vm and options.url is None:
+        refusals = [f"{each}\n" for each in control.refusals(arguments.state(), options.vm)]
     with client.history(options) as kept:
-        decisions = _asked_for(kept, options)
-        return Shown("".join(_story(decisions, options)), decisions)
+        try:
+            decisions = _asked_for(kept, options)
+        except NotRecorded:
+            if not refusals:
+                raise
+            return Shown("".join(refusals), [])
+        text = "".join(_story(decisions, options))
+    return Shown("\n".join(filter(None, (text, "".join(refusals)))), decisions)
 
 
 def _asked_for(kept: Recorded, options: argparse.Namespace) -> Sequence[Record]:

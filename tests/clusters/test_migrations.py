@@ -206,6 +206,11 @@ def test_a_migration_that_the_engine_refuses_is_told_once(driven):
     driven.start("on", cluster())
     driven.wait_for_log("cluster Default: cannot migrate web from lynx to puma: ")
     assert "VM is being backed up." in driven.daemon.log
+    status, out, _ = run(driven.folder, "status")
+    assert (status, "1 VM cannot be migrated: web" in out) == (1, True)
+    _, out, _ = run(driven.folder, "why", "web")
+    assert "web is not migrated to puma for a while, since" in out
+    assert "refused: Operation Failed: VM is being backed up." in out
     driven.wait_for_looks(3)
     driven.want({"web": "puma", "mail": "lynx"})
     driven.wait(lambda: driven.engine.migrations == [("mail", "lynx")])

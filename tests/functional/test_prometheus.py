@@ -21,13 +21,13 @@ from xmlrpc.client import ServerProxy
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ovirt_scheduler.model.daemon_state import EngineState
+from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState
 from tests.support.certificates import made
 from tests.support.command import executed
 from tests.support.daemon import Daemon, reserved_port
 from tests.support.paths import PROJECT
 from tests.support.served import SETTINGS
-from tests.support.site import MadeSite, call, record
+from tests.support.site import MadeSite, call, record, refusal
 from tests.support.waiting import LONG, wait_until
 
 RULES = PROJECT / "packaging" / "prometheus" / "ovirt-scheduler.rules.yml"
@@ -205,6 +205,7 @@ OF_ITS_STATE = {
     "OvirtSchedulerStuck", "OvirtSchedulerCertificateEnds", "OvirtSchedulerCertificateEndsSoon",
     "OvirtSchedulerRequestsWait", "OvirtSchedulerRequestsRefused", "OvirtSchedulerZygoteRestarts",
     "OvirtSchedulerEngineUnreachable", "OvirtSchedulerHistoryLoses",
+    "OvirtSchedulerMigrationsRefused", "OvirtSchedulerMayNotMigrate",
 }  # fmt: skip
 
 
@@ -266,6 +267,7 @@ def test_alerts_fire_for_states_that_a_daemon_seldom_has(start, tmp_path):
             certificate_ends=time.time() + 86400,
             engine=EngineState("https://engine/api", "refused"),
             history=site.state.history._replace(dropped=3),
+            clusters=(ClusterLook("East", "on", refusals=(refusal(),), denial="not authorized"),),
             processes=processes._replace(
                 refused=7, waiting=2, zygotes_started=processes.zygotes_started + 5
             ),

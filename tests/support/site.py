@@ -24,6 +24,7 @@ from ovirt_scheduler.model.daemon_state import (
     UnitState,
     UnloadedFile,
 )
+from ovirt_scheduler.model.plans import Obstacle, Refusal
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.server.pages.site import Page, Site
 
@@ -112,3 +113,13 @@ def full_site(tmp_path: Path) -> MadeSite:
         threads=(ThreadState("keeping processes ready", 4),),
         clusters=(ClusterLook("East", "on", 1_800_000_000.0, imbalance=23.4),),
     )  # fmt: skip
+
+
+def refusal(
+    vm: str = "web", host: str = "puma", obstacle: Obstacle = Obstacle.REFUSED, **changes: Any
+) -> Refusal:
+    """Of a VM and a host with these names."""
+    values = {"reason": "VM is being backed up.", "since": 1_800_000_000.0, **changes}
+    since = values["since"]
+    return Refusal(f"id of {vm}", host and f"id of {host}", obstacle, str(values["reason"]), vm,
+                   host or "any host", since, since)  # fmt: skip

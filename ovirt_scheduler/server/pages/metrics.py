@@ -16,6 +16,7 @@ from prometheus_client import core, exposition
 
 from ovirt_scheduler.history.tally import BUCKETS, Histogram, Tally
 from ovirt_scheduler.model.daemon_state import DaemonState
+from ovirt_scheduler.model.plans import Obstacle
 
 
 def _family(
@@ -152,4 +153,15 @@ def _daemon(state: DaemonState) -> Iterator[Any]:
     yield _gauge(
         "cluster_imbalance_percent", "How unequally a cluster's hosts are used.",
         {each.name: each.imbalance for each in clusters if each.imbalance is not None}, "cluster",
+    )  # fmt: skip
+    yield _gauge(
+        "cluster_refused_vms", "VMs of a cluster that are not migrated for a while, and why.",
+        {(each.name, obstacle.value): len({refusal.vm for refusal in each.refusals
+                                           if refusal.obstacle is obstacle})
+         for each in clusters for obstacle in Obstacle},
+        "cluster", "reason",
+    )  # fmt: skip
+    yield _gauge(
+        "cluster_may_migrate", "0: the engine's user may not migrate VMs of the cluster.",
+        {each.name: not each.denial for each in clusters}, "cluster",
     )  # fmt: skip

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from ovirt_scheduler.model.daemon_state import DaemonState, MissingUnit
+from ovirt_scheduler.model.daemon_state import ClusterLook, DaemonState, MissingUnit
+from ovirt_scheduler.model.plans import Obstacle, Refusal
 from ovirt_scheduler.model.values.text import count_of, one_line, shortened
 from ovirt_scheduler.server.pages.times import moment, shown
 
 _DAY = 86400.0
 _CERTIFICATE_DAYS = 30
-_MOST_MISSING = 20  # missing units that are named; the others are counted
+_MOST_NAMED = 20  # missing units, and refused VMs, that are named; the others are counted
 _MOST_IN_LINE = 3  # names of one kind of problem in the line
 _LONGEST_NAME, _LONGEST_REASON = 60, 160  # characters in the line
 
@@ -27,6 +28,7 @@ _SEVERAL = {  # how the line begins to tell problems that have names: of one, an
     "missing": ("1 unit is named and not there", "{} units are named and not there"),
     "plugin": ("1 file does not load", "{} files do not load"),
     "cluster": ("1 cluster is not looked after", "{} clusters are not looked after"),
+    "refused": ("1 VM cannot be migrated", "{} VMs cannot be migrated"),
 }
 
 
@@ -109,9 +111,9 @@ def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
                 unit.get("because", ""), unit["since"], unit["name"],
             )  # fmt: skip
     most_named = sorted(state.missing, key=lambda unit: -unit.times)
-    for missing in most_named[:_MOST_MISSING]:
+    for missing in most_named[:_MOST_NAMED]:
         yield _missing(missing)
-    others = most_named[_MOST_MISSING:]
+    others = most_named[_MOST_NAMED:]
     if others:
         yield Problem(
             "missing", f"{count_of(len(others), 'more unit')} that callers name "
@@ -181,9 +183,39 @@ def _of_surroundings(state: DaemonState) -> Iterator[Problem]:
                 "cluster", f"cluster {cluster.name} is not looked after", "See its page, or the "
                 "log", cluster.problem, label=cluster.name,
             )  # fmt: skip
+        if cluster.denial:
+            yield Problem(
+                "denied", f"the user of [engine] may not migrate VMs of {cluster.name}",
+                "Give it a role with the permit Migrate VM", cluster.denial,
+                moment(cluster.denied_since),
+            )  # fmt: skip
+        yield from _refused(cluster)
     mend = "Make room on the disk, or mend the state folder's rights"
     if history is not None and history.problem:
         yield Problem("history", "the history is not written", mend, history.problem)
     elif history is not None and history.undeleted:
         what = "the history grows, as its oldest decisions cannot be deleted"
         yield Problem("history", what, mend, history.undeleted)
+
+
+def _refused(cluster: ClusterLook) -> Iterator[Problem]:
+    """VMs that the engine did not migrate, or that others took back, each once."""
+    of_vm: dict[str, list[Refusal]] = {}
+    for refusal in cluster.refusals:
+        if refusal.obstacle is not Obstacle.NO_HOST:
+            of_vm.setdefault(refusal.vm, []).append(refusal)
+    mend = "See its events in the engine; the daemon tries again by itself"
+    for refusals in [*of_vm.values()][:_MOST_NAMED]:
+        name = refusals[0].vm_name
+        yield Problem(
+            "refused", f"{name} of cluster {cluster.name} cannot be migrated", mend,
+            "; ".join(dict.fromkeys(f"{each.obstacle.value}: {each.reason}" for each in refusals)),
+            moment(min(each.since for each in refusals)), name,
+        )  # fmt: skip
+    others = [*of_vm.values()][_MOST_NAMED:]
+    if others:
+        yield Problem(
+            "refused", f"{count_of(len(others), 'more VM')} of cluster {cluster.name} cannot be "
+            "migrated", mend, stands_for=len(others),
+            since=moment(min(each.since for refusals in others for each in refusals)),
+        )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from ovirt_scheduler.history.tally import Tally, UnitTally
 from ovirt_scheduler.model.daemon_state import ClusterLook, DaemonState, UnitState
+from ovirt_scheduler.model.plans import Obstacle, Refusal
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server.pages import problems
 from ovirt_scheduler.server.pages.times import clock, moment
@@ -64,6 +65,21 @@ def _cluster(cluster: ClusterLook) -> Status:
         problem=cluster.problem,
         plans=[{"time": moment(plan.time), **plan.record(_PLANNED)} for plan in cluster.plans],
         driven_by=cluster.driven_by,
+        refusals=[_refusal(refusal) for refusal in cluster.refusals] or None,
+        denial=cluster.denial,
+        denied_since=moment(cluster.denied_since),
+    )
+
+
+def _refusal(refusal: Refusal) -> Status:
+    host = {"id": refusal.host, "name": refusal.host_name}
+    return _known(
+        vm={"id": refusal.vm, "name": refusal.vm_name},
+        host=host if refusal.host else None,
+        obstacle=refusal.obstacle.value,
+        reason=refusal.reason,
+        since=moment(refusal.since),
+        last=moment(refusal.latest),
     )
 
 
@@ -107,7 +123,15 @@ def cluster_state(cluster: Mapping[str, Any]) -> str:
     """The state of a cluster, in words."""
     if "driven_by" in cluster:
         return f"stands by, {cluster['driven_by']} drives it"
-    return str(cluster.get("problem", "well"))
+    refused = {
+        each["vm"]["id"]
+        for each in cluster.get("refusals", ())
+        if each["obstacle"] != Obstacle.NO_HOST.value
+    }
+    number = count_of(len(refused), "VM")
+    state = "the engine's user may not migrate VMs" if "denial" in cluster else ""
+    state = state or (f"{number} cannot be migrated" if refused else "well")
+    return str(cluster.get("problem", state))
 
 
 def facts(report: Status) -> list[tuple[str, str]]:

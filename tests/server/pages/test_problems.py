@@ -6,13 +6,15 @@ import json
 import time
 
 from ovirt_scheduler.model.daemon_state import (
+    ClusterLook,
     EngineState,
     MissingUnit,
     ReloadFailure,
     UnloadedFile,
 )
+from ovirt_scheduler.model.plans import Obstacle
 from ovirt_scheduler.server.pages.times import clock
-from tests.support.site import STATE, MadeSite, call, record, unit_state
+from tests.support.site import STATE, MadeSite, call, record, refusal, unit_state
 
 NOW = time.time()
 
@@ -89,3 +91,47 @@ def test_a_daemon_in_which_all_is_well_says_so(tmp_path):
     status = told(tmp_path, units=(unit_state("Night"),))
     assert (status["line"], status["problems"], status["well"]) == ("1 unit, all well", [], True)
     assert STATE.missing == ()
+
+
+def test_vms_that_the_engine_refuses_are_told_with_its_words_and_since_when(tmp_path):
+    """Each once, however many hosts refused it; one that its rules bind is no problem."""
+    refusals = (
+        refusal("web", "puma", since=NOW - 300),
+        refusal("web", "lion", Obstacle.FAILED, reason="Fatal error.", since=NOW - 60),
+        refusal("mail", "", Obstacle.TAKEN_BACK, reason="others took it", since=NOW),
+        refusal("pinned", "", Obstacle.NO_HOST, reason="the engine offers none", since=NOW),
+    )
+    site = MadeSite(tmp_path, clusters=(ClusterLook("East", "on", NOW, refusals=refusals),))
+    status = json.loads(site.text("/status.json"))
+    assert status["line"] == (
+        f"0 units; 2 VMs cannot be migrated: web, mail, since {clock(NOW - 300)}"
+    )
+    first = status["problems"][0]
+    assert first["what"] == "web of cluster East cannot be migrated"
+    assert first["detail"] == "refused: VM is being backed up.; failed: Fatal error."
+    assert not status["well"]
+    cluster = json.loads(site.text("/clusters/East.json"))
+    assert [(each["vm"]["name"], each["obstacle"]) for each in cluster["refusals"]] == [
+        ("web", "refused"), ("web", "failed"), ("mail", "taken back"), ("pinned", "no host")
+    ]  # fmt: skip
+    page = site.text("/clusters/East")
+    assert "2 VMs cannot be migrated" in page
+    assert "the engine offers none" in page
+
+
+def test_of_many_refused_vms_twenty_are_named_and_the_rest_counted(tmp_path):
+    refusals = tuple(refusal(f"vm{number}", since=NOW) for number in range(25))
+    status = told(tmp_path, clusters=(ClusterLook("East", "on", NOW, refusals=refusals),))
+    assert status["problems"][-1]["what"] == "5 more VMs of cluster East cannot be migrated"
+    assert status["line"].startswith(
+        "0 units; 25 VMs cannot be migrated: vm0, vm1, vm2 and 22 more"
+    )
+
+
+def test_a_right_that_the_engines_user_lacks_is_a_problem_of_the_cluster(tmp_path):
+    look = ClusterLook("East", "on", NOW, denial="not authorized", denied_since=NOW)
+    site = MadeSite(tmp_path, clusters=(look,))
+    (problem,) = json.loads(site.text("/status.json"))["problems"]
+    assert problem["what"] == "the user of [engine] may not migrate VMs of East"
+    assert (problem["kind"], problem["detail"]) == ("denied", "not authorized")
+    assert "may not migrate VMs" in site.text("/clusters/East")

@@ -1,7 +1,7 @@
 # make run    the daemon with the sample plugins, one call of each kind, then it serves
 # make test   the short tests, and a fifth of the fuzzing
 # make test-long   the others: real systemd, a JVM, torture, recovery, fuzzing, each change of a process
-# make lint   ruff, mypy, and import-linter: who may import whom
+# make lint   ruff, mypy, import-linter: who may import whom; and names that say what they hold
 # make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only;
 #             BEFORE=DIR: with the daemon of the checkout there beside this one
 # make torture   the daemon under attack; DURATION=60 (seconds), SEED=;
@@ -32,6 +32,7 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python .ci/words.py
 
 bench: $(VENV)/.run
 	@$(BIN)/python -m bench.run $(if $(QUICK),--quick,--docs docs) $(if $(BEFORE),--before $(BEFORE))

@@ -91,9 +91,9 @@ class LoadedPlugin(NamedTuple):
     @property
     def contents(self) -> list[str]:
         """Its units and drivers, in words."""
-        units = [(unit.words, unit.class_name) for unit in self.units]
+        units = [(unit.label, unit.class_name) for unit in self.units]
         return [f"{kind} {name}" if name else kind for kind, name in units] + [
-            f"{driver.words} {driver.name}" for driver in self.drivers
+            f"{driver.label} {driver.name}" for driver in self.drivers
         ]
 
     @property
@@ -351,7 +351,7 @@ class Loader:
             why = f"it was written for oVirt {driver.written_for}, and engine_version is {version}"
         elif conf.shadow:
             why = "its conf file says shadow = true, which is for policy units alone"
-        return why and f"the {driver.words} {driver.name} is left out: {why}"
+        return why and f"the {driver.label} {driver.name} is left out: {why}"
 
     def _on_failure_of(self, conf: PluginConf) -> OnFailure:
         return OnFailure.IGNORE if conf.shadow else conf.on_failure or self._settings.on_failure

@@ -109,7 +109,7 @@ class _Making:
 
     def add_units(self, path: Path, plugin: LoadedPlugin) -> bool:
         """The units of a file: all of them, or none if one of their names is taken."""
-        wanted = [(unit.kind.words, unit.name) for unit in plugin.units]
+        wanted = [(unit.kind.label, unit.name) for unit in plugin.units]
         taken = self._taken(wanted)
         if taken:
             fault = PluginError(taken, str(path))
@@ -135,7 +135,7 @@ class _Making:
         wanted = _driver_claims(driver)
         taken = self._taken(wanted)
         if taken:
-            problem = f"the {driver.words} {driver.name} is left out: {taken}"
+            problem = f"the {driver.label} {driver.name} is left out: {taken}"
             self.catalogue.faults.append(PluginError(problem, str(path), driver.line))
             return
         self._owners.update(dict.fromkeys(wanted, f"{driver.class_name} in {path}"))

@@ -117,10 +117,10 @@ class Catalogue:
         """
         unit = self.units.get((kind, name))
         if unit is None:
-            kinds = " and ".join(f"a {kind.words}" for kind in self.kinds_of(name))
+            kinds = " and ".join(f"a {kind.label}" for kind in self.kinds_of(name))
             known = (f"it is {kinds}" if kinds else "", self.not_loaded.get(name))
             more = "; ".join(filter(None, known)) or self._hint(kind, name if hint else "")
-            raise UnknownUnit(f"there is no {kind.words} named {name!r:.160}; {more}")
+            raise UnknownUnit(f"there is no {kind.label} named {name!r:.160}; {more}")
         return unit
 
     def _hint(self, kind: Kind, name: str) -> str:
@@ -150,7 +150,7 @@ class Catalogue:
         named: dict[str, WantedUnit] = {}
         for each in wanted:
             if each.name not in looking and named.setdefault(each.name, each) is not each:
-                repeated = f"the {kind.words} {each.name!r:.160} is named more than once"
+                repeated = f"the {kind.label} {each.name!r:.160} is named more than once"
                 if strict:
                     raise BadParameters(f"{repeated}; name it once")
                 errors[each.name] = (f"{repeated}; the first counts",)

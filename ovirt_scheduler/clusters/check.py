@@ -84,7 +84,7 @@ def _mistakes(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[Config
     for key, (kind, name) in _named(cluster):
         if (kind, name) not in units:
             names = [name for its_kind, name in units if its_kind is kind]
-            yield cluster.mistake(key, _missing(kind.words, name, names, catalogue))
+            yield cluster.mistake(key, _missing(kind.label, name, names, catalogue))
 
 
 def _named(cluster: ClusterSettings) -> Iterator[tuple[str, tuple[Kind, str]]]:

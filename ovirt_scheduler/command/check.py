@@ -190,7 +190,7 @@ def _lines(
     settings: Settings, catalogue: Catalogue, mend: Sequence[object], wrong: int
 ) -> Iterator[str]:
     """Lines about what is called, what is not but might be meant to be, and what is wrong."""
-    units = [(unit.name, unit.words, _file(unit), unit.description) for unit in _units(catalogue)]
+    units = [(unit.name, unit.label, _file(unit), unit.description) for unit in _units(catalogue)]
     yield tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), units)
     drivers = [
         (

@@ -336,9 +336,9 @@ def _warn(services: Services) -> None:
 def _unit_states(catalogue: Catalogue) -> Iterator[UnitState]:
     """The policy units, then the drivers, in the order of their names."""
     for unit in sorted(catalogue.all_units.values(), key=lambda unit: (unit.name, unit.kind.value)):
-        yield _state(unit, unit.kind.words, unit.mode, catalogue)
+        yield _state(unit, unit.kind.label, unit.mode, catalogue)
     for driver in sorted(catalogue.drivers.values(), key=lambda driver: driver.name):
-        yield _state(driver, driver.words, "live", catalogue)
+        yield _state(driver, driver.label, "live", catalogue)
 
 
 def _unloaded(catalogue: Catalogue) -> tuple[UnloadedFile, ...]:

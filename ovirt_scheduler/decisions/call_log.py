@@ -92,9 +92,9 @@ def log_calls(decision: Decision, problems: Sequence[str]) -> None:
         problems: those that belong to no single unit, such as that all filters failed.
     """
     request = decision.request
-    words = {kind: kind.words for kind in Kind}
+    words = {kind: kind.label for kind in Kind}
     if request.last is not None:
-        words[Kind.BALANCE] = request.last.driver.words
+        words[Kind.BALANCE] = request.last.driver.label
     for kind, results in decision.execution.by_kind():
         for result in results:
             log_call(request.caller.request_id, words[kind], result)

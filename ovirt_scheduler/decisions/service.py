@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 _MOST_SELECTED = 1000  # hosts of one selection that are kept
 _MOST_HINTS = 20  # missing names for which the nearest is looked for
-_KINDS = {kind.words: kind for kind in Kind}
+_KINDS = {kind.label: kind for kind in Kind}
 _SCHEDULER, _TOPIC = "scheduler", "topic"
 
 # Answers of balances and drivers that nothing is to be done.
@@ -180,7 +180,7 @@ class DecisionService:
         for kind, named in request.wanted.items():
             for unit in named:
                 if not catalogue.has(kind, unit.name):
-                    self.missing.add(kind.words, unit.name)
+                    self.missing.add(kind.label, unit.name)
         chosen = {
             kind: catalogue.choose(kind, named, request.properties, request.strict)
             for kind, named in request.wanted.items()
@@ -269,7 +269,7 @@ def _planned(
     calls: tuple[UnitCall, ...] = ()
     for kind, units in chosen.items():
         calls += units.calls
-        call_log.log_left_out(request.caller.request_id, kind.words, units.errors)
+        call_log.log_left_out(request.caller.request_id, kind.label, units.errors)
         if units.rejected:
             subjects = subjects._replace(hosts=())
     method = None if last is None else _method_call(last, request.properties, selected)
@@ -303,7 +303,7 @@ def _method_call(
     driver, defined = last.driver, last.defined
     parameters = None if defined is None else defined.parameters
     function = Function(
-        driver.name, driver.words, last.method, last.returns, driver.class_name, parameters,
+        driver.name, driver.label, last.method, last.returns, driver.class_name, parameters,
         properties=driver.properties,
     )  # fmt: skip
     kept = {

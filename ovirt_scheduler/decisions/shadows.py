@@ -135,6 +135,6 @@ class Shadows:
             if self._stopped and result is None:
                 problem = _STOPS
             if result is not None:
-                call_log.log_call(decision.request.caller.request_id, call.unit.words, result)
+                call_log.log_call(decision.request.caller.request_id, call.unit.label, result)
             ended.append(ShadowCall(call, result, problem))
         return decision._replace(shadows=tuple(ended))

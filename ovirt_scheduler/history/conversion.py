@@ -123,13 +123,13 @@ def _put_units_and_hosts(record: Record, decision: Decision) -> None:
     record["units"] = [each.unit for each in asked]
     if request.last is not None:
         driver = request.last.driver
-        own: Unit = {"name": driver.name, "kind": driver.words, "checksum": driver.checksum}
+        own: Unit = {"name": driver.name, "kind": driver.label, "checksum": driver.checksum}
         record["units"].append({**own, **_ended(execution.result), "mode": "live"})
     hosts = execution.hosts or _ids(request.subjects.hosts)
     record["hosts"] = entries = [entity(host, names.get(host, "")) for host in hosts]
     left: Sequence[Host] = entries
     for each in asked:
-        if each.unit["kind"] == Kind.FILTER.words:  # those in shadow come last
+        if each.unit["kind"] == Kind.FILTER.label:  # those in shadow come last
             # A missing filter accepts no host, and then nothing is called (contract 4.2).
             about = left if each.unit["mode"] == "live" else entries
             left = _put_verdicts(each, entries, about, missed=not execution.hosts)
@@ -160,7 +160,7 @@ def _asked_one(
     Args:
         problem: why it was not called.
     """
-    unit: Unit = {"name": wanted.name, "kind": kind.words}
+    unit: Unit = {"name": wanted.name, "kind": kind.label}
     if kind is Kind.COST_FUNCTION:
         unit["factor"] = wanted.factor
     if call is not None:

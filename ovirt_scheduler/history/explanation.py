@@ -263,9 +263,9 @@ def _effect(unit: Unit, removers: Collection[str]) -> str:
     """The effect of a unit's failure on the hosts."""
     if unit.get("mode") == "shadow":
         return "which counts for nothing (shadow)"
-    if unit.get("kind") == Kind.COST_FUNCTION.words:
+    if unit.get("kind") == Kind.COST_FUNCTION.label:
         return "and added nothing"
-    if unit.get("kind") != Kind.FILTER.words:
+    if unit.get("kind") != Kind.FILTER.label:
         return "and decided nothing"
     if unit["name"] in removers:
         return "and accepted no host (on_failure = reject)"

@@ -133,7 +133,7 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
 
 def columns(decision: Record) -> list[Unit]:
     """The units with a verdict or cost for each host: filters and cost functions."""
-    kinds = (Kind.FILTER.words, Kind.COST_FUNCTION.words)
+    kinds = (Kind.FILTER.label, Kind.COST_FUNCTION.label)
     return [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
 
 
@@ -144,7 +144,7 @@ def _heading(unit: Unit) -> str:
 
 def entry_of(unit: Unit, host: Host) -> Union[Verdict, Cost, None]:
     """A unit's verdict or cost for a host; None if it gave none."""
-    is_filter = unit["kind"] == Kind.FILTER.words
+    is_filter = unit["kind"] == Kind.FILTER.label
     entries = host.get("verdicts", ()) if is_filter else host.get("costs", ())
     return next((each for each in entries if each["unit"] == unit["name"]), None)
 

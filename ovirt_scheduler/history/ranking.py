@@ -22,7 +22,7 @@ def units_of(decision: Record, kind: Kind, mode: str = "live") -> list[Unit]:
     return [
         unit
         for unit in decision.get("units", ())
-        if unit.get("kind") == kind.words and unit.get("mode", "live") == mode
+        if unit.get("kind") == kind.label and unit.get("mode", "live") == mode
     ]
 
 

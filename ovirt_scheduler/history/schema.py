@@ -263,7 +263,7 @@ def _unpack_said(hosts: Sequence[Host], unit: Unit, call: Call) -> None:
 
 def _part(unit: Unit) -> str:
     """The part of a host's record that has a unit's verdict or cost."""
-    return "costs" if unit["kind"] == Kind.COST_FUNCTION.words else "verdicts"
+    return "costs" if unit["kind"] == Kind.COST_FUNCTION.label else "verdicts"
 
 
 def _following(record: Record) -> list[str]:

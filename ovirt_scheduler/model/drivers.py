@@ -68,7 +68,7 @@ class DriverUnit(NamedTuple):
     shipped: bool = False  # gives way to any other of its name, or on its topic
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """What it is, in a sentence."""
         return "scheduler" if self.interfaces else "driver"
 

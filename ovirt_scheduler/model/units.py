@@ -31,7 +31,7 @@ class Kind(enum.Enum):
         function: the name of the plugin's function (contract 5.2).
         parameters: what the function takes, in this order.
         returns: what the function returns.
-        words: the kind in a sentence: ``cost function``.
+        label: the kind in a sentence: ``cost function``.
     """
 
     FILTER = "filter"
@@ -40,7 +40,7 @@ class Kind(enum.Enum):
 
     def __init__(self, value: str) -> None:
         self.method, self.function, self.parameters, self.returns = _OF_KIND[value]
-        self.words = value.replace("_", " ")
+        self.label = value.replace("_", " ")
 
 
 class OnFailure(enum.Enum):
@@ -66,9 +66,9 @@ class PolicyUnit:
     shadow: bool = False  # it looks on, and counts for nothing (contract 10.4)
 
     @property
-    def words(self) -> str:
-        """The kind of unit, in words: ``cost function``, ``filter in shadow``."""
-        return f"{self.kind.words} in shadow" if self.shadow else self.kind.words
+    def label(self) -> str:
+        """The kind of unit in a sentence: ``cost function``, ``filter in shadow``."""
+        return f"{self.kind.label} in shadow" if self.shadow else self.kind.label
 
     @property
     def mode(self) -> str:

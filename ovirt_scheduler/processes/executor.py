@@ -275,7 +275,7 @@ class Executor:
         """
         calls = [
             PluginCall(
-                Function(owner.name, owner.words, "", Returns.TRUTH, properties=owner.properties),
+                Function(owner.name, owner.label, "", Returns.TRUTH, properties=owner.properties),
                 owner.plugin,
                 owner.limits,
                 values,
@@ -370,7 +370,7 @@ def _unit_call(call: UnitCall, inputs: CallInputs, engine: Engine, shown: int) -
     unit = call.unit
     function = Function(
         unit.name,
-        unit.kind.words,
+        unit.kind.label,
         unit.kind.function,
         unit.kind.returns,
         unit.class_name,

@@ -160,7 +160,7 @@ class DecisionMethods:
             return _unknown(caller, topic, error, "")
         decision = self.service.decide(driver_request(caller, driver, method, arguments))
         if decision.failure is not None and caller.form is AnswerForm.DESIGN:
-            raise DriverFailed(f"{driver.words} {driver.name}: {method}: {decision.failure}")
+            raise DriverFailed(f"{driver.label} {driver.name}: {method}: {decision.failure}")
         return self.reply(decision)
 
     def _schedulers(self, caller: Caller, _none: Parameters) -> object:

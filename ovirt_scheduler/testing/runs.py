@@ -174,7 +174,7 @@ class Runs:
             _texts(properties),
             {of_kind: (_wanted(loaded, of_kind, unit),)},
         )
-        answer = self._answer(request, of_kind.words, hosts, [*vms, *started], loaded)
+        answer = self._answer(request, of_kind.label, hosts, [*vms, *started], loaded)
         names = _names(hosts)
         if of_kind is Kind.FILTER:
             return [names[host] for host in answer]
@@ -228,7 +228,7 @@ class Runs:
         request = Request(_caller(), asked, _texts(properties), wanted, call)
         machines = [*vms, *filter(None, (vm,))]
         files = [loaded, *before, *(file for file, _ in scoring)]
-        answer = self._answer(request, driver.words, hosts, machines, *files)
+        answer = self._answer(request, driver.label, hosts, machines, *files)
         return _named(answer, defined.returns, _names(hosts), _names(machines))
 
     def run_topic(self, plugin: Path, method: str, /, **arguments: object) -> Any:
@@ -237,7 +237,7 @@ class Runs:
         drivers = [each for each in loaded.drivers if each.method(method)]
         driver = _chosen(drivers, f"driver with a method {method}", loaded, None)
         request = Request(_caller(), Subjects(), last=DriverCall(driver, method, arguments))
-        return self._answer(request, driver.words, (), (), loaded)
+        return self._answer(request, driver.label, (), (), loaded)
 
     def _answer(
         self, request: Request, words: str, hosts: Hosts, vms: Vms, *files: LoadedPlugin
@@ -264,8 +264,8 @@ class Runs:
         except SchedulerError as error:
             raise PluginFailed(str(error)) from None
         execution = decision.execution
-        called = [(Kind.FILTER.words, each) for each in execution.filters]
-        called += [(Kind.COST_FUNCTION.words, each) for each in execution.cost_functions]
+        called = [(Kind.FILTER.label, each) for each in execution.filters]
+        called += [(Kind.COST_FUNCTION.label, each) for each in execution.cost_functions]
         called += [(words, execution.result)] if execution.result is not None else []
         for kind, result in called:
             sys.stdout.write(result.stdout)
@@ -320,7 +320,7 @@ def _chosen(units: Sequence[_Unit], what: str, loaded: LoadedPlugin, name: Optio
 
 def _wanted(loaded: LoadedPlugin, kind: Kind, name: Optional[str] = None) -> WantedUnit:
     units = [each for each in loaded.units if each.kind is kind]
-    return WantedUnit(_chosen(units, kind.words, loaded, name).name)
+    return WantedUnit(_chosen(units, kind.label, loaded, name).name)
 
 
 def _named(answer: Any, returns: Returns, hosts: Mapping[str, str], vms: Mapping[str, str]) -> Any:

@@ -112,14 +112,14 @@ class Side:
         hosts, kind = self.record["hosts"], unit["kind"]
         said: dict[str, object] = {}
         asked: Iterable[object] = [host["id"] for host in hosts if host["id"] not in self.out]
-        if kind == Kind.FILTER.words:
+        if kind == Kind.FILTER.label:
             for host in hosts:
                 own = (each for each in host.get("verdicts", ()) if each["unit"] == unit["name"])
                 for verdict in (*own,)[:1]:  # a scheduler may have the filter's name
                     if verdict.get("verdict", NEVER_ASKED) != NEVER_ASKED:
                         said[host["id"]] = verdict["verdict"]
             asked = [*said]
-        elif kind == Kind.COST_FUNCTION.words:
+        elif kind == Kind.COST_FUNCTION.label:
             for host in hosts:
                 for cost in host.get("costs", ()):
                     if cost["unit"] == unit["name"]:
@@ -153,7 +153,7 @@ class Side:
         return {
             name
             for (kind, name), call in self.calls.items()
-            if kind == Kind.FILTER.words and (kind, name) in other.calls
+            if kind == Kind.FILTER.label and (kind, name) in other.calls
             if {call.failed_hosts, other.calls[kind, name].failed_hosts} == {FAILED, REMOVED}
         }
 

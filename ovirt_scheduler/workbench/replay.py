@@ -78,7 +78,7 @@ class Changes:
         kept = [
             WantedUnit(unit["name"], factors.get(unit["name"], unit.get("factor", 1)))
             for unit in former["units"]
-            if unit["kind"] == kind.words
+            if unit["kind"] == kind.label
             and unit.get("mode", "live") == "live"
             and unit["name"] not in self.without
         ]
@@ -88,7 +88,7 @@ class Changes:
                 WantedUnit(name, 1 if factor is None else factor)
                 for name, factor in self.added.items()
                 if name not in there
-                and any(unit["kind"] == kind.words for unit in former["units"])
+                and any(unit["kind"] == kind.label for unit in former["units"])
                 and kind in catalogue.kinds_of(name)
                 and (kind is Kind.COST_FUNCTION or factor is None)
             ]

@@ -113,7 +113,7 @@ class Matching:
             for prop in owner.properties.properties:
                 why = patterns.refusal(prop, values.get(prop.name))
                 if why:
-                    told = f"{owner.words} {owner.name}: property {prop.name}: {why}"
+                    told = f"{owner.label} {owner.name}: property {prop.name}: {why}"
                     return CallResult(owner.name, Outcome.REFUSED, message=told)
         return None
 

@@ -134,7 +134,7 @@ def discover(call: Call) -> Shown:
     root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
     units = [_unit(element) for group in root for element in group]
     rows = [
-        (unit["name"], Kind(str(unit["kind"])).words, unit["properties"], unit["description"])
+        (unit["name"], Kind(str(unit["kind"])).label, unit["properties"], unit["description"])
         for unit in units
     ]
     text = tables.table(("UNIT", "KIND", "PROPERTIES", "DESCRIPTION"), rows)

@@ -31,7 +31,7 @@ def by_itself(driver: DriverUnit, asked: Inputs) -> list[str]:
 def not_asked(driver: DriverUnit, asked: Inputs) -> Iterator[str]:
     """Notes on the methods that need VMs or ``--call``."""
     called = by_itself(driver, asked)
-    of_driver = f"{driver.words} {driver.name}"
+    of_driver = f"{driver.label} {driver.name}"
     lacking = [each for each in _BY_ITSELF if driver.defines(each) and each not in called]
     if lacking:
         yield f"{of_driver}: give --vms to call {' and '.join(lacking)}"

@@ -84,7 +84,7 @@ def _kind(words: str) -> Kind:
     found = {"score": Kind.COST_FUNCTION, **{each.value: each for each in Kind}}
     spelt = words.strip().lower().replace(" ", "_").replace("-", "_")
     if spelt not in found:
-        there = ", ".join(each.words for each in Kind)
+        there = ", ".join(each.label for each in Kind)
         raise argparse.ArgumentTypeError(
             f"there is no kind {words!r}; there are {there}{spelling.hint(words, found)}"
         )
@@ -296,14 +296,14 @@ def _questions(
         raise next(iter(loaded.warnings), PluginError(f"has no policy unit: {define}", str(path)))
     units = [unit for unit in loaded.units if not (kinds or called) or unit.kind in kinds]
     if kinds and not units:
-        wanted = " or ".join(kind.words for kind in kinds)
-        there = ", ".join(f"{unit.kind.words} {unit.name}" for unit in loaded.units) or "none"
+        wanted = " or ".join(kind.label for kind in kinds)
+        there = ", ".join(f"{unit.kind.label} {unit.name}" for unit in loaded.units) or "none"
         raise BadUsage(f"{path}: has no {wanted}; it has {there}")
     for unit in units:
         if not asked.hosts:
             raise BadUsage(f"{unit.name} is about hosts: give --hosts FILE, or --cluster FILE")
         names = {"unit": unit.name, "kind": unit.kind.value}
-        yield f"{unit.kind.words} {unit.name}", names, partial(_ask, call, unit, asked)
+        yield f"{unit.kind.label} {unit.name}", names, partial(_ask, call, unit, asked)
     words: Sequence[str] = called[1:]
     if called:
         drivers = scheduler_calls.with_method(loaded.drivers, str(path), called[0])
@@ -315,8 +315,8 @@ def _questions(
         ]
     for driver, method in methods:
         yield (
-            f"{driver.words} {driver.name}, {method}",
-            {driver.words: driver.name, "method": method},
+            f"{driver.label} {driver.name}, {method}",
+            {driver.label: driver.name, "method": method},
             partial(scheduler_calls.call_method, call, driver, method, words, asked),
         )
 

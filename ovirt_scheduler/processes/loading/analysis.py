@@ -108,7 +108,7 @@ def _checked_unit(unit: FoundUnit) -> FoundUnit:
     """
     try:
         made = properties.parse_for_java(unit.name, unit.properties)
-        return replace(unit, unchecked=patterns.check_for_java(made))
+        return replace(unit, unchecked=patterns.unchecked_names(made))
     except PluginError as error:
         raise Misdefined(unit.line, error.message) from None
 

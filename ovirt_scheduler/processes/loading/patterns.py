@@ -23,7 +23,6 @@ from typing import Callable, NoReturn, Optional
 
 from ovirt_scheduler.errors import PluginError, RefusedProperty, SlowProperty
 from ovirt_scheduler.model.plugins import Property, PropertySet
-from ovirt_scheduler.model.values import java_regex
 from ovirt_scheduler.model.values.properties import is_secret, regex_of, shown, span_of
 
 LONGEST_VALUE = 4096  # characters
@@ -73,22 +72,8 @@ def check_declared(properties: PropertySet, seconds: float) -> None:
                 raise PluginError(f"property {name}: as its default {problem}")
 
 
-def check_for_java(properties: PropertySet) -> tuple[str, ...]:
-    """Check that Java can use each pattern, as the engine does.
-
-    Returns:
-        The names of those that Python cannot use, or reads differently.
-
-    Raises:
-        PluginError: without a file; the text names the property and what is wrong.
-    """
-    for prop in properties.properties:
-        refused = java_regex.refusal(prop.pattern)
-        if refused:
-            raise PluginError(
-                f"property {prop.name}: {shown(prop.pattern)} is not a regex to Java, which the "
-                f"engine reads it with: {refused}"
-            )
+def unchecked_names(properties: PropertySet) -> tuple[str, ...]:
+    """The names of properties whose patterns Python cannot use, or reads differently from Java."""
     return tuple(prop.name for prop in properties.properties if _regex_problem(prop.pattern))
 
 
@@ -171,8 +156,7 @@ def _regex_problem(pattern: str) -> Optional[str]:
         return f"not a regex: {error}"
     except (OverflowError, RecursionError) as error:
         return f"too large a regex: {error}"
-    refused = java_regex.refusal(pattern)
-    return f"not a regex to Java, which released engines use: {refused}" if refused else None
+    return None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -191,6 +175,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+_COUNT, _MOST_REPEATS = re.compile("[0-9]{1,4000}"), 2**31 - 1  # Java's largest
 _SHARED_ESCAPES = "dDwWsSbAafnrt"  # and \xhh, \uhhhh: what means the same to both
 
 
@@ -212,6 +197,8 @@ def _differences(pattern: str) -> Iterator[str]:
             yield f"the group {pattern[token.start() : token.start() + 4]}"
         elif text == "{":
             yield "a { that begins no {n}, {n,} or {n,m}"
+        elif any(int(count) > _MOST_REPEATS for count in _COUNT.findall(token["brace"] or "")):
+            yield f"the count of repeats in {text:.40}"
 
 
 def _same_escape(code: str, in_class: bool) -> bool:

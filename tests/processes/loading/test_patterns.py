@@ -27,7 +27,7 @@ def declared(custom: str, defaults: str = "") -> PropertySet:
 
 
 def for_java(text: str) -> PropertySet:
-    unchecked = patterns.check_for_java(properties.parse_for_java("x", text))
+    unchecked = patterns.unchecked_names(properties.parse_for_java("x", text))
     return properties.parse_for_java("x", text, unchecked)
 
 
@@ -63,8 +63,8 @@ def refusal(made: PropertySet, values: dict[str, str], seconds: float = SECONDS)
         ("a={0-" + "9" * 5000 + "}", "", "up to 18 digits"),
         ("a=b\nc", "", "cannot be printed"),
         ("a=(", "", "not a regex: missing ), unterminated subpattern"),
-        ("a=x{99999999999}", "", "too large a regex"),
-        ("a=x{2147483648}", "", "not a regex to Java, which released engines use: {2147483648} is"),
+        ("a=x{99999999999}", "", "the count of repeats in {99999999999} is not read alike"),
+        ("a=x{2147483648}", "", "the count of repeats in {2147483648} is not read alike by Python"),
         ("a=" + "(" * 9000 + ")" * 9000, "", "too large a regex"),
         ("a=(?<=x+)y", "", "look-behind requires fixed-width pattern"),
     ],
@@ -224,7 +224,7 @@ def test_java_reads_what_is_taken_as_python_does():
 @pytest.mark.long
 @needs_java
 def test_java_reads_a_class_units_texts_as_they_are_checked():
-    """What Java refuses is refused; what is checked here takes the same values as there."""
+    """What is checked here takes the same values as there; what Java refuses is passed on."""
     draw = random.Random(8)
     tokens, values = TOKENS.split(), VALUES.split()
     drawn = ["".join(draw.choices(tokens, k=draw.randint(1, 5))) for _ in range(20_000)]
@@ -233,9 +233,8 @@ def test_java_reads_a_class_units_texts_as_they_are_checked():
         try:
             (prop,) = for_java(f"a={pattern}").properties
         except PluginError:
-            assert answer == "refused", pattern
             continue
-        if prop.checked:
+        if prop.checked and answer != "refused":
             checked += 1
             matched = [patterns.refusal(prop, value) is None for value in values]
             assert answer == "".join("01"[match] for match in matched), pattern
@@ -249,19 +248,3 @@ def test_a_class_units_values_are_checked_as_the_engine_does_it():
     assert not refusal(read, {"a": "", "b": "yy", "c": "\t"})
     assert refusal(read, {"a": "x"})
     assert refusal(read, {"b": "x"})
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("a={0-99}", "property a: '{0-99}' is not a regex to Java"),
-        ("a=x{2147483648}", "x{2147483648}' is not a regex to Java"),
-        ("a=(?P<n>x)", "(?P<n> is no group that Java knows"),
-    ],
-)
-def test_what_the_engine_would_refuse_of_a_class_unit_is_refused(text, words):
-    """It would leave out the unit, or fail where the policy is edited (contract 3.1)."""
-    with pytest.raises(PluginError) as caught:
-        for_java(text)
-    assert words in caught.value.message
-    assert len(caught.value.message) < 300

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import time
 import urllib.parse
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.query import MOST_ROWS, Query, written
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.schema import Named
+from ovirt_scheduler.history.turns import Turn, Turns
 from ovirt_scheduler.log.format import as_utf8
 from ovirt_scheduler.model.tasks import Role
 
@@ -48,6 +48,9 @@ class Recorded(NamedTuple):
 class Reader:
     """Reads a history, also while a daemon writes it. Safe to use from many threads.
 
+    Attributes:
+        turns: of callers that are not trusted to ask for little, and not too often.
+
     Args:
         path: of the file; it need not be there.
         seconds: that a query may take.
@@ -56,20 +59,29 @@ class Reader:
     def __init__(self, path: Path, seconds: float = _QUERY_SECONDS) -> None:
         self._path = path
         self._seconds = seconds
+        self.turns = Turns(seconds)
 
-    def decision(self, decision: str) -> Optional[Record]:
+    def decision(self, decision: str, turn: Optional[Turn] = None) -> Optional[Record]:
         """The record of that id; None if there is none.
 
-        Raises:
-            HistoryUnreadable: the file cannot be read.
-        """
-        with self._open() as db:
-            return next(iter(_records(db, "decisions.id = ?", (_bound(decision.lower()),))), None)
+        Args:
+            turn: whose time this takes; None: one of its own.
 
-    def decisions(self, query: Query) -> list[Record]:
+        Raises:
+            HistoryUnreadable: the file cannot be read, or not in time.
+        """
+        turn = turn or Turn(self._seconds)
+        with self._open(turn) as db:
+            found = _records(db, turn, "decisions.id = ?", (_bound(decision.lower()),))
+            return next(iter(found), None)
+
+    def decisions(self, query: Query, turn: Optional[Turn] = None) -> list[Record]:
         """The records that fit, the newest first.
 
         ``brief`` ones cost the same, however large the decisions are.
+
+        Args:
+            turn: whose time this takes; None: one of its own.
 
         Raises:
             HistoryUnreadable: the file cannot be read, or not in time.
@@ -77,11 +89,12 @@ class Reader:
         numbers, values = _matching(query)
         values["limit"] = min(query.limit, MOST_ROWS)
         where = f"decisions.number IN ({numbers} ORDER BY number DESC LIMIT :limit)"
-        with self._open() as db:
+        turn = turn or Turn(self._seconds)
+        with self._open(turn) as db:
             if query.brief:
                 rows = db.execute(_SELECT.format(schema.SUMMARY) + where + _NEWEST_FIRST, values)
                 return [schema.unpack_brief(row) for row in rows]
-            return _records(db, where, values)
+            return _records(db, turn, where, values)
 
     def recorded(self, query: Query, limit: Optional[int] = None) -> list[int]:
         """The numbers of the recorded decisions that fit, the oldest first.
@@ -107,8 +120,9 @@ class Reader:
         Raises:
             HistoryUnreadable: as for ``decisions``.
         """
-        with self._open() as db:
-            records = _records(db, "decisions.number = ?", (number,))
+        turn = Turn(self._seconds)
+        with self._open(turn) as db:
+            records = _records(db, turn, "decisions.number = ?", (number,))
             rows = db.execute(
                 "SELECT request, role, of_engine, document FROM recordings "
                 "LEFT JOIN recorded_documents USING (decision) WHERE decision = ? ORDER BY place",
@@ -164,18 +178,22 @@ class Reader:
             ]
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
+    def _open(self, turn: Optional[Turn] = None) -> Iterator[sqlite3.Connection]:
         """The file, for one query.
+
+        Args:
+            turn: whose time this takes; None: one of its own.
 
         Raises:
             HistoryUnreadable: it cannot be read, or not in time.
         """
-        until = time.monotonic() + self._seconds
+        turn = turn or Turn(self._seconds)
+        turn.check()
         try:
             quoted = urllib.parse.quote(str(self._path))
             name = f"file:{quoted}?mode=ro" if self._path.exists() else ":memory:"
             with self._connected(name) as file, self._connected(":memory:") as empty:
-                file.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+                file.set_progress_handler(lambda: turn.is_over, _STEPS)
                 (version,) = file.execute("PRAGMA user_version").fetchone()
                 if version not in (0, schema.VERSION):
                     raise schema.OtherVersion(version)
@@ -187,10 +205,7 @@ class Reader:
                 yield db
         except (sqlite3.Error, OSError) as error:
             if str(error) == "interrupted":
-                raise HistoryUnreadable(
-                    f"the query takes more than {self._seconds:g} s; ask for less: a VM, a host, "
-                    "a unit or a shorter time"
-                ) from None
+                turn.check()
             mend = ""
             if not isinstance(error, (OSError, sqlite3.OperationalError)):  # no history of ours
                 mend = "; restart the daemon, which sets it aside and begins anew"
@@ -253,7 +268,10 @@ def _bound(value: Any) -> Any:
 
 
 def _records(
-    db: sqlite3.Connection, where: str, values: Union[Sequence[object], Mapping[str, object]]
+    db: sqlite3.Connection,
+    turn: Turn,
+    where: str,
+    values: Union[Sequence[object], Mapping[str, object]],
 ) -> list[Record]:
     """The records, the newest first."""
     rows = db.execute(
@@ -262,6 +280,7 @@ def _records(
     host_sets: dict[int, Sequence[Named]] = {}
     verdicts = 0
     for row in rows:
+        turn.check()
         if row["host_set"] not in host_sets:
             host_sets[row["host_set"]] = _hosts(db, row["host_set"])
         verdicts += len(host_sets[row["host_set"]]) * (1 + len(json.loads(row["units"])))
@@ -270,7 +289,7 @@ def _records(
             f"the decisions asked for have {verdicts:,} verdicts on hosts, and {_MOST_VERDICTS:,} "
             "are read at once; ask for less: a smaller limit, a VM or a shorter time"
         )
-    return [schema.unpack(row, host_sets[row["host_set"]]) for row in rows]
+    return [schema.unpack(row, host_sets[row["host_set"]], turn.check) for row in rows]
 
 
 def _hosts(db: sqlite3.Connection, host_set: int) -> Sequence[Named]:

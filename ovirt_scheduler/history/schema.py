@@ -19,7 +19,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Union, cast
+from typing import Any, Callable, Union, cast
 
 from ovirt_scheduler.history import explanation, query, ranking
 from ovirt_scheduler.history.record import (
@@ -145,13 +145,15 @@ def pack(record: Record) -> Row:
     }
 
 
-def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
+def unpack(row: sqlite3.Row, hosts: Sequence[Named], check: Callable[[], None]) -> Record:
     """The record.
 
     Args:
         row: of ``decisions``, with ``units`` of its set, ``vm_id`` and ``vm_name``.
         hosts: of its set.
+        check: called again and again; may raise, which ends it.
     """
+    check()
     body: Row = json.loads(zlib.decompress(row["body"]))
     calls: Sequence[Call] = body.pop("units")
     record = cast("Record", {**_begun(row), **body})
@@ -163,6 +165,7 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named]) -> Record:
     record["units"] = units
     record["hosts"] = entries = [entity(*host) for host in hosts]
     for unit, call in zip(units, calls):
+        check()
         if "said" in call:
             _unpack_said(entries, unit, call)
     ranking.put_totals(record)

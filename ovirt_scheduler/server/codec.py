@@ -15,10 +15,12 @@ import datetime
 import math
 import re
 import xmlrpc.client
-from typing import Callable, cast
+from collections.abc import Iterable
+from typing import Any, Callable, cast
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import NotXmlRpc
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.values.text import writable
 
 MAX_DEPTH = 64  # elements within elements
@@ -27,6 +29,13 @@ MAX_ELEMENTS = 1_000_000
 # Bytes parsed at once. A tag, unlike a text, is held whole, and a megabyte of attributes takes
 # the parser a good deal longer than a megabyte of anything else.
 _PIECE = 1 << 20
+
+# The document of an answer, and what the standard library has round its value.
+_RESPONSE = (
+    b"<?xml version='1.0'?>\n<methodResponse>\n<params>\n<param>\n%s</param>\n</params>\n"
+    b"</methodResponse>\n"
+)
+_BEFORE, _BEHIND = "<params>\n<param>\n", "</param>\n</params>\n"
 
 _SHOWN = 40  # characters of the caller's text that a message repeats
 
@@ -97,6 +106,45 @@ def encode_answer(value: object) -> bytes:
     # dumps itself refuses what it has no form for.
     document = xmlrpc.client.dumps((value,), methodresponse=True)  # type: ignore[arg-type]
     return _to_bytes(document)
+
+
+def encode_records(records: Iterable[Record], check: Callable[[], None]) -> bytes:
+    """Write records of decisions as the document of a ``methodResponse``: an array.
+
+    An int beyond 32 bits becomes a double.
+
+    Args:
+        check: called again and again; may raise, which ends it.
+    """
+    # Each by itself, so that a long list does not hold the interpreter.
+    array = b"".join(_record_value(record, check) for record in records)
+    return _RESPONSE % (b"<value><array><data>\n%s</data></array></value>\n" % array)
+
+
+def encode_record(record: Record, check: Callable[[], None]) -> bytes:
+    """Write a record, or an empty one, like ``encode_records``: a struct."""
+    return _RESPONSE % _record_value(record, check)
+
+
+def _record_value(record: Record, check: Callable[[], None]) -> bytes:
+    marshaller = xmlrpc.client.Marshaller()
+
+    def dump_struct(_: object, value: Any, write: Callable[[str], object]) -> None:
+        check()
+        marshaller.dump_struct(value, write)
+
+    marshaller.dispatch = {**marshaller.dispatch, dict: dump_struct, int: _dump_int}
+    params = marshaller.dumps((cast("dict[str, Any]", record),))
+    return _to_bytes(params.removeprefix(_BEFORE).removesuffix(_BEHIND))
+
+
+def _dump_int(
+    marshaller: xmlrpc.client.Marshaller, value: int, write: Callable[[str], object]
+) -> None:
+    if xmlrpc.client.MININT <= value <= xmlrpc.client.MAXINT:
+        marshaller.dump_long(value, write)
+    else:
+        marshaller.dump_double(float(value), write)
 
 
 def encode_fault(code: int, message: str) -> bytes:

@@ -69,13 +69,15 @@ class Reply(NamedTuple):
     """A method's answer, and how each plugin call of it ended.
 
     ``log_fields`` are added to the log's line on the request. ``record`` makes the record of what
-    was decided (contract 8.1), or None if there is none.
+    was decided (contract 8.1), or None if there is none. ``document`` is the answer where it is
+    encoded already.
     """
 
     answer: Any  # what XML-RPC can carry
     log_fields: Mapping[str, object] = MappingProxyType({})
     results: tuple[CallResult, ...] = ()
     record: Callable[[], Optional[Record]] = lambda: None
+    document: bytes = b""
 
 
 def in_form(
@@ -203,7 +205,7 @@ class Dispatcher:
             name, parameters = decode_call(body)
             answer = self._method(caller, name)(caller, parameters)
             reply = answer if isinstance(answer, Reply) else Reply(answer)
-            document = encode_answer(reply.answer)
+            document = reply.document or encode_answer(reply.answer)
             fields.update(reply.log_fields)
         except RequestError as error:
             document, fields = _refused(error)

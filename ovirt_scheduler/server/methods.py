@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
@@ -30,6 +29,7 @@ from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server import discovery, values
 from ovirt_scheduler.server.call_parameters import driver_request, unit_request
+from ovirt_scheduler.server.codec import encode_record, encode_records
 from ovirt_scheduler.server.dispatch import Method, Parameters, Reply, in_both_forms, in_form
 from ovirt_scheduler.server.pages.access import may_read
 
@@ -255,17 +255,23 @@ def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method
         kept: whether decisions are kept now; there may be former ones.
     """
 
-    def one(caller: Caller, parameters: Parameters) -> object:
+    def one(caller: Caller, parameters: Parameters) -> Reply:
         _check_reader(caller, pages)
-        found = reader.decision(values.string("id", parameters[0]))
-        if found is None and not kept:  # so that nobody waits for it
-            raise HistoryUnreadable("scheduler.conf says history = false: no decision is kept")
-        return _plain(found or {})
+        decision = values.string("id", parameters[0])
+        with reader.turns.taken() as turn:
+            record = reader.decision(decision, turn)
+            if record is None and not kept:  # so that nobody waits for it
+                raise HistoryUnreadable("scheduler.conf says history = false: no decision is kept")
+            return Reply(None, document=encode_record(record or {}, turn.check))
 
-    def many(caller: Caller, parameters: Parameters) -> object:
+    def many(caller: Caller, parameters: Parameters) -> Reply:
         _check_reader(caller, pages)
-        wanted = values.struct("query", "a struct of what has to fit", parameters[0])
-        return _plain(reader.decisions(query.read(wanted)))
+        conditions = query.read(
+            values.struct("query", "a struct of what has to fit", parameters[0])
+        )
+        with reader.turns.taken() as turn:
+            records = reader.decisions(conditions, turn)
+            return Reply(None, document=encode_records(records, turn.check))
 
     forms = (AnswerForm.DESIGN,)
     yield Method("decision", ("id",), ("struct",), _DECISION, one, forms)
@@ -278,14 +284,3 @@ def _check_reader(caller: Caller, pages: Pages) -> None:
             "scheduler.conf lets you read no decisions: pages = loopback allows it on the "
             "daemon's machine, pages = callers to all who may call"
         )
-
-
-def _plain(value: Any) -> object:
-    """The value as XML-RPC can carry it: a whole number beyond 32 bits becomes a double."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if type(value) is int and not -(2**31) <= value < 2**31:
-        return float(value)
-    return value

@@ -10,8 +10,15 @@ from xml.parsers import expat
 import pytest
 
 from ovirt_scheduler.errors import NotXmlRpc
+from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.server import codec
-from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
+from ovirt_scheduler.server.codec import (
+    decode_call,
+    encode_answer,
+    encode_fault,
+    encode_record,
+    encode_records,
+)
 
 EX = "http://ws.apache.org/xmlrpc/namespaces/extensions"
 
@@ -384,3 +391,30 @@ def test_a_fault_has_its_code_and_message() -> None:
         xmlrpc.client.loads(encode_fault(-32602, "hosts: expected <array> & more"))
     assert caught.value.faultCode == -32602
     assert caught.value.faultString == "hosts: expected <array> & more"
+
+
+RECORD: Record = {"id": "1", "hosts": [{"id": "a", "total": 2**40}, {"id": "b", "total": -3}]}
+
+
+def test_records_are_written_as_the_standard_library_reads_them() -> None:
+    """A number that is no int of XML-RPC is a double."""
+    plain = {"id": "1", "hosts": [{"id": "a", "total": float(2**40)}, {"id": "b", "total": -3}]}
+    for document, answer in (
+        (encode_records([RECORD, {}], lambda: None), [plain, {}]),
+        (encode_records([], lambda: None), []),
+        (encode_record(RECORD, lambda: None), plain),
+        (encode_record({}, lambda: None), {}),
+    ):
+        assert xmlrpc.client.loads(document) == ((answer,), None)
+
+
+def test_writing_records_ends_where_the_time_does() -> None:
+    """Also within a record: it may have many hosts."""
+    checks = iter([True, True, False])
+
+    def check() -> None:
+        if not next(checks):
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        encode_records([RECORD], check)

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _LINGER = 2.0  # seconds in which a client may read our last answer
 _BUFFER = 65536  # bytes of a connection that are read at once
+_SMALL = 65536  # bytes of an answer for which there is always room
 
 _PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
     "/design": AnswerForm.DESIGN,
@@ -109,11 +110,25 @@ class ConnectionHandler:
         try:
             if answer is not None:
                 self._end_arrival()
-                goes_on = self._send(request, answer, goes_on)
+                goes_on = self._send_in_room(request, answer, goes_on)
         finally:  # also where nobody takes the answer
             for each in afterwards:
                 each()
         return self._table.set_idle(self._connection) and goes_on
+
+    def _send_in_room(self, request: Request, answer: Page, goes_on: bool) -> bool:
+        """Like ``_send``, with a refusal instead of an answer that there is no room for."""
+        answers = self._server.answers
+        size = len(answer.body) if len(answer.body) > _SMALL else 0
+        if not answers.take(size):
+            text = "large answers are not taken yet, and there is no room for this one; try later"
+            return self._send(
+                request, _refusal(request, HTTPStatus.SERVICE_UNAVAILABLE, text), goes_on
+            )
+        try:
+            return self._send(request, answer, goes_on)
+        finally:
+            answers.give_back(size)
 
     def _send(self, request: Request, answer: Page, goes_on: bool) -> bool:
         """Write an answer, and log it if it is an error of HTTP.

@@ -149,7 +149,10 @@ def _fields(stream: io.BufferedIOBase) -> Iterator[tuple[str, str]]:
 
 
 class Room:
-    """Bytes that the bodies of all requests may take together. Safe to use from many threads."""
+    """Bytes that the bodies of all requests, or all answers, may take together.
+
+    Safe to use from many threads.
+    """
 
     def __init__(self, size: int):
         self._free = size

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BODIES = 16  # bodies of the largest size that there is room for at one time
+_ANSWERS = 256 << 20  # bytes of large answers that there is room for at least, until they are taken
 _SILENT = 1.0  # seconds for a first byte on a connection, when the server stops
 _GREETED = 5.0  # and for a first request, where a handshake has begun
 _STOPPING = 0.5  # seconds in which threads may end when their connections are broken
@@ -183,6 +184,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         """
         self.settings = settings
         self.room = Room(_BODIES * settings.max_request_size)
+        self.answers = Room(max(_BODIES * settings.max_request_size, _ANSWERS))
         self.dispatcher = Dispatcher(methods)
         self.connections.set_limit(settings.max_connections)
 

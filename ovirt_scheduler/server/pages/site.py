@@ -9,12 +9,13 @@ import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.errors import BadParameters, HistoryUnreadable
+from ovirt_scheduler.errors import BadParameters, HistoryUnreadable, Overloaded
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
@@ -28,6 +29,7 @@ from ovirt_scheduler.server.pages.access import is_ours, may_read
 _REFRESH = 10  # seconds
 _ROWS = 50  # of a list of decisions
 _LAST = 10  # decisions on other pages
+_RETRY_AFTER = "2"  # seconds
 _METRICS = "ovirt_scheduler.server.pages.metrics"  # needs prometheus_client, which may be missing
 _FOLDER = Path(__file__).resolve().parent / "templates"
 _HEADERS = {
@@ -94,7 +96,7 @@ class Site:
             return self._page(path, dict(parse_qsl(query)), headers.get("accept", ""))
         except BadParameters as error:
             return _text(400, str(error))
-        except HistoryUnreadable as error:
+        except (HistoryUnreadable, Overloaded) as error:
             return _text(503, str(error))
         except ImportError as error:
             return _text(503, f"this page needs {error.name}, which is not installed")
@@ -141,22 +143,25 @@ class Site:
 
     def _brief(self, **wanted: Any) -> list[Record]:
         try:
-            return self.reader.decisions(Query(limit=_LAST, brief=True, **wanted))
-        except HistoryUnreadable:
+            with self.reader.turns.taken() as turn:
+                return self.reader.decisions(Query(limit=_LAST, brief=True, **wanted), turn)
+        except (HistoryUnreadable, Overloaded):
             return []  # its own page says why
 
     def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Page:
         wanted = {name: _typed(name, value) for name, value in asked.items() if value}
         if as_json:
-            found = self.reader.decisions(query.read({"limit": _ROWS, **wanted}))
-            # Each by itself, so that a long list does not hold the interpreter.
-            body = ",\n".join(map(json.dumps, found))
+            conditions = query.read({"limit": _ROWS, **wanted})
+            with self.reader.turns.taken() as turn:
+                records = self.reader.decisions(conditions, turn)
+                body = ",\n".join(views.as_json(record, turn.check) for record in records)
             return _answer(200, "application/json", f"[{body}]\n")
         problem, code, older, found = "", 200, "", []
         try:
             asked_for = query.read({"limit": _ROWS, **wanted, "brief": True})
-            found = self.reader.decisions(asked_for)
-        except (BadParameters, HistoryUnreadable) as error:
+            with self.reader.turns.taken() as turn:
+                found = self.reader.decisions(asked_for, turn)
+        except (BadParameters, HistoryUnreadable, Overloaded) as error:
             problem, code = str(error), 400 if isinstance(error, BadParameters) else 503
         if found and len(found) == wanted.get("limit", _ROWS):
             older = f"/decisions?{urlencode({**asked, 'before': found[-1]['id']})}"
@@ -166,12 +171,13 @@ class Site:
         )  # fmt: skip
 
     def _decision(self, name: str, as_json: bool) -> Page:
-        found = self.reader.decision(name)
-        if found is None:
-            return _NOT_HERE
-        if as_json:
-            return _json(found)
-        return self._html("decision.html", decision=views.decision(found))
+        with self.reader.turns.taken() as turn:
+            record = self.reader.decision(name, turn)
+            if record is None:
+                return _NOT_HERE
+            if as_json:
+                return _answer(200, "application/json", f"{views.as_json(record, turn.check)}\n")
+            return self._html("decision.html", decision=views.decision(record))
 
     def _unit(self, name: str, as_json: bool) -> Page:
         state = self.state()
@@ -238,7 +244,10 @@ def _json(value: object, code: int = 200) -> Page:
 
 
 def _answer(code: int, content_type: str, text: str) -> Page:
-    return Page(code, text.encode("utf-8", "replace"), {"Content-Type": content_type, **_HEADERS})
+    headers = {"Content-Type": content_type, **_HEADERS}
+    if code == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = _RETRY_AFTER
+    return Page(code, text.encode("utf-8", "replace"), headers)
 
 
 _NOT_HERE = _text(404, "there is no such page; begin at /status")

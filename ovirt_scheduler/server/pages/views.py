@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from ovirt_scheduler.history import explanation, placement, ranking
 from ovirt_scheduler.history.record import Host, Record, Unit
@@ -31,6 +32,21 @@ def templates(folder: Path) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def as_json(record: Record, check: Callable[[], None]) -> str:
+    """A record as JSON.
+
+    Args:
+        check: called for each host; may raise, which ends it.
+    """
+    # Each host by itself, so that many of them do not hold the interpreter.
+    hosts = []
+    for host in record.get("hosts", ()):
+        check()
+        hosts.append(json.dumps(host))
+    rest = json.dumps({name: value for name, value in record.items() if name != "hosts"})
+    return f'{rest[:-1]}, "hosts": [{", ".join(hosts)}]}}' if "hosts" in record else rest
 
 
 def summaries(found: Iterable[Record]) -> list[View]:

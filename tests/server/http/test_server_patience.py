@@ -18,6 +18,7 @@ import pytest
 
 from ovirt_scheduler.model.daemon_state import UnloadedFile
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
+from ovirt_scheduler.server.http.request import Room
 from ovirt_scheduler.server.http.tls import TlsContext, tls_context
 from tests.support.served import HASTY, SETTINGS, Reply, Running, ask, at_end, messages, post
 from tests.support.site import MadeSite
@@ -229,3 +230,21 @@ def test_a_page_that_cannot_be_made_is_answered(
     reply = ask(running, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert (reply.status, reply.text) == (500, "internal error; the daemon's log has more\n")
     assert messages(caplog) == [f"request {reply.headers['X-Request-Id']} failed, this is a bug"]
+
+
+def test_large_answers_that_nobody_takes_are_bounded_in_sum(start: Callable[..., Running]) -> None:
+    """A further one is refused; small ones are answered; who takes an answer makes room again."""
+    size = 10_000_000  # characters of an answer, more than the kernel holds
+    running = start(SETTINGS)
+    running.server.answers = Room(2 * size)
+    call = post(xmlrpc.client.dumps(("x", size), "repeat").encode())
+    first = running.sent(call)
+    assert first.recv(1) == b"H"  # the answer has begun
+    refused = ask(running, call)
+    assert (refused.status, refused.text.partition(",")[0]) == (
+        503,
+        "large answers are not taken yet",
+    )
+    assert ask(running, post()).value == "design"
+    assert len(first.makefile("rb").read(size)) == size
+    wait_until(lambda: ask(running, call).status == 200)

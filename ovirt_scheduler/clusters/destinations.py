@@ -222,8 +222,7 @@ class ClusterDestinations:
         known = dict.fromkeys(left, 0)
         if left and settings.cost_functions:
             costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions, left)
-            worst = max(costs.values(), default=0) + 1  # for a host that none of them scored
-            known = {host: costs.get(host, worst) for host in left}
+            known = {host: costs.get(host, 0) for host in left}  # as for engines (contract 4.4)
         doubt = 1 + max(known.values(), default=0) - min(known.values(), default=0)
         doubtful = self.doubtful.get(vm, ())
         return {host: cost + doubt * (host in doubtful) for host, cost in known.items()}

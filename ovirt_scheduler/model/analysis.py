@@ -73,4 +73,4 @@ class Analysis:
     wants_statistics: bool = False
     fault: Optional[FileFault] = None
     drivers: tuple[FoundDriver, ...] = ()
-    doubts: tuple[FileFault, ...] = ()  # what loads, and cannot have been meant
+    doubts: tuple[FileFault, ...] = ()  # what loads, and may not have been meant

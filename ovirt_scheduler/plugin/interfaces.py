@@ -83,7 +83,7 @@ class HostSelector(SchedulerPart):
 
     Attributes:
         costs: host id to the weighted sum of the cost functions that the caller named; lower
-            is better. A host that none of them scored is not in it.
+            is better. A host that a function leaves out costs 0 for it.
         selected: ids of the hosts of the last selection, the best first.
     """
 

@@ -254,7 +254,7 @@ class Executor:
         scored = make_calls(self._pool, costs, job.deadline, parallel) if left else []
         result = None
         if last and (left or last[0].function.returns not in _OF_GIVEN_HOSTS):
-            result = self._called(_with_costs(last[0], job, scored), job.deadline)
+            result = self._called(_with_costs(last[0], job, scored, left), job.deadline)
         return Execution(
             filters=tuple(filtered), cost_functions=tuple(scored), result=result, left=left
         )
@@ -384,9 +384,16 @@ def _unit_call(call: UnitCall, inputs: CallInputs, engine: Engine, shown: int) -
     )  # fmt: skip
 
 
-def _with_costs(last: PluginCall, job: Job, scored: Sequence[CallResult]) -> PluginCall:
-    """The last call; a scheduler's has the weighted sum of the costs as ``self.costs``."""
+def _with_costs(
+    last: PluginCall, job: Job, scored: Sequence[CallResult], hosts: Sequence[str]
+) -> PluginCall:
+    """The last call; a scheduler's has the weighted sum of the costs as ``self.costs``.
+
+    Args:
+        hosts: that the filters left; one that no function scored costs 0 (contract 4.4).
+    """
     if not scored:
         return last
     total, _ = aggregate.summed(job.of(Kind.COST_FUNCTION), scored)
-    return last._replace(attributes={**last.attributes, "costs": total})
+    costs = {host: total.get(host, 0) for host in hosts}
+    return last._replace(attributes={**last.attributes, "costs": costs})

@@ -41,17 +41,12 @@ class DefaultScheduler(Scheduler):
     default_values = "80;20;10;yes"
 
     def candidates(self, hosts: Hosts, vm: types.Vm, properties: Properties) -> list[types.Host]:
-        """The hosts that can take the VM: of the lowest cost first, then the policy's choice.
-
-        A host that no cost function scored comes last.
-        """
-        worst = max(self.costs.values(), default=0) + 1
+        """The hosts that can take the VM: of the lowest cost first, then the policy's choice."""
         preferred = _preference(properties)
         processors, memory = float(cluster_use.vcpus(vm)), vm.memory or 0
 
         def rank(use: HostUse) -> tuple[object, ...]:
-            cost = self.costs.get(use.id, worst)
-            return cost, preferred(use, processors, memory), _lot(vm, use)
+            return self.costs.get(use.id, 0), preferred(use, processors, memory), _lot(vm, use)
 
         names = {host.id: host.name for host in hosts if host.name}
         taking = []

@@ -98,6 +98,24 @@ def test_units_are_asked_about_hosts_that_are_up():
     assert destinations.best("w", ()) == ""  # any host: that is, any that is up
 
 
+def test_a_host_that_no_cost_function_scored_costs_nothing():
+    """As an engine counts it: less than one that costs something."""
+    decisions = Decisions()
+    decide, costs = decisions.decide, {}
+
+    def scored(request, known):
+        is_scored = Kind.COST_FUNCTION in request.wanted
+        return SimpleNamespace(answer=costs) if is_scored else decide(request, known)
+
+    decisions.decide = scored
+    hosts = {**STATE.hosts, "o": HostState("ocelot", "up")}
+    for cost, target in ((5, "o"), (-5, "p")):
+        costs["p"] = cost
+        destinations = asking(STATE._replace(hosts=hosts), decisions)
+        destinations.learn({"w": ("p", "o")})
+        assert destinations.best("w", ("p", "o")) == target
+
+
 def test_without_a_host_that_is_up_no_unit_is_asked():
     """It would be asked about nothing."""
     decisions = Decisions()

@@ -160,11 +160,16 @@ def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: Inputs) -
     """Ask for the weighted sum of costs of each host; the best host comes first."""
     answer = _Answer(call, inputs, "runCostFunctions", dict(factors), *inputs.parameters())
     costs: dict[str, int] = {}
+    weighted: dict[str, dict[str, int]] = {}  # by unit, if the answer has their names
     for host, cost, *unit in answer.result:
+        name = unit[0] if unit else ""
         # With a unit's name it is that unit's own cost (contract 3.4).
-        costs[host] = costs.get(host, 0) + cost * (factors[unit[0]] if unit else 1)
+        weighted.setdefault(name, {})[host] = share = cost * factors.get(name, 1)
+        costs[host] = costs.get(host, 0) + share
     best_first = sorted(costs, key=lambda host: costs[host])
     text = answer.table("COST", {host: costs[host] for host in best_first})
+    notes = (answer.left_out(name, share) for name, share in weighted.items())
+    text += "".join(f"note: {printable(note)}\n" for note in notes if note)
     return answer.shown(text, {"costs": costs}, best_first, _NO_HOSTS)
 
 
@@ -301,6 +306,21 @@ class _Answer:
             return tables.table(("HOST", "ID", heading), rows)
         with_reasons = [(*row, reason) for row, reason in zip(rows, why)]
         return tables.table(("HOST", "ID", heading, "WHY"), with_reasons)
+
+    def left_out(self, unit: str, costs: Mapping[str, int]) -> str:
+        """The hosts that a cost function favours as it leaves them out, in a sentence; or empty.
+
+        Args:
+            unit: empty for all that were asked.
+            costs: of the other hosts, with the factor; not empty.
+        """
+        names = [name or host for host, name in self.hosts.items() if host not in costs]
+        if not names or max(costs.values()) <= 0:
+            return ""
+        return (
+            f"{unit or 'every cost function'} leaves {explanation.listed(names, 'and')} out, which "
+            "counts as a cost of 0, and so favours a host beside costs above 0"
+        )
 
     def reasons(self) -> str:
         """A table of the hosts, if there is a reason for one of them."""

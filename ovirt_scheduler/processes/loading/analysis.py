@@ -23,7 +23,7 @@ from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.model.values.text import count_of, one_line
 from ovirt_scheduler.processes.loading import drivers as driver_analysis
-from ovirt_scheduler.processes.loading import modules, patterns, python2
+from ovirt_scheduler.processes.loading import modules, patterns, python2, scores
 from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
 
 # What class units call their parameters.
@@ -73,6 +73,7 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
                 _check_driver(driver)
         code = tuple(_compiled(candidate))
         wants_engine, wants_statistics = _engine_use(module, code)
+        doubts = [*python2.comparisons(tree), *scores.hosts_left_out(tree)]
     except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
     except BaseException as error:  # noqa: BLE001  what is looked at is the plugin's
@@ -83,7 +84,7 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
         wants_engine,
         wants_statistics,
         drivers=tuple(drivers),
-        doubts=tuple(FileFault(source.path, *remark) for remark in python2.comparisons(tree)),
+        doubts=tuple(FileFault(source.path, *remark) for remark in doubts),
     )
 
 

@@ -89,6 +89,15 @@ def test_one_kind_can_be_chosen_and_properties_given(plugin):
     assert "problem: filter First: property first: 'none' is not allowed" in shown.text
 
 
+@pytest.mark.parametrize(("cost", "is_told"), [(3, True), (0, False), (-3, False)])
+def test_hosts_that_a_cost_function_leaves_out_and_so_favours_are_named(tmp_path, cost, is_told):
+    """They cost 0, which is more than a cost below 0."""
+    path = tmp_path / "First.py"
+    path.write_text(f"def do_score(hosts, vm, properties):\n    yield hosts[0], {cost}\n")
+    told = "note: First leaves puma, serval and ocelot out, which counts as a cost of 0, and so favours"
+    assert (told in run(path).text) is is_told
+
+
 def test_a_migration_is_shown_with_its_hosts(plugin):
     """By name and id; an id that the engine would not take is a problem."""
     shown = run(plugin, (Kind.BALANCE,), properties={"vm": VM_ID})

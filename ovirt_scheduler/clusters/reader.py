@@ -18,11 +18,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, TypeVar
 
+from ovirt_scheduler.clusters import states
 from ovirt_scheduler.engine.inventory import PAGE_SECONDS, STATISTICS, Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role
 from ovirt_scheduler.processes.executor import Executor
 
 _STATUS_EVERY = 60.0  # seconds between looks at what may have changed, without an event
@@ -173,28 +174,30 @@ class ClusterReader:
         replies: list[EngineReply] = []
 
         def keep(page: Document) -> dict[str, Any]:
-            states, reply = self._read(kind, page)
+            by_id, reply = self._read(kind, page)
             replies.append(reply)
-            return states
+            return by_id
 
         return self._inventory.read_pages(kind, search, keep, follow, self._share), replies
 
     def _by_ids(self, kind: str, ids: Collection[str], follow: str = "") -> Read:
         documents = self._inventory.pages_of(kind, ids, follow, self._share)
         answers = [self._read(kind, document) for document in documents]
-        found = {key: state for states, _ in answers for key, state in states.items()}
-        return found, [reply for _, reply in answers]
+        merged = {key: state for by_id, _ in answers for key, state in by_id.items()}
+        return merged, [reply for _, reply in answers]
 
     def _read(self, kind: str, page: Document) -> tuple[dict[str, Any], EngineReply]:
-        read: Any = self._executor.read_hosts if kind == "hosts" else self._executor.read_vms
+        role = Role(kind)
+        unpack: Any = states.unpack_hosts if role is Role.HOSTS else states.unpack_vms
         try:
-            pack, states = read(page, time.monotonic() + PAGE_SECONDS)
+            pack, packed = self._executor.read_page(role, page, time.monotonic() + PAGE_SECONDS)
+            by_id = unpack(packed)
         except UnreadableDocument as error:
             raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None
         if self._stopping.is_set():
             raise EngineUnavailable("it is not asked any more: the daemon stops, or reloads")
         kept = page if self._inventory.keeps_documents else None
-        return states, EngineReply(kept, tuple(states), pack)
+        return by_id, EngineReply(kept, tuple(by_id), pack)
 
     def _joined(self, replies: Sequence[EngineReply]) -> tuple[EngineReply, ...]:
         """One reply made from several; otherwise each call of a plugin would join them."""

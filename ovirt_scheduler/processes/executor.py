@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Callable, NamedTuple, Optional, TypeVar, Union
+from typing import NamedTuple, Optional, TypeVar, Union
 
 from ovirt_scheduler.errors import (
     ExecutorUnavailable,
@@ -25,7 +25,6 @@ from ovirt_scheduler.errors import (
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.daemon_state import ProcessesState
 from ovirt_scheduler.model.decisions import Execution
 from ovirt_scheduler.model.drivers import DriverUnit
@@ -56,8 +55,6 @@ from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT
 from ovirt_scheduler.processes.inputs import joined, packs_of, read_inputs
 from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.pool import Pool
-from ovirt_scheduler.processes.protocol import messages
-from ovirt_scheduler.processes.protocol.frames import FrameError
 from ovirt_scheduler.processes.zygotes import Zygotes
 
 States = TypeVar("States")
@@ -290,29 +287,22 @@ class Executor:
             results = make_calls(self._pool, calls, deadline)
         return next((result for result in results if result.outcome is not Outcome.OK), None)
 
-    def read_hosts(self, page: Document, deadline: float) -> tuple[Pack, dict[str, HostState]]:
-        """Read a page of the engine's hosts: the hosts packed, and the state of each.
+    def read_page(self, role: Role, page: Document, deadline: float) -> tuple[Pack, object]:
+        """Read a page of the engine's hosts or VMs.
+
+        Returns:
+            The entities packed; and their states, unchecked: ``clusters.states`` checks them.
 
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
-        return self._read_page(Unread(Role.HOSTS, page), deadline, messages.unpack_hosts)
-
-    def read_vms(self, page: Document, deadline: float) -> tuple[Pack, dict[str, VmState]]:
-        """Read a page of VMs, like ``read_hosts``."""
-        return self._read_page(Unread(Role.VMS, page), deadline, messages.unpack_vms)
-
-    def _read_page(
-        self, unread: Unread, deadline: float, unpack: Callable[[object], States]
-    ) -> tuple[Pack, States]:
         with self._taken(1, deadline):
-            packs, (read,), seen = readers.read(self._pool, [unread], deadline, tells_states=True)
+            packs, (read,), states = readers.read(
+                self._pool, [Unread(role, page)], deadline, tells_states=True
+            )
         if read.problem:
             raise UnreadableDocument(read.problem)
-        try:
-            return packs[0], unpack(seen)
-        except FrameError as error:
-            raise UnreadableDocument(str(error)) from None
+        return packs[0], states
 
     def joined(self, packs: list[Pack]) -> Pack:
         """One pack of several, as ``inputs.joined`` makes it; of one it is that."""

@@ -42,7 +42,7 @@ def read(
 
     Returns:
         The packs of those that could be read, in their order; what is to be said of each
-        document; what was seen in them, for ``messages.unpack_hosts`` and ``unpack_vms``.
+        document; the states in them, for ``clusters.states``.
 
     Raises:
         UnreadableDocument: its process died before it answered.

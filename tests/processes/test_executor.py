@@ -14,7 +14,7 @@ import pytest
 from ovirt_scheduler.errors import Overloaded, UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
-from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes.exchange import Exchange, State
@@ -344,9 +344,11 @@ def test_a_status_that_the_sdk_does_not_know_is_none(executor):
     member = "<{0} id='a'><status>brand_new</status><memory>1</memory></{0}>"
     deadline = time.monotonic() + 20
     hosts = Document(f"<hosts>{member.format('host')}</hosts>".encode())
-    assert executor.read_hosts(hosts, deadline)[1]["a"].status == ""
+    (of_hosts,) = executor.read_page(Role.HOSTS, hosts, deadline)[1]
+    assert of_hosts["a"][1] == ""
     vms = Document(f"<vms>{member.format('vm')}</vms>".encode())
-    assert executor.read_vms(vms, deadline)[1]["a"].status == ""
+    (of_vms,) = executor.read_page(Role.VMS, vms, deadline)[1]
+    assert of_vms["a"][1] == ""
 
 
 def test_an_error_that_is_kept_keeps_no_descriptor(executor, unit_named):

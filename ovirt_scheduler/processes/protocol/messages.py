@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Callable, NamedTuple, Optional, TypeVar
+from typing import Any, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
-from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.values import typed_json
@@ -21,7 +20,6 @@ from ovirt_scheduler.processes.protocol.packed_answers import (
     PACKINGS,
     Misnamed,
     Unpacked,
-    amount,
     text,
     texts,
 )
@@ -45,7 +43,6 @@ _FEW_BYTES = 1 << 20  # whatever is in so many takes no memory that counts
 _MARKS = 5  # strings, brackets and commas of one value at most: "key":{"dateTime":"..."},
 _STRING = re.compile(rb'"[^"]*"')
 
-_State = TypeVar("_State")
 _Described = TypeVar("_Described", FoundUnit, FoundDriver)
 
 
@@ -225,43 +222,6 @@ def unpack_split(payload: bytes, count: int, size: int) -> list[Optional[list[in
     return lengths
 
 
-def unpack_hosts(seen: Any) -> dict[str, HostState]:
-    """The state of each host by id, as a reader found it in one document.
-
-    Args:
-        seen: as ``unpack_read`` gives it.
-
-    Raises:
-        FrameError: it has not the shape.
-    """
-    return _states(seen, _OF_A_HOST, HostState)
-
-
-def unpack_vms(seen: Any) -> dict[str, VmState]:
-    """The state of each VM by id, as ``unpack_hosts`` does it.
-
-    Raises:
-        FrameError: it has not the shape.
-    """
-    return _states(seen, _OF_A_VM, VmState)
-
-
-def _states(
-    seen: Any, fields: Mapping[str, Callable[[object], object]], made: Callable[..., _State]
-) -> dict[str, _State]:
-    try:
-        (found,) = seen
-        states: dict[str, _State] = {}
-        for key, values in found.items():
-            if not _FEWEST <= len(values) <= len(fields):
-                raise ValueError(f"{len(values)} values")
-            read = {name: check(value) for (name, check), value in zip(fields.items(), values)}
-            states[text(key)] = made(**read)
-    except MISSHAPEN as error:
-        raise FrameError(f"not the states of hosts or VMs: {error!r:.200}") from None
-    return states
-
-
 def unpack_analysis(payload: bytes) -> Analysis:
     """Read the message of an analysing process, which ``typed_json.dump`` wrote.
 
@@ -328,16 +288,3 @@ def _described_driver(found: FoundDriver) -> FoundDriver:
 
 def _text_or_none(value: object) -> Optional[str]:
     return None if value is None else text(value)
-
-
-# What a reader tells of a host and of a VM, in its order, and how each value is checked. The
-# amounts are there as far as they are known.
-_FEWEST = 3
-_OF_A_HOST: Mapping[str, Callable[[object], object]] = {
-    "name": text, "status": text, "cluster": _text_or_none, "processors": amount,
-    "busy_processors": amount, "memory": amount, "used_memory": amount,
-}  # fmt: skip
-_OF_A_VM: Mapping[str, Callable[[object], object]] = {
-    "name": text, "status": text, "cluster": _text_or_none, "host": _text_or_none,
-    "origin": text, "processors": amount, "memory": amount, "busy_processors": amount,
-}  # fmt: skip

@@ -200,7 +200,7 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State],
 
 
 def _seen(found: Sequence[State]) -> dict[str, list[object]]:
-    """What the daemon has to know of hosts or VMs: as ``unpack_hosts`` and ``unpack_vms``.
+    """What the daemon has to know of hosts or VMs: as ``clusters.states`` has it.
 
     Raises:
         UnreadableDocument: there are too many.

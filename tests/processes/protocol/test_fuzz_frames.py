@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,16 +179,13 @@ def test_an_analysis_is_read_or_refused(payload: bytes) -> None:
 
 
 @tries(200)
-@given(written(DOCUMENTS), st.sampled_from((messages.unpack_hosts, messages.unpack_vms)))
-def test_what_a_reader_tells_is_read_or_refused(
-    payload: bytes, unpack: Callable[[object], object]
-) -> None:
-    """And what was seen, of which texts and amounts are all that comes through."""
+@given(written(DOCUMENTS))
+def test_what_a_reader_tells_is_read_or_refused(payload: bytes) -> None:
+    """What was seen in the documents is checked by whoever uses it."""
     try:
         with bounded():
-            documents, told = messages.unpack_read(payload, 1000)
+            documents, _ = messages.unpack_read(payload, 1000)
             for document in documents:
                 (document.problem + document.note).encode()
-            unpack(told)
     except FrameError as error:
         assert_told(str(error))

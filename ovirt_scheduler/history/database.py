@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -43,7 +44,8 @@ class Database:
         self._db = sqlite3.connect(
             str(path), timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
-        self._path, self._file = path, path.stat()
+        self._path, self._file, self._log = path, path.stat(), Path(f"{path}-wal")
+        self._least = 0  # bytes of the file, since this thread wrote last
         self._split = split
         self._known: dict[object, int] = {}  # numbers of names, elements and documents
         self._sets: dict[
@@ -81,6 +83,20 @@ class Database:
         except FileNotFoundError:
             return True
 
+    def check_size(self) -> None:
+        """Check that nobody has cut the file.
+
+        SQLite does not notice it as long as it has the pages in memory, and fills the gap with
+        zeros.
+
+        Raises:
+            sqlite3.DatabaseError: somebody has.
+        """
+        size = self._path.stat().st_size
+        if size < self._least and size < self._pragma("page_count") * self._pragma("page_size"):
+            raise sqlite3.DatabaseError(f"it was cut from {self._least} bytes to {size}")
+        self._least = size  # it may have been vacuumed
+
     def close(self) -> None:
         """Close the database; nothing is read or written after this."""
         self._db.close()
@@ -116,6 +132,7 @@ class Database:
                     self._write_inputs(number, inputs, keys, pieces)
         if len(self._known) > _MOST_KNOWN:
             self._forget()
+        self._least = self._path.stat().st_size
 
     def _forget(self) -> None:
         self._known.clear()
@@ -239,19 +256,35 @@ class Database:
             self._delete(table, "time", round(moment * 1000))
 
     def keep_within(self, size: int) -> None:
-        """Delete the oldest until the file's pages in use take no more than ``size`` bytes.
+        """Delete the oldest until the file and its log take no more than ``size`` bytes.
 
         Each time half of what is too much, as the oldest may be larger than others. The newest
-        decision and the newest event stay.
+        decision and the newest event stay. What others still read of the log stays, too: to delete
+        decisions would not free it.
         """
-        while (used := self._bytes()) > size:
+        while self._bytes() > size:
+            self._release()
+            pages, page_size = (self._pragma(name) for name in ("page_count", "page_size"))
+            used = pages * page_size
+            if used <= size:
+                break
             share = max(_OLDEST, (1 - size / used) / 2)
             oldest = [*filter(None, (self._oldest(table, share) for table in _AGEING))]
             if not oldest:
-                return
+                break
             _, table, below = min(oldest)
             self._delete(table, "number", below)
-            self._db.execute("PRAGMA incremental_vacuum").fetchall()
+        self._least = self._path.stat().st_size
+
+    def _release(self) -> None:
+        """Give free pages and the log back to the system, as far as nobody reads there."""
+        # Python's execute() takes one step of it, and each step frees a page.
+        self._db.executescript("PRAGMA incremental_vacuum")
+        self._db.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            self._db.execute(f"PRAGMA busy_timeout = {round(_BUSY * 1000)}")
 
     def _oldest(self, table: str, share: float) -> Optional[tuple[int, str, int]]:
         """The share of a table that was written first; None if the table has one row at most.
@@ -268,7 +301,7 @@ class Database:
         return found
 
     def totals(self) -> tuple[int, int]:
-        """How many decisions there are, and how many bytes are in use."""
+        """How many decisions there are, and how many bytes they take."""
         first, last = self._ends("decisions")
         return last - first + (last > 0), self._bytes()
 
@@ -281,11 +314,14 @@ class Database:
         return first or 0, last or 0
 
     def _bytes(self) -> int:
-        counts = [
-            self._db.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_count", "freelist_count", "page_size")
-        ]
-        return int((counts[0] - counts[1]) * counts[2])
+        """Of the file and its write-ahead log."""
+        log = 0
+        with contextlib.suppress(FileNotFoundError):
+            log = self._log.stat().st_size
+        return self._path.stat().st_size + log
+
+    def _pragma(self, name: str) -> int:
+        return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
 
     def _delete(self, table: str, column: str, below: int) -> None:
         """Delete decisions, and what no other decision names; or events."""
@@ -294,6 +330,7 @@ class Database:
             delete = f"DELETE FROM {table} WHERE {column} < ?"  # noqa: S608  names of our own
             if self._db.execute(delete, (below,)).rowcount and table == "decisions":
                 self._sweep()
+        self._least = self._path.stat().st_size
 
     def _sweep(self) -> None:
         self._forget()

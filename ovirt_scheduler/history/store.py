@@ -276,6 +276,7 @@ class History:
             _log.warning("the history begins anew: its file was deleted or replaced")
         if self._database is None:
             self._database = Database(self._path, self._split)
+        self._database.check_size()
         return self._database
 
     def _give_memory_back(self) -> None:

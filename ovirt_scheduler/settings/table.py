@@ -286,8 +286,8 @@ class Settings:
     history_days: int = setting("whole", "30", "Days that a decision is kept.",
         bounds=("1", "36500"))
     history_size: int = setting("size", "256 MiB",
-        "Bytes that the history may take. If there are more, the oldest decisions and events are "
-        "deleted.",
+        "Bytes that the history's file and its log may take. If there are more, the oldest "
+        "decisions and events are deleted.",
         bounds=("1 MiB", "1024 GiB"))
     record: bool = setting("truth", "false",
         "Keep the documents of each decision, and the engine's answers, for ovirt-scheduler "

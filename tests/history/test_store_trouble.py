@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import resource
 import shutil
 import sqlite3
@@ -273,47 +275,6 @@ def test_a_long_history_makes_no_write_slower(tmp_path: Path):
     database.close()
 
 
-def test_a_history_that_is_much_too_large_shrinks_in_few_steps(tmp_path: Path):
-    """As after history_size was lowered: each step looks at all that is there."""
-    database = Database(tmp_path / store.FILE)
-    rows = [schema.pack(made(number, time.time(), 20)()) for number in range(2000)]
-    database.write([(row, None) for row in rows])
-    _, size = database.totals()
-    statements: list[str] = []
-    database._db.set_trace_callback(statements.append)
-    database.keep_within(size // 8)
-    count, left = database.totals()
-    database.close()
-    assert size // 20 < left <= size // 8
-    assert count > 100
-    assert sum(each.startswith("DELETE FROM decisions") for each in statements) < 15
-
-
-def test_the_oldest_events_make_room_as_the_oldest_decisions_do(tmp_path: Path):
-    """Large events neither push out all decisions nor stay; both are left from the same time on."""
-    database = Database(tmp_path / store.FILE)
-    now, count = time.time(), 500
-    rows = [(schema.pack(made(number, now + number)()), None) for number in range(count)]
-    database.write(
-        rows, [(now + number, {"event": "plan", "x": "y" * 5000}) for number in range(count)]
-    )
-    statements: list[str] = []
-    database._db.set_trace_callback(statements.append)
-    database.keep_within(1 << 20)
-    assert database._bytes() <= 1 << 20
-    assert sum(each.startswith("DELETE FROM decisions") for each in statements) < 15
-    statements.clear()
-    database.keep_within(1 << 20)
-    assert not any(each.startswith("DELETE") for each in statements)
-    oldest = [
-        database._db.execute(f"SELECT min(time) FROM {table}").fetchone()[0]
-        for table in ("decisions", "events")
-    ]
-    assert 50 < database.totals()[0] < count
-    database.close()
-    assert abs(oldest[0] - oldest[1]) < 100_000  # milliseconds
-
-
 def test_written_decisions_are_not_lost_where_old_ones_cannot_be_deleted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -413,6 +374,34 @@ def test_a_history_that_is_deleted_meanwhile_begins_anew(
     wait_until(lambda: Reader(path, LONG).decisions(Query(vm="vm 2")))
     history.close(LONG)
     assert caplog.messages == ["the history begins anew: its file was deleted or replaced"]
+
+
+@pytest.mark.parametrize("size", [0, 4096, 100_000])
+def test_a_history_that_is_cut_in_place_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, size: int
+):
+    """SQLite has its pages in memory, and would write on into a file with a gap."""
+    path = tmp_path / store.FILE
+    history = History(path)
+    history.start()
+    for number in range(100):
+        history.put(made(number, time.time(), 20))
+    wait_until(lambda: not history.waiting)
+    assert history._database is not None
+    history._database._release()  # from the log into the file
+    history._database.check_size()
+    history.put(made(100, time.time()))
+    wait_until(lambda: not history.waiting)
+    os.truncate(path, size)
+    history.put(made(101, time.time()))
+    wait_until(lambda: caplog.messages)
+    history.close(LONG)
+    (message,) = caplog.messages
+    assert re.search(rf"anew: it was cut from \d+ bytes to {size}; its file is set aside", message)
+    assert path.with_name(f"{store.FILE}.damaged").exists()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert db.execute("SELECT count(*) FROM decisions").fetchone() == (1,)
 
 
 def test_a_history_of_another_version_is_set_aside_whole(

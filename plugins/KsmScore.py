@@ -3,6 +3,7 @@
 It asks the engine's REST API for the hosts' VMs: scheduler.conf needs an [engine] section.
 """
 
+from _known import known
 from _vms import vms_of
 
 from ovirt_scheduler.plugin import engine_connection
@@ -15,7 +16,8 @@ def do_score(hosts, vm, properties):
             f"the operating system of VM {vm.id} is not known: the engine did not tell"
         )
     with engine_connection() as connection:
-        alike = {host.id: len(vms_alike(connection, host, vm)) for host in hosts}
+        named = [host for host, _ in known(hosts, lambda host: host.name, "its name")]
+        alike = {host.id: len(vms_alike(connection, host, vm)) for host in named}
     most = max(alike.values())
     return {host: most - count for host, count in alike.items()}
 

@@ -5,7 +5,8 @@ host runs, the engine's REST API tells: scheduler.conf needs an [engine] section
 moved, and why, is printed, so it is in the daemon's log.
 """
 
-from _vms import movable_vms, vm_count
+from _known import known
+from _vms import VM_COUNT, movable_vms, vm_count
 from ovirtsdk4.types import HostStatus
 
 from ovirt_scheduler.plugin import engine_connection
@@ -14,7 +15,8 @@ from ovirt_scheduler.plugin import engine_connection
 def do_balance(hosts, properties):
     """Move the smallest VM of the fullest host if that runs too many VMs more than another."""
     allowed = int(properties.get("maximum_vm_difference") or 3)
-    count = {host: vm_count(host) for host in hosts if host.status in (None, HostStatus.UP)}
+    up = [host for host in hosts if host.status in (None, HostStatus.UP)]
+    count = dict(known(up, vm_count, VM_COUNT)) if up else {}
     if not count or max(count.values()) - min(count.values()) <= allowed:
         return None
     fullest = max(count, key=count.get)

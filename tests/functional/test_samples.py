@@ -9,6 +9,7 @@ import pytest
 from tests.support.daemon import refusal
 from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, Host, RestServer, Vm, id_of
+from tests.support.waiting import wait_until
 
 MIB = 2**20
 CONF = f"plugins_conf_path = {PROJECT / 'etc' / 'plugins'}"
@@ -23,7 +24,8 @@ def engine(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def daemon(start_daemon, engine):
-    return start_daemon(PROJECT / "plugins", f"{CONF}\n{engine.conf(cache_seconds=0)}")
+    conf = f"{CONF}\npages = loopback\n{engine.conf(cache_seconds=0)}"
+    return start_daemon(PROJECT / "plugins", conf)
 
 
 @pytest.fixture(scope="module")
@@ -345,6 +347,47 @@ def test_memory_relieves_the_host_furthest_beyond_the_threshold(cluster, percent
     """Of its smallest VM, to hosts that stay within it."""
     vms = [Vm("large", host="lynx", memory=4 * GIB), Vm("small", host="lynx", memory=2 * GIB)]
     assert cluster.have(taken(**percent), vms).moves("Memory") == move
+
+
+INSTALLING = f"""\
+<hosts>
+<host id="{id_of("new")}"><name>new</name><status>installing</status><memory>0</memory>
+<max_scheduling_memory>0</max_scheduling_memory><cpu><topology/></cpu></host>
+<host id="{id_of("well")}"><name>well</name><status>up</status><memory>{64 * GIB}</memory>
+<max_scheduling_memory>{48 * GIB}</max_scheduling_memory><summary><total>3</total></summary></host>
+</hosts>"""
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "result"),
+    [
+        ("runFilters", "MaxVms", [id_of("well")]),
+        ("runFilters", "Memory", [id_of("well")]),
+        ("runCostFunctions", "EvenVms", [[id_of("well"), 3, "EvenVms"]]),
+        ("runCostFunctions", "Memory", [[id_of("well"), 25, "Memory"]]),
+        ("runLoadBalancing", "VmBalance", ["", []]),
+        ("runLoadBalancing", "Memory", ["", []]),
+    ],
+)
+def test_a_host_that_is_being_installed_is_left_out_with_a_reason(daemon, method, name, result):
+    """Its memory and the number of its VMs are not known; the others are judged all the same."""
+    arguments = {
+        "runFilters": ([name], INSTALLING, VM.id, {}),
+        "runCostFunctions": ([[name, 1]], INSTALLING, VM.id, {}),
+        "runLoadBalancing": (name, INSTALLING, {}),
+    }[method]
+    with daemon.proxy("/engine") as proxy:
+        answer = getattr(proxy, method)(*arguments)
+    assert answer == {"result_code": 0, "result": result}
+    with daemon.proxy("/design") as proxy:
+        (newest, *_) = wait_until(
+            lambda: proxy.decisions({"unit": name, "method": method, "host": "new"})
+        )
+        (new,) = [host for host in proxy.decision(newest["id"])["hosts"] if host["name"] == "new"]
+    if method == "runFilters":
+        (verdict,) = new["verdicts"]
+        assert verdict["verdict"] == "removed"
+        assert verdict["reason"].endswith(" not known")
 
 
 @pytest.mark.parametrize(

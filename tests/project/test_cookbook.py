@@ -153,6 +153,45 @@ def test_cost_by_power(rules, hosts, make_host, run_score):
     assert costs == {"lynx": 0, "puma": 0, "ocelot": 200, "other": 500}
 
 
+@pytest.fixture
+def installing(make_host):
+    """A host as the engine tells it while it is installed, and one that it tells less of."""
+    nothing = {"memory": 0, "max_scheduling_memory": 0, "status": types.HostStatus.INSTALLING}
+    return [
+        make_host("new", cpu=types.Cpu(topology=types.CpuTopology()), **nothing),
+        types.Host(id="5e2b1ab5-1d53-4b5c-9a05-6d3d8e2d0a4f", name="newer"),
+    ]
+
+
+@pytest.mark.parametrize("rule", ["OneNode", "Reserve"])
+def test_a_filter_judges_the_others_beside_a_host_that_is_being_installed(
+    rules, hosts, installing, make_vm, run_filter, rule
+):
+    vm = make_vm(cpu=types.Cpu(topology=types.CpuTopology(sockets=1, cores=1)))
+    assert run_filter(rules / f"{rule}.py", [*installing, *hosts], vm) == ["lynx", "puma", "ocelot"]
+
+
+def test_a_cost_function_scores_the_others_beside_a_host_that_is_being_installed(
+    rules, hosts, installing, run_score
+):
+    costs = run_score(rules / "NightPacking.py", [*installing, *hosts])
+    assert costs.keys() == {"lynx", "puma", "ocelot"}
+    for rule in ("Generation", "Power"):
+        assert len(run_score(rules / f"{rule}.py", [*installing, *hosts])) == 5
+
+
+def test_the_free_memory_of_the_manual_counts_by_share(tmp_path, make_host, installing, run_score):
+    """Else a host of 2 TiB gets every VM before one of 256 GiB."""
+    for file, text in BLOCK.findall((PROJECT / "docs" / "plugins.md").read_text("utf-8")):
+        (tmp_path / file).write_text(text, "utf-8")
+    hosts = [
+        make_host("large", memory=2048 * GIB, max_scheduling_memory=1024 * GIB),
+        make_host("small", memory=256 * GIB, max_scheduling_memory=192 * GIB),
+    ]
+    costs = run_score(tmp_path / "FreeMemory.py", [*hosts, *installing])
+    assert costs == {"large": -50, "small": -75}
+
+
 @pytest.mark.long
 def test_each_rule_runs_on_a_saved_cluster(rules, tmp_path):
     """As an administrator tries it, with the defaults of its conf file."""

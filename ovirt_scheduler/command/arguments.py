@@ -234,7 +234,9 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
         named = [folder for folder in options.plugins.split(":") if folder]
         if not named:
             raise BadUsage("--plugins names no folder; leave it out to have those of the settings")
-        for folder in named if not for_daemon else ():  # which waits for one that is to come
+        for folder in (
+            named if not for_daemon else ()
+        ):  # the daemon waits for a folder that is not there yet
             if not Path(folder).is_dir():
                 raise BadInput(f"--plugins {folder}: there is no such folder")
         folders = tuple(Path(folder).absolute() for folder in named)
@@ -244,7 +246,7 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
     return settings
 
 
-def tell_progress(progress: str) -> None:
+def show_progress(progress: str) -> None:
     """Show the progress on a terminal, over the line before."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{progress}")

@@ -90,11 +90,12 @@ def prepare(settings: Settings, state: Path) -> Shown:
     folder = _folder(settings, state)
     with _acting_as_owner(state):
         following = certificates.next_to(folder)
-        made = certificates.files_in(following).certificate
-        if made.exists() and not certificates.describe(made).is_for(settings.listening_address):
+        file = certificates.files_in(following).certificate
+        address = settings.listening_address
+        if file.exists() and not certificates.describe(file).is_for(address):
             shutil.rmtree(following)  # it would be refused where the daemon listens by now
-        files = certificates.ensure(following, settings.listening_address)
-    report = certificate_report.inspect("next", *files, DAYS, settings.listening_address)
+        files = certificates.ensure(following, address)
+    report = certificate_report.inspect("next", *files, DAYS, address)
     trust = list(_trust(files.certificate))
     text = (
         f"{report.text()}\nIt is not used yet. First the daemon's callers have to trust it, beside "
@@ -133,12 +134,12 @@ def switch(settings: Settings, state: Path) -> Shown:
 
 
 def _acting_as_owner(state: Path) -> AbstractContextManager[None]:
-    """New files belong to the owner of the state folder: the daemon's user, not root."""
+    """Act as the owner of the state folder: new files are the daemon's, not root's."""
     try:
-        found = state.stat()
+        status = state.stat()
     except OSError:
         return acting_as(Owner(0, 0))
-    return acting_as(Owner(found.st_uid, found.st_gid))
+    return acting_as(Owner(status.st_uid, status.st_gid))
 
 
 def _folder(settings: Settings, state: Path) -> Path:
@@ -179,7 +180,7 @@ def _trust(file: Path) -> Iterator[str]:
 
 
 def _stores() -> list[str]:
-    """The trust stores that setup has put the certificate into; none if its record is closed."""
+    """The trust stores into which setup put it; none if its record cannot be read."""
     try:
         return step.load(Machine(Path("/"), live=True)).trust_stores
     except StepFailed:

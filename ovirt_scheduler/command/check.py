@@ -39,7 +39,7 @@ _REQUEST = xmlrpc.client.dumps((), "system.listMethods").encode()
 _LOGS, _ROTATED = Path("/var/log/ovirt-scheduler"), (".log", ".json")  # etc/logrotate.d
 _METHOD = b"<string>selectHost</string>"  # a method that the old proxy does not have
 
-# What is told of each, for JSON.
+# The attributes that -o json shows of each.
 _OF_UNIT = ("name", "mode", "checksum", "description")
 _OF_DRIVER = ("name", "id", "version", "topic", "interfaces", "checksum", "description")
 
@@ -67,9 +67,8 @@ def _run(options: argparse.Namespace) -> Shown:
     port = _listening(settings, certificate)
     with runtime.started(settings) as running:
         catalogue, remarks = _plugins(running.registry)
-        of_clusters = [
-            SectionCheck(each, running.executor).problem(catalogue) for each in settings.clusters
-        ]
+        checks = [SectionCheck(cluster, running.executor) for cluster in settings.clusters]
+        of_clusters = [check.problem(catalogue) for check in checks]
         of_settings = (
             *problems(settings, running.services.inventory),
             *(str(each) for each in of_clusters if each is not None),
@@ -83,16 +82,16 @@ def _run(options: argparse.Namespace) -> Shown:
         "settings": (*filter(None, [port["problem"]]), *of_settings),
         "remarks": list(map(_located, remarks)), "old_versions": old_versions,
     }  # fmt: skip
-    found = f"port {port['port']} of {port['address']}: "
-    found += "the daemon listens" if port["daemon"] else "free"
-    lines = [*(each.line() for each in reports), f"{port['problem'] or found}\n"]
-    notes = (*old_versions, *_seen_as(state), *_unrotated(settings.log_file))
+    port_line = f"port {port['port']} of {port['address']}: "
+    port_line += "the daemon listens" if port["daemon"] else "free"
+    lines = [*(each.line() for each in reports), f"{port['problem'] or port_line}\n"]
+    notes = (*old_versions, *_user_note(state), *_rotation_note(settings.log_file))
     lines += (f"note: {note}\n" for note in notes)
     lines += _lines(settings, catalogue, mend, wrong)
     return Shown("".join(lines), fields, not wrong)
 
 
-def _seen_as(state: Path) -> Iterator[str]:
+def _user_note(state: Path) -> Iterator[str]:
     """A note that the daemon's user should check instead of root, who may read every file."""
     owner = state.stat().st_uid if os.geteuid() == 0 and state.exists() else 0
     if owner != 0:
@@ -103,7 +102,7 @@ def _seen_as(state: Path) -> Iterator[str]:
         )
 
 
-def _unrotated(log_file: Optional[Path]) -> Iterator[str]:
+def _rotation_note(log_file: Optional[Path]) -> Iterator[str]:
     """A note that the log lies where the logrotate file of the package does not look."""
     if log_file is None or (log_file.parent == _LOGS and log_file.suffix in _ROTATED):
         return
@@ -124,7 +123,8 @@ def _plugins(registry: Registry) -> tuple[Catalogue, Sequence[PluginError]]:
     except (OSError, ValueError) as error:
         unread = [PluginError(f"the names in the plugins' files are not looked at: {error}")]
     others = (each for each in catalogue.warnings if str(each) not in map(str, remarks))
-    faults = {str(each): each for each in catalogue.faults}  # plugins share that of a helper
+    # A fault in a helper is one of each plugin that imports it.
+    faults = {str(each): each for each in catalogue.faults}
     return replace(catalogue, warnings=[*others, *unread], faults=[*faults.values()]), remarks
 
 
@@ -140,11 +140,11 @@ def _remarks(catalogue: Catalogue) -> Sequence[PluginError]:
     faulty = (fault.file or "" for fault in catalogue.faults)
     files.update(file for file in faulty if file.endswith(".py") and Path(file).is_file())
     faulty_lines = {(fault.file, fault.line) for fault in catalogue.faults}
-    asked = json.dumps(sorted(files))
-    found = json.loads(interpreter.run_main("processes.loading.lint", asked, _READ_SECONDS))
+    file_names = json.dumps(sorted(files))
+    remarks = json.loads(interpreter.run_main("processes.loading.lint", file_names, _READ_SECONDS))
     return [
         PluginError(message, file, line)
-        for file, line, message in found
+        for file, line, message in remarks
         if (file, line) not in faulty_lines
     ]
 
@@ -176,9 +176,9 @@ def _fields(catalogue: Catalogue) -> dict[str, object]:
         "units": [_described(unit, _OF_UNIT, kind=unit.kind.value) for unit in _units(catalogue)],
         "drivers": [
             _described(
-                each, _OF_DRIVER, methods=[f"{one.name}{one.signature}" for one in each.methods]
+                driver, _OF_DRIVER, methods=[each.name + each.signature for each in driver.methods]
             )
-            for each in _drivers(catalogue)
+            for driver in _drivers(catalogue)
         ],
         "warnings": [str(warning) for warning in catalogue.warnings],
         "unused": [str(path) for path in catalogue.unused],
@@ -189,7 +189,7 @@ def _fields(catalogue: Catalogue) -> dict[str, object]:
 def _lines(
     settings: Settings, catalogue: Catalogue, mend: Sequence[object], wrong: int
 ) -> Iterator[str]:
-    """Lines about what is called, what is not but might be meant to be, and what is wrong."""
+    """Lines about units and drivers, files in which nothing is called, and mistakes."""
     units = [(unit.name, unit.label, _file(unit), unit.description) for unit in _units(catalogue)]
     yield tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), units)
     drivers = [
@@ -254,16 +254,16 @@ def _listening(settings: Settings, certificate: Path) -> dict[str, Any]:
         address and port; whether a daemon listens there already; the problem, or None.
     """
     address, port = settings.listening_address, settings.listening_port
-    found = {"address": address, "port": port, "daemon": False, "problem": None}
+    report = {"address": address, "port": port, "daemon": False, "problem": None}
     try:
         listening.bound(address, port).close()
     except ConfigError as error:
-        found["problem"] = str(error)
+        report["problem"] = str(error)
         with contextlib.suppress(ConfigError):
             places = listening.resolve(address, port)
             if any(_is_daemon(each, settings, certificate) for each in places):
-                found.update(daemon=True, problem=None)
-    return found
+                report.update(daemon=True, problem=None)
+    return report
 
 
 def _is_daemon(place: listening.SocketAddress, settings: Settings, certificate: Path) -> bool:

@@ -21,10 +21,10 @@ from ovirt_scheduler.model.plans import REFUSED
 from ovirt_scheduler.model.values.text import shortened
 from ovirt_scheduler.server.pages import status, times
 
-_SECONDS, _MOST_BYTES = 10.0, 64 << 20  # for an answer, and of it
+_SECONDS, _MOST_BYTES = 10.0, 64 << 20  # to wait for an answer, and its length
 _LONGEST_VERSION = 40  # characters
 _LOGIN = Path("/proc/self/loginuid")  # proc(5); sudo and su leave it as it is
-_NOBODY = 2**32 - 1  # logged in: what runs was started by the system
+_NOBODY = 2**32 - 1  # the number where nobody logged in: the system started the process
 
 _UNITS = ("NAME", "KIND", "STATE", "CALLS", "FAILED", "MEDIAN", "P99")
 _CLUSTERS = ("CLUSTER", "DRIVE", "LAST LOOK", "STATE")
@@ -48,14 +48,15 @@ def ask(state: Path, command: str, **further: object) -> Any:
     """Ask the daemon of a state folder on its control socket.
 
     Args:
-        command: its name, with its arguments.
+        command: its name.
+        further: its arguments.
 
     Raises:
         NoAnswer: no daemon of this version is there, or it may not be asked, or it ended
             meanwhile.
         CallRefused: it refuses; the text says why.
     """
-    reply = _exchange(state, {"command": command, **further})
+    reply = _request(state, {"command": command, **further})
     version = reply.get("version", "unknown")
     if version != __version__:
         raise NoAnswer(
@@ -70,13 +71,13 @@ def ask(state: Path, command: str, **further: object) -> Any:
 def running_version(state: Path) -> Optional[str]:
     """The version of the daemon of a state folder, printable; None if none says so."""
     try:
-        reply = _exchange(state, {"command": "version"})  # whatever it knows, it tells its version
+        reply = _request(state, {"command": "version"})  # whatever it knows, it tells its version
     except NoAnswer:
         return None
     return explanation.cleaned(shortened(str(reply.get("version", "unknown")), _LONGEST_VERSION))
 
 
-def _exchange(state: Path, question: Mapping[str, object]) -> Mapping[str, Any]:
+def _request(state: Path, question: Mapping[str, object]) -> Mapping[str, Any]:
     """Send a question to the daemon of a state folder, and return its reply.
 
     Raises:
@@ -106,10 +107,10 @@ def _exchange(state: Path, question: Mapping[str, object]) -> Mapping[str, Any]:
 
 
 def _read_line(channel: socket.socket) -> bytes:
-    """All that comes before a line ends, or the channel, or the time for all of it.
+    """Read up to the end of a line, or of the stream.
 
     Raises:
-        OSError: the time is over.
+        OSError: the time for all of it is over.
     """
     give_up = time.monotonic() + _SECONDS
     line = bytearray()
@@ -226,11 +227,11 @@ def _clusters(options: argparse.Namespace) -> Shown:
         clusters = explanation.cleaned(ask(arguments.state(), "status"))["clusters"]
         rows = [
             (
-                each["name"], each["drive"],
-                times.shown(each["last_look"]) if "last_look" in each else "none yet",
-                status.cluster_state(each),
+                cluster["name"], cluster["drive"],
+                times.shown(cluster["last_look"]) if "last_look" in cluster else "none yet",
+                status.cluster_state(cluster),
             )
-            for each in clusters
+            for cluster in clusters
         ]  # fmt: skip
         text = tables.table(_CLUSTERS, rows) or "no cluster is looked after (drive = off)\n"
         return Shown(text, clusters)
@@ -260,24 +261,24 @@ def _plan(options: argparse.Namespace) -> Shown:
     if listed != (options.plan is None):
         raise BadUsage(f"plan {action} takes {'no id' if listed else 'the id of a plan'}")
     answer = ask(arguments.state(), "plan", action=action, plan=options.plan, login=login())
-    for each in answer if listed else [answer]:
-        each["time"] = times.moment(each["time"])
-    found = explanation.cleaned(answer)
+    for plan in answer if listed else [answer]:
+        plan["time"] = times.moment(plan["time"])
+    cleaned = explanation.cleaned(answer)
     if listed:
         rows = [
             (
-                each["plan"],
-                each["cluster"],
-                times.shown(each["time"]),
-                each["state"],
-                each["count"],
+                plan["plan"],
+                plan["cluster"],
+                times.shown(plan["time"]),
+                plan["state"],
+                plan["count"],
             )
-            for each in found
+            for plan in cleaned
         ]
         text = tables.table(_PLANS, rows) or "there are no plans\n"
-        return Shown(text, answer, names=[each["plan"] for each in found])
-    well = action != "approve" or found["state"] in ("made", "approved")
-    return Shown(_plan_text(found), answer, well, [found["plan"]])
+        return Shown(text, answer, names=[plan["plan"] for plan in cleaned])
+    well = action != "approve" or cleaned["state"] in ("made", "approved")
+    return Shown(_plan_text(cleaned), answer, well, [cleaned["plan"]])
 
 
 def login() -> Optional[int]:

@@ -26,9 +26,9 @@ from ovirt_scheduler.model.values import spelling
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
-_MANY, _FEW = 100, 10  # decisions that are shown, and before those that --follow tells
-_PAUSE = 0.5  # seconds between two looks for new ones
-_FIRST_LOOK = 50  # decisions; more where all of them are new
+_MANY, _FEW = 100, 10  # decisions to show; with --follow, before the new ones
+_PAUSE = 0.5  # seconds between two queries for new ones
+_FIRST_LIMIT = 50  # decisions of such a query; the next one has more, if all of them are new
 
 # The options that choose decisions: what the value is, and help.
 _CHOOSING = {
@@ -41,7 +41,7 @@ _CHOOSING = {
     "until": ("TIME", "decisions before this time"),
 }
 
-_MOST_LOOKED_AT = 20  # decisions on one VM, among which the calls of its last placement are
+_LATEST = 20  # decisions on a VM, among which the calls of its last placement are
 _COLOURS = {Tone.HEADING: "1", Tone.GOOD: "32", Tone.BAD: "31", Tone.TROUBLE: "33"}
 
 _HEADINGS = ("TIME", "DECISION", "METHOD", "VM", "OUTCOME")
@@ -95,32 +95,32 @@ def _run(options: argparse.Namespace) -> Shown:
       decisions --events --since 1d
       decisions --since 2026-01-31T12:00:00 -o jsonl
     """
-    wanted = query(options, time.time())
+    selection = query(options, time.time())
     if options.events:
-        return _events(Reader(arguments.history()), options, wanted)
+        return _events(Reader(arguments.history()), options, selection)
     if options.follow:
         options.in_pipe = "jsonl"
     output = arguments.output_of(options)
-    wanted = replace(wanted, brief=output in ("table", "names"))
-    with client.history(options) as kept:
+    selection = replace(selection, brief=output in ("table", "names"))
+    with client.history(options) as recorded:
         if options.follow:
-            return follow(kept, wanted, output)
-        found = kept.decisions(wanted)
-        if not wanted.brief:
-            return Shown(fields=found)
-        text = tables.table(_HEADINGS, [_row(each) for each in found])
-        if not found:
-            text = f"no such decisions{_vm_hint(kept, options.vm) if options.vm else ''}\n"
-        return Shown(text, names=[each["id"] for each in found])
+            return follow(recorded, selection, output)
+        records = recorded.decisions(selection)
+        if not selection.brief:
+            return Shown(fields=records)
+        text = tables.table(_HEADINGS, [_row(each) for each in records])
+        if not records:
+            text = f"no such decisions{_vm_hint(recorded, options.vm) if options.vm else ''}\n"
+        return Shown(text, names=[each["id"] for each in records])
 
 
 def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Query:
-    """What the options ask for.
+    """The query that the options stand for.
 
     Args:
         options: vm, host, unit, cluster, method, outcome, since, until; limit; follow.
         now: seconds since 1970.
-        most: that the limit may be.
+        most: the highest limit that is allowed.
 
     Raises:
         BadUsage: an option's value, and what it is to be.
@@ -140,7 +140,7 @@ def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Que
     )  # fmt: skip
 
 
-def _events(kept: Reader, options: argparse.Namespace, wanted: Query) -> Shown:
+def _events(recorded: Reader, options: argparse.Namespace, selection: Query) -> Shown:
     """What happened to the daemon and its plugins, the newest first.
 
     Raises:
@@ -151,10 +151,10 @@ def _events(kept: Reader, options: argparse.Namespace, wanted: Query) -> Shown:
     wrong = next((name for name in others if getattr(options, name)), None)
     if wrong is not None or options.output == "names":
         raise BadUsage(f"--events does not go with {f'--{wrong}' if wrong else '-o names'}")
-    found = kept.events(wanted.since, wanted.until, wanted.limit)
-    rows = [_event(explanation.cleaned(each)) for each in found]
+    events = recorded.events(selection.since, selection.until, selection.limit)
+    rows = [_event(explanation.cleaned(each)) for each in events]
     text = tables.table(("TIME", "EVENT", "DETAILS"), rows) or "no such events\n"
-    return Shown(text, found)
+    return Shown(text, events)
 
 
 def _event(event: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -166,41 +166,41 @@ def _event(event: Mapping[str, Any]) -> tuple[str, str, str]:
     return explanation.when(event["time"]), event["event"], ", ".join(more)
 
 
-def follow(recorded: Recorded, wanted: Query, output: str) -> Shown:
-    """Show the last ones that fit, then each that comes, until Ctrl-C.
+def follow(recorded: Recorded, selection: Query, output: str) -> Shown:
+    """Show the last records that fit, then each new one, until Ctrl-C.
 
     Raises:
         BadUsage: an endless list cannot be shown in that form.
     """
     if output == "json":
         raise BadUsage("--follow needs -o table, jsonl or names")
-    if wanted.until is not None:
+    if selection.until is not None:
         raise BadUsage("--follow shows new decisions only: leave out --until")
-    newest: Sequence[Record] = recorded.decisions(wanted)
+    newest: Sequence[Record] = recorded.decisions(selection)
     try:
         _print(newest, output)
         while True:
             time.sleep(_PAUSE)
-            newest = _print(_since(recorded, wanted, newest), output) or newest
+            newest = _print(_since(recorded, selection, newest), output) or newest
     except KeyboardInterrupt:
         return Shown(fields=())
 
 
-def _print(found: Sequence[Record], output: str) -> Sequence[Record]:
-    """Show them, the oldest first, and return them."""
-    following = list(reversed(found))
+def _print(records: Sequence[Record], output: str) -> Sequence[Record]:
+    """Show records, the oldest first, and return them as they came."""
+    following = list(reversed(records))
     text = "".join(map(_line, following)) if output == "table" else ""
     arguments.show(Shown(text, following, names=[each["id"] for each in following]), output)
-    return found
+    return records
 
 
-def _since(recorded: Recorded, wanted: Query, newest: Sequence[Record]) -> list[Record]:
-    """Those that were recorded after the newest that is known."""
-    known = {each["id"] for each in newest}
-    limit = _FIRST_LOOK
+def _since(recorded: Recorded, selection: Query, newest: Sequence[Record]) -> list[Record]:
+    """The records that are newer than all of ``newest``."""
+    shown_ids = {record["id"] for record in newest}
+    limit = _FIRST_LIMIT
     while True:
-        found = recorded.decisions(replace(wanted, limit=limit))
-        new = list(itertools.takewhile(lambda each: each["id"] not in known, found))
+        records = recorded.decisions(replace(selection, limit=limit))
+        new = list(itertools.takewhile(lambda record: record["id"] not in shown_ids, records))
         if len(new) < limit or limit == MOST_ROWS:
             return new
         limit = min(MOST_ROWS, limit * 4)
@@ -254,18 +254,18 @@ def _why(options: argparse.Namespace) -> Shown:
     refusals: list[str] = []
     if options.vm and options.url is None:
         refusals = [f"{each}\n" for each in control.refusals(arguments.state(), options.vm)]
-    with client.history(options) as kept:
+    with client.history(options) as recorded:
         try:
-            decisions = _asked_for(kept, options)
+            decisions = _decisions_to_explain(recorded, options)
         except NotRecorded:
             if not refusals:
                 raise
             return Shown("".join(refusals), [])
-        text = "".join(_story(decisions, options))
+        text = "".join(_explanation(decisions, options))
     return Shown("\n".join(filter(None, (text, "".join(refusals)))), decisions)
 
 
-def _asked_for(kept: Recorded, options: argparse.Namespace) -> Sequence[Record]:
+def _decisions_to_explain(recorded: Recorded, options: argparse.Namespace) -> Sequence[Record]:
     """The decision of ``--decision``, or the calls of the VM's last placement.
 
     Raises:
@@ -273,32 +273,32 @@ def _asked_for(kept: Recorded, options: argparse.Namespace) -> Sequence[Record]:
         BadUsage: several VMs have that name.
     """
     if options.decision:
-        found = kept.decision(options.decision)
-        if found is not None:
-            return [found]
+        record = recorded.decision(options.decision)
+        if record is not None:
+            return [record]
         sought, hint = f"{options.decision!r}", ""
     else:
-        decisions = _last_placement(kept, options.vm)
+        decisions = _last_placement(recorded, options.vm)
         if decisions:
             return decisions
-        sought, hint = f"on a VM {options.vm!r}", _vm_hint(kept, options.vm)
+        sought, hint = f"on a VM {options.vm!r}", _vm_hint(recorded, options.vm)
     raise NotRecorded(
         f"no decision {sought} is recorded{hint}; ovirt-scheduler decisions lists those that "
         "there are"
     )
 
 
-def _story(decisions: Sequence[Record], options: argparse.Namespace) -> Iterator[str]:
-    """What is told of the decisions, of all hosts or of that of ``--host``."""
+def _explanation(decisions: Sequence[Record], options: argparse.Namespace) -> Iterator[str]:
+    """The explanation of decisions: for all hosts, or for that of ``--host``."""
     cleaned = explanation.cleaned(decisions)
     hosts = explanation.host_names(cleaned)
     host = next((each for each, name in hosts.items() if options.host in (each, name)), None)
     if options.host is not None and host is None:
-        yield from _painted(_not_asked_about(cleaned[-1], options.host, hosts.values()))
+        yield from _coloured(_unknown_host(cleaned[-1], options.host, hosts.values()))
     elif options.decision:
-        yield from _painted(explanation.lines(cleaned[0], host))
+        yield from _coloured(explanation.lines(cleaned[0], host))
     else:
-        yield from _painted(placement.lines(cleaned, host))
+        yield from _coloured(placement.lines(cleaned, host))
     if options.host is not None:
         return
     headings, rows = placement.grid(cleaned)
@@ -312,7 +312,7 @@ def _story(decisions: Sequence[Record], options: argparse.Namespace) -> Iterator
         )
 
 
-def _last_placement(kept: Recorded, vm: str) -> Sequence[Record]:
+def _last_placement(recorded: Recorded, vm: str) -> Sequence[Record]:
     """The calls of a VM's last placement, or none.
 
     Args:
@@ -321,24 +321,24 @@ def _last_placement(kept: Recorded, vm: str) -> Sequence[Record]:
     Raises:
         BadUsage: several VMs have that name.
     """
-    found = kept.decisions(Query(vm=vm, limit=_MOST_LOOKED_AT, brief=True))
+    records = recorded.decisions(Query(vm=vm, limit=_LATEST, brief=True))
     # Hooks of other VMs that migrated this one are found, too.
-    named = (each["vm"] for each in found if each.get("vm", {}).get("name") == vm)
+    named = (each["vm"] for each in records if each.get("vm", {}).get("name") == vm)
     ids = list(dict.fromkeys(each["id"] for each in named if "id" in each))
     if len(ids) > 1:
         raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
-    return placement.of_last(found, kept.decision)
+    return placement.of_last(records, recorded.decision)
 
 
-def _vm_hint(kept: Recorded, vm: str) -> str:
+def _vm_hint(recorded: Recorded, vm: str) -> str:
     """``; did you mean X?``, of the VMs of the latest decisions; empty if none is near."""
-    latest = kept.decisions(Query(brief=True))
+    latest = recorded.decisions(Query(brief=True))
     return spelling.hint(
         vm, sorted({each["vm"].get("name", "") for each in latest if "vm" in each})
     )
 
 
-def _not_asked_about(last: Record, host: str, hosts: Iterable[str]) -> Iterator[Line]:
+def _unknown_host(last: Record, host: str, hosts: Iterable[str]) -> Iterator[Line]:
     at = explanation.when(last["time"])
     yield Line(f"{at}  {explanation.heading(last)}", Tone.HEADING)
     yield Line(
@@ -348,7 +348,7 @@ def _not_asked_about(last: Record, host: str, hosts: Iterable[str]) -> Iterator[
     )
 
 
-def _painted(lines: Iterable[Line]) -> Iterator[str]:
+def _coloured(lines: Iterable[Line]) -> Iterator[str]:
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in lines:
         colour = _COLOURS.get(line.tone) if coloured else None

@@ -128,8 +128,8 @@ def _write(files: dict[Path, str]) -> None:
                 written.append(path)
                 file.write(text)
         except OSError as error:
-            for each in written:
-                each.unlink()
+            for created in written:
+                created.unlink()
             raise NotOverwritten(
                 f"{path}: cannot be written: {error.strerror}; choose another name or --folder"
             ) from None

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Optional, Union
 from ovirt_scheduler.log.format import printable
 
 _GAP = "  "
-_LONGEST_WORD = 36  # characters, as of an id; a longer word is broken where it has to be
+_LONGEST_WORD = 36  # characters, the length of an id; a longer word may be broken
 
 
 class Shown(NamedTuple):
@@ -29,7 +29,7 @@ class Shown(NamedTuple):
         text: for a person.
         fields: for JSON; None: the text is all that there is.
         well: whether all is well; if not, the exit status is 1.
-        names: of what was found.
+        names: of all that is listed, such as units or hosts.
         problems: shown with the names; ``text`` and ``fields`` have them already.
     """
 
@@ -70,17 +70,19 @@ def document(value: object) -> str:
     """
     utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     lines = json.dumps(value, indent=2, ensure_ascii=not utf8, default=_as_text).split("\n")
-    return "".join(f"{_seen(line)}\n" for line in lines)
+    return "".join(f"{_visible(line)}\n" for line in lines)
 
 
 def _as_text(value: Union[bytes, datetime]) -> str:
     return value.isoformat() if isinstance(value, datetime) else b64encode(value).decode("ascii")
 
 
-def _seen(text: str) -> str:
+def _visible(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    return "".join(
+        character if character.isprintable() else json.dumps(character)[1:-1] for character in text
+    )
 
 
 def _cell(value: object) -> str:
@@ -97,11 +99,11 @@ def _least(cell: str) -> int:
     return len(cell) if len(words) <= 2 else max(map(len, words))
 
 
-def _narrow(widths: list[int], least: Sequence[int], wanted: Optional[int]) -> None:
-    """Make the widest column narrower, again and again, until a line fits, or none can be."""
-    if wanted is None:
+def _narrow(widths: list[int], least: Sequence[int], limit: Optional[int]) -> None:
+    """Make the widest column narrower by one, until a line fits or each column has its least."""
+    if limit is None:
         return
-    for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - wanted):
+    for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - limit):
         wide = [at for at, width in enumerate(widths) if width > least[at]]
         if not wide:
             return

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_scheduler.command import arguments, decisions, tables
-from ovirt_scheduler.command.arguments import tell_progress
+from ovirt_scheduler.command.arguments import show_progress
 from ovirt_scheduler.command.calls import inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
@@ -33,7 +33,7 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _MOST = 10_000_000  # decisions
 _MOST_SHOWN = 20  # decisions that differ, in a table
-_LINES = 6  # of the explanation of each
+_LINES = 6  # of the explanation of a difference
 _QUERY_SECONDS = 60.0  # nobody waits for the next query
 
 
@@ -122,13 +122,13 @@ def _replay(options: argparse.Namespace) -> Shown:
         if beside or changes != Changes():
             policies.append(Policy(running.executor, other, changes, beside))
         comparison = Comparison(len(policies) > 1)
-        stopped = _made_again(reader, numbers, policies, settings, comparison)
+        stopped = _replay_decisions(reader, numbers, policies, settings, comparison)
     faults = [str(fault) for fault in policies[-1].catalogue.faults]
     for failure, number in comparison.failures.most_common(_MOST_SHOWN):
         faults.append(f"{failure} (decisions: {number})")
     lines = [f"stopped: {comparison.count} of {len(numbers)} decisions were replayed"] * stopped
     lines += reports.replay_lines(comparison, faults)
-    shown = (*lines, *_of_differences(comparison.differ))
+    shown = (*lines, *_difference_lines(comparison.differ))
     text = "".join(f"{printable(each)}\n" for each in shown)
     fields = {**comparison.fields(), "stopped": stopped, "problems": faults}
     result = Shown(text + _sums(comparison), fields, not (stopped or faults))
@@ -148,10 +148,10 @@ def _expect_page(file: Optional[Path]) -> None:
 
 
 def _with_page(result: Shown, options: argparse.Namespace, write: Callable[[Path], None]) -> Shown:
-    """The result, with its page written; it is shown even if the page cannot be written.
+    """Write the page of a result, and return the result.
 
     Raises:
-        NotOverwritten: the page cannot be written.
+        NotOverwritten: the page cannot be written; the result is shown before.
     """
     if options.html is not None:
         try:
@@ -163,7 +163,7 @@ def _with_page(result: Shown, options: argparse.Namespace, write: Callable[[Path
 
 
 def _changes(options: argparse.Namespace) -> Changes:
-    """What the options would have changed.
+    """The changes that the options stand for.
 
     Raises:
         BadUsage: a factor is no integer, or is missing.
@@ -177,30 +177,31 @@ def _changes(options: argparse.Namespace) -> Changes:
     return Changes(factors, tuple(options.without), dict(inputs.factors("--with", added)))
 
 
-def _made_again(
+def _replay_decisions(
     reader: Reader,
     numbers: Sequence[int],
     policies: Sequence[Policy],
     settings: Settings,
     comparison: Comparison,
 ) -> bool:
-    """Make the decisions again; whether Ctrl-C came before the end."""
+    """Make the decisions again, and return whether Ctrl-C came before the end."""
     try:
-        for then, made in replay.run(reader, numbers, policies, settings.max_parallel_calls):
-            comparison.add(then, made)
-            tell_progress(f"{comparison.count} of {len(numbers)} decisions")
+        replays = replay.run(reader, numbers, policies, settings.max_parallel_calls)
+        for recorded, replayed in replays:
+            comparison.add(recorded, replayed)
+            show_progress(f"{comparison.count} of {len(numbers)} decisions")
     except KeyboardInterrupt:
         return True
     finally:
-        tell_progress("")
+        show_progress("")
     return False
 
 
-def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
-    for each in differ[:_MOST_SHOWN]:
-        when, by = explanation.when(each.time), ", ".join(each.units) or "the request"
-        yield f"  {when}  {each.id}  {reports.subject(each)}: by {by}"
-        *hosts, before, now = ("", *each.why) if len(each.why) < 2 else each.why
+def _difference_lines(differ: Sequence[Difference]) -> Iterator[str]:
+    for difference in differ[:_MOST_SHOWN]:
+        when, by = explanation.when(difference.time), ", ".join(difference.units) or "the request"
+        yield f"  {when}  {difference.id}  {reports.subject(difference)}: by {by}"
+        *hosts, before, now = ("", *difference.why) if len(difference.why) < 2 else difference.why
         yield from (f"    {line}" for line in (before, now, *hosts[:_LINES]) if line)
         if len(hosts) > _LINES:
             yield f"    and {count_of(len(hosts) - _LINES, 'host')} more"
@@ -209,7 +210,7 @@ def _of_differences(differ: Sequence[Difference]) -> Iterator[str]:
 
 
 def _sums(comparison: Comparison) -> str:
-    """Who decided how often, and who won how often."""
+    """Tables of how often each unit was decisive and each host won, and the median times."""
     before, after, parts = comparison.before, comparison.after, []
     for heading, rows in (
         ("DECISIVE", reports.rows(before.decisive, after.decisive)),
@@ -240,12 +241,12 @@ def _snapshot(options: argparse.Namespace) -> Shown:
     engine = arguments.settings(options).engine
     if engine is None:
         raise BadUsage("there is no section [engine] in the settings: it says which engine to ask")
-    taken = snapshot.take(engine, options.cluster, tell_progress)
-    tell_progress("")
-    taken.write(options.file)
+    cluster = snapshot.take(engine, options.cluster, show_progress)
+    show_progress("")
+    cluster.write(options.file)
     return Shown(
-        f"{options.file}: {count_of(len(taken.hosts), 'host')} and "
-        f"{count_of(len(taken.vms), 'VM')} of {taken.cluster}, {taken.taken}\n"
+        f"{options.file}: {count_of(len(cluster.hosts), 'host')} and "
+        f"{count_of(len(cluster.vms), 'VM')} of {cluster.cluster}, {cluster.taken}\n"
     )
 
 
@@ -264,28 +265,28 @@ def _simulate(options: argparse.Namespace) -> Shown:
     """
     _expect_page(options.html)
     settings = arguments.settings(options)
-    taken = _taken(options)
+    initial = _initial_snapshot(options)
     happens = Scenario() if options.scenario is None else scenario.read(options.scenario)
-    policies = _policies(options, settings, taken.cluster)
+    policies = _policies(options, settings, initial.cluster)
     if options.balancings < 1:
         raise BadUsage("--balancings: at least 1")
     simulated: dict[str, Outcome] = {}
     with runtime.started(settings) as running:
         running.registry.refresh()
         simulations = {  # both are checked before one is played
-            words: Simulation(
-                running, taken, of_cluster, happens, options.seed, options.balancings, tell_progress
+            name: Simulation(
+                running, initial, section, happens, options.seed, options.balancings, show_progress
             )
-            for words, of_cluster in policies.items()
+            for name, section in policies.items()
         }
-        for words, simulation in simulations.items():
-            simulated[words] = simulation.run()
-            if simulated[words].stopped:
+        for name, simulation in simulations.items():
+            simulated[name] = simulation.run()
+            if simulated[name].stopped:
                 break
-    tell_progress("")
+    show_progress("")
     about = {
-        "cluster": taken.cluster, "taken": taken.taken, "hosts": len(taken.hosts),
-        "vms": len(taken.vms), "scenario": options.scenario and options.scenario.name,
+        "cluster": initial.cluster, "taken": initial.taken, "hosts": len(initial.hosts),
+        "vms": len(initial.vms), "scenario": options.scenario and options.scenario.name,
         "hours": happens.hours, "seed": options.seed,
     }  # fmt: skip
     well = not any(each.problems or each.stopped for each in simulated.values())
@@ -293,7 +294,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
     return _with_page(result, options, partial(reports.write_simulation, simulated, about))
 
 
-def _taken(options: argparse.Namespace) -> Snapshot:
+def _initial_snapshot(options: argparse.Namespace) -> Snapshot:
     """The cluster to begin with."""
     sources = (options.snapshot is not None, options.hosts is not None, options.recorded)
     if sum(sources) != 1:
@@ -310,7 +311,7 @@ def _taken(options: argparse.Namespace) -> Snapshot:
 def _policies(
     options: argparse.Namespace, settings: Settings, cluster: str
 ) -> Mapping[str, ClusterSettings]:
-    """The policies, each by its words.
+    """Each policy by its name: its changes to the section.
 
     Raises:
         BadUsage: there is no such section, or none may have such a key.
@@ -322,7 +323,7 @@ def _policies(
         raise BadUsage(f"--section {name}: there is no such section in [clusters]{hint}")
     section = sections.get(name.lower(), ClusterSettings(name))
     unchanged = "as in [clusters]" if section.file else f"defaults, as [clusters] has no {name}"
-    found: dict[str, ClusterSettings] = {}
+    policies: dict[str, ClusterSettings] = {}
     changes: dict[str, str] = {}
     for option, items in (("--set", options.set), ("--against", options.against)):
         if option == "--set" or items:
@@ -330,9 +331,8 @@ def _policies(
             changes.update(more)
             section = changed_section(section, more, option)
             texts = (f"{key} = {value}".rstrip() for key, value in changes.items())
-            words = ", ".join(texts) or unchanged
-            found[words] = section
-    return found
+            policies[", ".join(texts) or unchanged] = section
+    return policies
 
 
 def _text(simulated: Mapping[str, Outcome]) -> str:

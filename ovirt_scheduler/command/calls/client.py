@@ -50,20 +50,20 @@ _TRUST_IT = (
     "has the daemon use the new one"
 )
 _AS_ROOT = "sudo reads the state folder, for which none needs to run"
-_SECONDS = 125.0  # for an answer; the daemon gives every one within 119
+_SECONDS = 125.0  # for an answer; the daemon takes at most 119
 _MOST_BYTES = 1 << 30  # of an answer
 _MOST_OF_REASON = 200  # characters, why a call was refused
-_RECORD_SECONDS, _PAUSE = 2.5, 0.1  # to wait for a record at most, and between two looks
+_RECORD_SECONDS, _PAUSE = 2.5, 0.1  # to wait for a record at most, and between two queries
 # X509_verify_cert_error_string(3)
 _EXPIRED = 10
 _OTHER_NAME = (62, 64)  # a host name, an address
-# What reading an answer raises that has another form.
+# Raised where an answer is read that has another form.
 _MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError,
               ParseError)  # fmt: skip
 
-# Calls a method: answer form, name, parameters. The reply has the results of the plugins' calls if
-# they ran in this process; XML-RPC has nothing of what they printed. It has the record of what was
-# decided, if that is known.
+# Calls a method: answer form, name, parameters. The reply has the results of the plugins' calls
+# only if they ran in this process, as XML-RPC carries no output of theirs; and the record of the
+# decision, if it can be read.
 Call = Callable[..., Reply]
 
 
@@ -72,7 +72,7 @@ class Daemon:
 
     Attributes:
         url: of the daemon.
-        answered: the latest call and its answer; None before the first.
+        latest_call: the name of the method and its answer; None before the first.
 
     Raises (when called):
         BadUsage: a parameter that XML-RPC cannot carry.
@@ -103,10 +103,10 @@ class Daemon:
         self.url, self._address = url, _address(url)
         self._recorded: Recorded = file or self
         self._instead = instead
-        self.answered: Optional[tuple[str, object]] = None
+        self.latest_call: Optional[tuple[str, object]] = None
         self._connect: Callable[..., http.client.HTTPConnection] = http.client.HTTPConnection
         if self._address.scheme == "https":
-            context = _trust(certificate)
+            context = _tls_context(certificate)
             self._connect = functools.partial(http.client.HTTPSConnection, context=context)
 
     def __call__(self, form: AnswerForm, name: str, *parameters: Any) -> Reply:
@@ -129,10 +129,10 @@ class Daemon:
                 if response.status != HTTPStatus.OK:
                     raise ProtocolError(self.url, response.status, _reason(response), {})
                 text = response.read(_MOST_BYTES)  # what is cut off is no XML
-                decision = response.getheader("X-Request-Id", "")  # contract 8.4
+                decision = response.getheader("X-Request-Id", "")  # its id (contract 8.4)
             (answer,), _ = xmlrpc.client.loads(text, use_builtin_types=True)
-        self.answered = (name, answer)
-        return Reply(answer, record=lambda: self._awaited(decision))
+        self.latest_call = (name, answer)
+        return Reply(answer, record=lambda: self._wait_for_record(decision))
 
     def decision(self, decision: str) -> Optional[Record]:
         """The record of that id; None if there is none."""
@@ -140,29 +140,29 @@ class Daemon:
 
     def decisions(self, query: Query) -> list[Record]:
         """The records that fit, the newest first; the daemon is asked for one outcome at most."""
-        asked = {name: value for name, value in vars(query).items() if value not in (None, ())}
+        conditions = {name: value for name, value in vars(query).items() if value not in (None, ())}
         if query.outcomes:
-            (asked["outcome"],) = asked.pop("outcomes")
-        for name in {"since", "until"} & asked.keys():
-            asked[name] = written(asked[name])
-        found: Any = self(AnswerForm.DESIGN, "decisions", asked).answer
-        if not isinstance(found, list) or not all(isinstance(each["id"], str) for each in found):
+            (conditions["outcome"],) = conditions.pop("outcomes")
+        for name in {"since", "until"} & conditions.keys():
+            conditions[name] = written(conditions[name])
+        records: Any = self(AnswerForm.DESIGN, "decisions", conditions).answer
+        if not isinstance(records, list) or {type(each["id"]) for each in records} - {str}:
             raise TypeError("no list of decisions")
-        return found
+        return records
 
-    def _awaited(self, decision: str) -> Optional[Record]:
-        """The record of a decision that was just made, which the daemon writes within a second.
+    def _wait_for_record(self, decision: str) -> Optional[Record]:
+        """Wait for the record of a decision that was just made.
 
         Returns:
-            None if it cannot be read, or not in time.
+            None if it cannot be read, or is not there in time; mostly it is within a second.
         """
         until = time.monotonic() + _RECORD_SECONDS
-        found = None
+        record = None
         with contextlib.suppress(CallRefused, NoAnswer, HistoryUnreadable):
-            while found is None and time.monotonic() < until:
+            while record is None and time.monotonic() < until:
                 time.sleep(_PAUSE)
-                found = self._recorded.decision(decision)
-        return found
+                record = self._recorded.decision(decision)
+        return record
 
 
 Recorded = Union[Reader, Daemon]  # where decisions are looked up
@@ -179,15 +179,16 @@ def of_options(options: argparse.Namespace) -> Iterator[Daemon]:
     scheme = "https" if settings.ssl else "http"
     host = listening.known_as(url_host(settings.listening_address))
     url = f"{scheme}://{host}:{settings.listening_port}" if options.url is None else options.url
-    made = certificate_report.server_files(settings, arguments.state()).certificate
+    certificate = certificate_report.server_files(settings, arguments.state()).certificate
     instead = "--local needs none" if hasattr(options, "local") else _AS_ROOT
-    daemon = Daemon(url, options.ca or made, _file(options) if settings.history else None, instead)
+    history_reader = _file(options) if settings.history else None
+    daemon = Daemon(url, options.ca or certificate, history_reader, instead)
     try:
         yield daemon
     except _MISSHAPEN as error:
-        if daemon.answered is None:
+        if daemon.latest_call is None:
             raise
-        name, answer = daemon.answered
+        name, answer = daemon.latest_call
         raise NoAnswer(
             f"{daemon.url}: answers {name} with {reprlib.repr(answer):.60}, as no ovirt-scheduler "
             "of this version does; mend --url"
@@ -216,7 +217,7 @@ def local(settings: Settings) -> Iterator[Call]:
 
     Raises:
         ExecutorUnavailable: no process can be started to run plugins in.
-        RequestError: when called: what would be a fault.
+        RequestError: when called: the daemon would answer with a fault.
     """
     with runtime.started(settings) as running:
         running.registry.refresh()
@@ -224,7 +225,7 @@ def local(settings: Settings) -> Iterator[Call]:
 
 
 def of_services(services: Services) -> Call:
-    """Call services of this process."""
+    """The methods of services in this process, as ``Call``."""
     offered = {(form, each.name): each for each in services.methods() for form in each.forms}
 
     def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
@@ -295,7 +296,7 @@ def _address(url: str) -> SplitResult:
     raise BadUsage(f"--url {url}: {problem}")
 
 
-def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
+def _tls_context(certificate: Optional[Path]) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if certificate is not None:
         try:
@@ -306,9 +307,9 @@ def _trust(certificate: Optional[Path]) -> ssl.SSLContext:
             raise BadInput(f"{certificate}: holds no PEM certificate; name one with --ca") from None
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
-            made = "the daemon makes it when it first starts: is it running? " if missing else ""
+            hint = "the daemon makes it when it first starts: is it running? " if missing else ""
             raise BadInput(
-                f"{certificate}: cannot be read: {error.strerror}; {made}sudo ovirt-scheduler cert "
+                f"{certificate}: cannot be read: {error.strerror}; {hint}sudo ovirt-scheduler cert "
                 "export prints that of systemd's daemon; --ca names a copy"
             ) from None
     return context

@@ -54,23 +54,23 @@ examples:
 
 def add(to: arguments.Add) -> None:
     """Add a command for each call."""
-    # Name, what it does, an example, what makes the call; its words by metavar, number and help.
+    # Name, help, example, what makes the call; of each argument: metavar, number, help.
     for name, brief, example, ask, words in (
         ("discover", "List the policy units", "--local", lambda call, _: discover(call), {}),
         ("filter", "Ask which hosts filters accept",
          "Quiet --hosts hosts.xml --vm vm.xml --property most=5",
-         lambda call, asked: run_filters(call, asked.unit, inputs.read_options(asked)),
+         lambda call, options: run_filters(call, options.unit, inputs.read_options(options)),
          {"unit": ("NAME", "+", "a filter")}),
         ("score", "Ask what cost functions make of hosts",
          "Quiet=2 Memory --hosts hosts.xml --vm vm.xml", _score,
          {"unit": ("NAME[=FACTOR]", "+", "a cost function, and its factor (default: 1)")}),
         ("balance", "Ask which VM a balance would migrate", "Memory --hosts hosts.xml",
-         lambda call, asked: run_balance(call, asked.unit[0], inputs.read_options(asked)),
+         lambda call, options: run_balance(call, options.unit[0], inputs.read_options(options)),
          {"unit": ("NAME", 1, "the balance")}),
         ("schedulers", "List the schedulers", "--local", lambda call, _: schedulers(call), {}),
         ("select", "Ask which host a scheduler would start a VM on",
          "default --hosts hosts.xml --vm vm.xml --property filters=Quiet",
-         lambda call, asked: select_host(call, asked.unit[0], inputs.read_options(asked)),
+         lambda call, options: select_host(call, options.unit[0], inputs.read_options(options)),
          {"unit": ("SCHEDULER", 1, "its name")}),
         ("topics", "List the topics and their methods", "--local", lambda call, _: topics(call),
          {}),
@@ -94,18 +94,18 @@ def add(to: arguments.Add) -> None:
         if with_hosts:
             inputs.add(command, with_vm=name != "balance")
         for word, (metavar, number, text) in words.items():
-            # Without a default argparse calls a word required that may be left out.
+            # Without a default argparse calls an argument required that may be left out.
             command.add_argument(word, metavar=metavar, nargs=number, default=[], help=text)
 
 
-def _score(call: Call, asked: argparse.Namespace) -> Shown:
-    given = inputs.factors("score", asked.unit)
-    factors = {name: 1 if factor is None else factor for name, factor in given}
-    return run_cost_functions(call, factors, inputs.read_options(asked))
+def _score(call: Call, options: argparse.Namespace) -> Shown:
+    named_factors = inputs.factors("score", options.unit)
+    factors = {name: 1 if factor is None else factor for name, factor in named_factors}
+    return run_cost_functions(call, factors, inputs.read_options(options))
 
 
-def _schedule(call: Call, asked: argparse.Namespace) -> Shown:
-    return schedule(call, asked.topic, asked.method, inputs.json_pairs(asked.argument))
+def _schedule(call: Call, options: argparse.Namespace) -> Shown:
+    return schedule(call, options.topic, options.method, inputs.json_pairs(options.argument))
 
 
 def _run(options: argparse.Namespace) -> Shown:
@@ -123,8 +123,8 @@ def _run(options: argparse.Namespace) -> Shown:
         shown: Shown = options.ask(call, options)
     if not options.local and options.url is None:
         units = [name.partition("=")[0] for name in getattr(options, "unit", ())]
-        for each in control.old_versions(arguments.state(), units):
-            sys.stderr.write(f"note: {each}\n")
+        for note in control.old_versions(arguments.state(), units):
+            sys.stderr.write(f"note: {note}\n")
     return shown
 
 
@@ -146,13 +146,13 @@ def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
     """Ask which hosts every filter accepts."""
     answer = _Answer(call, inputs, "runFilters", list(units), *inputs.parameters())
     accepted = answer.result
-    kept = {*accepted}
-    rejected = [host for host in answer.hosts if host not in kept]
+    accepted_ids = {*accepted}
+    rejected = [host for host in answer.hosts if host not in accepted_ids]
     text = answer.table("VERDICT", {**dict.fromkeys(accepted, "accepted"),
                                     **dict.fromkeys(rejected, "rejected")})  # fmt: skip
     if aggregate.ALL_FILTERS_FAILED in answer.problems:
-        taken = "accepts them all" if accepted else "accepts none of them"
-        text = f"no filter has judged the hosts: the answer {taken}\n"
+        verdict = "accepts them all" if accepted else "accepts none of them"
+        text = f"no filter has judged the hosts: the answer {verdict}\n"
     return answer.shown(text, {"accepted": accepted, "rejected": rejected}, accepted, _NO_HOSTS)
 
 
@@ -163,7 +163,7 @@ def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: Inputs) -
     weighted: dict[str, dict[str, int]] = {}  # by unit, if the answer has their names
     for host, cost, *unit in answer.result:
         name = unit[0] if unit else ""
-        # With a unit's name it is that unit's own cost (contract 3.4).
+        # With a unit's name it is that unit's cost before its factor (contract 3.4).
         weighted.setdefault(name, {})[host] = share = cost * factors.get(name, 1)
         costs[host] = costs.get(host, 0) + share
     best_first = sorted(costs, key=lambda host: costs[host])
@@ -188,32 +188,32 @@ def run_balance(call: Call, unit: str, inputs: Inputs) -> Shown:
 
 def schedulers(call: Call) -> Shown:
     """List every scheduler, with its properties."""
-    found = call(_DESIGN, "getSchedulers").answer
+    offered = call(_DESIGN, "getSchedulers").answer
     rows = [
         (
-            each["name"],
-            each["topic"],
-            ", ".join(each["interfaces"]),
-            "; ".join(f"{one['name']}={one['validation']}" for one in each["inputs"]),
-            each["description"],
+            scheduler["name"],
+            scheduler["topic"],
+            ", ".join(scheduler["interfaces"]),
+            "; ".join(f"{each['name']}={each['validation']}" for each in scheduler["inputs"]),
+            scheduler["description"],
         )
-        for each in found
+        for scheduler in offered
     ]
     headings = ("SCHEDULER", "TOPIC", "INTERFACES", "PROPERTIES", "DESCRIPTION")
     text = tables.table(headings, rows)
-    return Shown(text or "no schedulers\n", found, names=[str(each["name"]) for each in found])
+    return Shown(text or "no schedulers\n", offered, names=[str(each["name"]) for each in offered])
 
 
 def topics(call: Call) -> Shown:
     """List every topic, with the methods of its driver."""
-    found = call(_DESIGN, "getTopics").answer
+    drivers = call(_DESIGN, "getTopics").answer
     rows = [
-        (each["topic"], each["driver"], f"{method['name']}{method['signature']}", method["help"])
-        for each in found
-        for method in each["methods"]
+        (driver["topic"], driver["driver"], method["name"] + method["signature"], method["help"])
+        for driver in drivers
+        for method in driver["methods"]
     ]
     text = tables.table(("TOPIC", "DRIVER", "METHOD", "DESCRIPTION"), rows)
-    return Shown(text or "no topics\n", found, names=[str(each["topic"]) for each in found])
+    return Shown(text or "no topics\n", drivers, names=[str(each["topic"]) for each in drivers])
 
 
 def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
@@ -222,8 +222,8 @@ def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     host = answer.result
     if not host:
         removed = answer.reasons()
-        left = f": {explanation.left(answer.decision)}" if answer.decision and removed else ""
-        return answer.shown("", {"host": None}, nothing=f"no host{left}\n{removed}")
+        remaining = f": {explanation.left(answer.decision)}" if answer.decision and removed else ""
+        return answer.shown("", {"host": None}, nothing=f"no host{remaining}\n{removed}")
     others = [each for each in answer.best_first() if each != host]
     text = answer.table("VERDICT", {host: "selected", **dict.fromkeys(others, "not selected")})
     return answer.shown(text, {"host": host}, [host])
@@ -232,8 +232,8 @@ def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
 def any_hosts(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     """Ask a scheduler whether there is a host for the VM."""
     answer = _Answer(call, inputs, "hasAnyHosts", scheduler, *inputs.parameters())
-    found = "there is a host" if answer.result else "there is no host"
-    return answer.shown(f"{found}\n", {"result": answer.result})
+    sentence = "there is a host" if answer.result else "there is no host"
+    return answer.shown(f"{sentence}\n", {"result": answer.result})
 
 
 def migrations(
@@ -274,10 +274,10 @@ class _Answer:
         hosts: the name of each host that was asked about, by its id.
     """
 
-    def __init__(self, call: Call, asked: Inputs, method: str, *parameters: object) -> None:
+    def __init__(self, call: Call, inputs: Inputs, method: str, *parameters: object) -> None:
         reply = call(_ENGINE, method, *parameters)
         fields: dict[str, Any] = reply.answer
-        self.hosts = names(asked.hosts)
+        self.hosts = names(inputs.hosts)
         self.result = fields["result"]
         self._calls = reply.results
         self.problems = [
@@ -290,16 +290,20 @@ class _Answer:
 
     @functools.cached_property
     def record(self) -> Optional[Record]:
-        """What was decided (contract 8.1)."""
+        """The record of the decision, if it is known (contract 8.1)."""
         return self._record()
 
     @property
     def decision(self) -> Optional[Record]:
-        """The same for a person to read."""
+        """The record, cleaned of what a terminal must not show."""
         return None if self.record is None else explanation.cleaned(self.record)
 
     def table(self, heading: str, values: Mapping[str, object]) -> str:
-        """Hosts with a value each, by their ids, and with the reasons if they are known."""
+        """A table of hosts with their values, and with the reasons if they are known.
+
+        Args:
+            values: one for each host, by its id.
+        """
         rows = [(self.hosts.get(host), host, value) for host, value in values.items()]
         why = self._why(values)
         if not any(why):
@@ -342,12 +346,12 @@ class _Answer:
         return sorted(self.hosts, key=lambda host: ranks.get(host, len(ranks) + 1))
 
     def shown(
-        self, text: str, fields: Mapping[str, object], found: Sequence[str] = (), nothing: str = ""
+        self, text: str, fields: Mapping[str, object], listed: Sequence[str] = (), nothing: str = ""
     ) -> Shown:
         """Show the answer and its problems; of calls in this process also output and tracebacks.
 
         Args:
-            found: the names for ``-o names``; for hosts their ids.
+            listed: the names for ``-o names``; for hosts their ids.
             nothing: shown if there is neither a text nor a problem.
         """
         lines = [text or ("" if self.problems else nothing)]
@@ -358,7 +362,7 @@ class _Answer:
         if self._calls:
             fields["calls"] = [_call_fields(result) for result in self._calls]
             lines += itertools.chain.from_iterable(map(_printed, self._calls))
-        named = [self.hosts.get(each) or each for each in found]
+        named = [self.hosts.get(each) or each for each in listed]
         return Shown("".join(lines), fields, not self.problems, named, self.problems)
 
 

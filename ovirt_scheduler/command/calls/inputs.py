@@ -19,7 +19,7 @@ from ovirt_scheduler.security.atomic_file import read_whole
 
 HostsInput = Union[str, tuple[str, ...]]  # a document, or ids (contract 1.4)
 
-# For a call that names no VM: one of which nothing is known but its id.
+# The id of a VM that does not exist: for a call without a VM.
 NO_VM = "00000000-0000-0000-0000-000000000000"
 
 
@@ -54,10 +54,10 @@ def add(command: argparse.ArgumentParser, with_vm: bool, required: bool = True) 
 
 def read_options(options: argparse.Namespace) -> Inputs:
     """Read what the options of ``add`` name."""
-    named = getattr(options, "vm", None)  # of a balance there is none
-    asked_vm = NO_VM if named is None else vm(named)
-    asked_hosts = () if options.hosts is None else hosts(options.hosts)
-    return Inputs(asked_hosts, asked_vm, pairs(options.property, "--property"))
+    vm_file = getattr(options, "vm", None)  # of a balance there is none
+    vm_input = NO_VM if vm_file is None else vm(vm_file)
+    hosts_input = () if options.hosts is None else hosts(options.hosts)
+    return Inputs(hosts_input, vm_input, pairs(options.property, "--property"))
 
 
 @contextlib.contextmanager
@@ -90,7 +90,7 @@ def hosts(file: Path, what: str = "host") -> HostsInput:
     """Read an XML document, or ids with white space between them; ``-`` is standard input.
 
     Args:
-        what: they are: host or VM.
+        what: the ids are those of: host or VM.
 
     Raises:
         BadInput: it cannot be read, is empty or holds neither.
@@ -118,14 +118,14 @@ def vm(file: Path) -> str:
     Raises:
         BadInput: it cannot be read, or is neither.
     """
-    found = hosts(file, "VM")
-    if isinstance(found, str):
-        return found
-    if len(found) > 1:
+    vms = hosts(file, "VM")
+    if isinstance(vms, str):
+        return vms
+    if len(vms) > 1:
         raise BadInput(
-            f"{_named(file)}: holds {len(found)} ids; give the document or the id of one VM"
+            f"{_named(file)}: holds {len(vms)} ids; give the document or the id of one VM"
         )
-    return found[0]
+    return vms[0]
 
 
 def pairs(items: Iterable[str], option: str = "argument") -> dict[str, str]:
@@ -137,13 +137,13 @@ def pairs(items: Iterable[str], option: str = "argument") -> dict[str, str]:
     Raises:
         BadUsage: one has no ``=``.
     """
-    found = {}
+    values = {}
     for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise BadUsage(f"{option} {item!r} is not of the form key=value")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def factors(option: str, items: Iterable[str]) -> Iterator[tuple[str, Optional[int]]]:
@@ -179,21 +179,21 @@ def json_pairs(items: Iterable[str]) -> dict[str, object]:
         BadUsage: one has no ``=``, or begins like a list or a dict of JSON, but is no JSON.
         BadInput: its file cannot be read.
     """
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key, value in pairs(items).items():
         if value.startswith("@"):
-            found[key] = _read(Path(value[1:]))
+            values[key] = _read(Path(value[1:]))
             continue
         try:
-            found[key] = json.loads(value)
+            values[key] = json.loads(value)
         except (ValueError, RecursionError) as error:
             if value.startswith(("{", "[")):
                 raise BadUsage(
                     f"{key}: {value!r:.60} is no JSON: {error}; put a text that begins with {{ or "
                     "[ in double quotes"
                 ) from None
-            found[key] = value
-    return found
+            values[key] = value
+    return values
 
 
 def names(hosts: HostsInput, tag: str = "host") -> dict[str, str]:

@@ -14,23 +14,23 @@ from ovirt_scheduler.errors import BadInput, BadUsage
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 from ovirt_scheduler.model.values import spelling
 
-# The methods that can be asked for; what was selected before is not kept from call to call.
-_ASKED = [each for each in INTERFACE_METHODS if each != "get_selected_hosts"]
-_MOST_NAMED = 10  # hosts or VMs, where none is named like the one that is wanted
+# The methods that --call takes: get_selected_hosts has no answer here, as no call knows another.
+_CALLED_METHODS = [each for each in INTERFACE_METHODS if each != "get_selected_hosts"]
+_MOST_NAMED = 10  # hosts or VMs in a message, where no name is like the one that was typed
 _BY_ITSELF = ("select_host", "load_balance", "on_timer_invoked")
 _WORDS = {"host": "host", "vm": "VM"}
 _SUBJECTS = {"on_vm_status_changed": "vm", "on_host_status_changed": "host"}
 
 
-def by_itself(driver: DriverUnit, asked: Inputs) -> list[str]:
+def by_itself(driver: DriverUnit, call_inputs: Inputs) -> list[str]:
     """The methods that ``try`` calls without ``--call``."""
-    found = [method for method in _BY_ITSELF if driver.defines(method)]
-    return [method for method in found if method == "select_host" or asked.vms]
+    defined = [method for method in _BY_ITSELF if driver.defines(method)]
+    return [method for method in defined if method == "select_host" or call_inputs.vms]
 
 
-def not_asked(driver: DriverUnit, asked: Inputs) -> Iterator[str]:
+def uncalled_notes(driver: DriverUnit, call_inputs: Inputs) -> Iterator[str]:
     """Notes on the methods that need VMs or ``--call``."""
-    called = by_itself(driver, asked)
+    called = by_itself(driver, call_inputs)
     of_driver = f"{driver.label} {driver.name}"
     lacking = [each for each in _BY_ITSELF if driver.defines(each) and each not in called]
     if lacking:
@@ -39,8 +39,8 @@ def not_asked(driver: DriverUnit, asked: Inputs) -> Iterator[str]:
         if driver.defines(method):
             yield f"{of_driver}: --call {method} {subject}=NAME new_status=STATUS calls this hook"
     own = [each for each in driver.methods if each.name not in INTERFACE_METHODS]
-    for each in own if driver.topic else ():
-        yield f"{of_driver}: --call {each.name} calls {each.name}{each.signature}"
+    for published in own if driver.topic else ():
+        yield f"{of_driver}: --call {published.name} calls {published.name}{published.signature}"
 
 
 def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> list[DriverUnit]:
@@ -49,24 +49,24 @@ def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> list[D
     Raises:
         BadUsage: none has it; the text lists the methods, and the one that may be meant.
     """
-    found = [driver for driver in drivers if method in _callable(driver)]
-    if not found:
+    matching = [driver for driver in drivers if method in _callable(driver)]
+    if not matching:
         there = list(dict.fromkeys(each for driver in drivers for each in _callable(driver)))
-        known = f"there are {', '.join(there)}" if there else "it has no scheduler and no driver"
+        offer = f"there are {', '.join(there)}" if there else "it has no scheduler and no driver"
         hint = spelling.hint(method, there)
-        raise BadUsage(f"--call {method}: {path} has no such method; {known}{hint}")
-    return found
+        raise BadUsage(f"--call {method}: {path} has no such method; {offer}{hint}")
+    return matching
 
 
 def call_method(
-    call: Call, driver: DriverUnit, method: str, words: Sequence[str], asked: Inputs
+    call: Call, driver: DriverUnit, method: str, words: Sequence[str], call_inputs: Inputs
 ) -> Shown:
     """Call one of the methods that ``with_method`` knows.
 
     Args:
         words: its arguments as ``KEY=VALUE``; of a hook: ``host`` or ``vm`` by name or id,
             ``old_status`` unless that is the status in the document, ``new_status``.
-        asked: the other arguments of methods of the interfaces.
+        call_inputs: the other arguments of methods of the interfaces.
 
     Raises:
         BadUsage: an argument is missing or unknown.
@@ -75,43 +75,43 @@ def call_method(
     if driver.defines(method) is None:
         return commands.schedule(call, str(driver.topic), method, inputs.json_pairs(words))
     named, subject = inputs.pairs(words, "--call"), _SUBJECTS.get(method)
-    known = [] if subject is None else [subject, "old_status", "new_status"]
+    accepted = [] if subject is None else [subject, "old_status", "new_status"]
     for name in named:
-        if name not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        if name not in accepted:
+            takes = f"it takes {', '.join(accepted)}" if accepted else "it takes none"
             raise BadUsage(
-                f"--call {method}: {name} is no argument of it{spelling.hint(name, known)}; "
+                f"--call {method}: {name} is no argument of it{spelling.hint(name, accepted)}; "
                 f"{takes}, and --property gives properties"
             )
-    if not asked.hosts:
+    if not call_inputs.hosts:
         raise BadUsage(f"{method} is about hosts: give --hosts FILE, or --cluster FILE")
     if method in ("candidates", "select_host"):
-        return commands.select_host(call, driver.name, asked)
+        return commands.select_host(call, driver.name, call_inputs)
     if method == "has_any_hosts":
-        return commands.any_hosts(call, driver.name, asked)
-    if not asked.vms:
+        return commands.any_hosts(call, driver.name, call_inputs)
+    if not call_inputs.vms:
         raise BadUsage(f"{method} is about VMs: give --vms FILE, or --cluster FILE")
     change: tuple[str, ...] = ()
     if subject is not None:
-        change, asked = _change(method, subject, named, asked)
+        change, call_inputs = _change(method, subject, named, call_inputs)
     first, *others = method.split("_")
     of_xml_rpc = "".join([first, *map(str.title, others)])
-    return commands.migrations(call, of_xml_rpc, driver.name, asked, change)
+    return commands.migrations(call, of_xml_rpc, driver.name, call_inputs, change)
 
 
 def _callable(driver: DriverUnit) -> list[str]:
     own = [each.name for each in driver.methods if each.name not in INTERFACE_METHODS]
-    return [*filter(driver.defines, _ASKED), *(own if driver.topic else ())]
+    return [*filter(driver.defines, _CALLED_METHODS), *(own if driver.topic else ())]
 
 
 def _change(
-    method: str, subject: str, named: Mapping[str, str], asked: Inputs
+    method: str, subject: str, named: Mapping[str, str], call_inputs: Inputs
 ) -> tuple[tuple[str, ...], Inputs]:
     """The arguments of a hook, and the documents after the change."""
     for name in (subject, "new_status"):
         if not named.get(name):
             raise BadUsage(f"--call {method}: give {name}=… too")
-    document = asked.hosts if subject == "host" else asked.vms
+    document = call_inputs.hosts if subject == "host" else call_inputs.vms
     identity = find(document, subject, named[subject])
     former, changed = _with_status(document, identity, named["new_status"])
     old = named.get("old_status") or former
@@ -124,27 +124,30 @@ def _change(
         if status not in statuses:
             hint = spelling.hint(status, statuses)
             raise BadUsage(f"--call {method}: no {_WORDS[subject]} has the status {status!r}{hint}")
-    now = asked._replace(hosts=changed) if subject == "host" else asked._replace(vms=changed)
-    return (identity, old, named["new_status"]), now
+    if subject == "host":
+        call_inputs = call_inputs._replace(hosts=changed)
+    else:
+        call_inputs = call_inputs._replace(vms=changed)
+    return (identity, old, named["new_status"]), call_inputs
 
 
-def find(document: HostsInput, subject: str, wanted: str) -> str:
+def find(document: HostsInput, subject: str, name_or_id: str) -> str:
     """The id of the host or VM of that name or id.
 
     Raises:
         BadUsage: it is not among them; the text names the one that may be meant.
         BadInput: there is none at all.
     """
-    known = inputs.names(document, subject)
-    if not known:
+    names = inputs.names(document, subject)
+    if not names:
         raise BadInput(f"the document of {_WORDS[subject]}s cannot be read, or there is none in it")
-    for identity, name in known.items():
-        if wanted in (identity, name):
+    for identity, name in names.items():
+        if name_or_id in (identity, name):
             return identity
-    named = [name or identity for identity, name in known.items()]
+    named = [name or identity for identity, name in names.items()]
     more = ", …" if len(named) > _MOST_NAMED else ""
-    hint = spelling.hint(wanted, named) or f"; there are {', '.join(named[:_MOST_NAMED])}{more}"
-    raise BadUsage(f"there is no {_WORDS[subject]} {wanted!r} among the {len(known)}{hint}")
+    hint = spelling.hint(name_or_id, named) or f"; there are {', '.join(named[:_MOST_NAMED])}{more}"
+    raise BadUsage(f"there is no {_WORDS[subject]} {name_or_id!r} among the {len(names)}{hint}")
 
 
 def _with_status(document: HostsInput, identity: str, status: str) -> tuple[str, HostsInput]:

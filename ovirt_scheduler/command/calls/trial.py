@@ -45,10 +45,10 @@ _HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"
 _STARTING = {"filter", "cost_function", "candidates", "select_host", "has_any_hosts"}
 _WATCH_SECONDS = 0.5  # between two looks at the files
 
-# Methods of a scheduler, besides its own.
+# Properties that each scheduler has besides its own.
 _OF_EACH_SCHEDULER = (POLICY, FILTERS, COST_FUNCTIONS)
 
-_SETTLE_SECONDS = 2.0  # in which a process has been compared with what it was before its call
+_SETTLE_SECONDS = 2.0  # for a process to compare its state with the one before its call
 
 
 def add(to: arguments.Add) -> None:
@@ -81,14 +81,14 @@ def add(to: arguments.Add) -> None:
 
 def _kind(words: str) -> Kind:
     """The kind of unit that a word of a command, of ``discover`` or of a conf file means."""
-    found = {"score": Kind.COST_FUNCTION, **{each.value: each for each in Kind}}
+    kinds = {"score": Kind.COST_FUNCTION, **{each.value: each for each in Kind}}
     spelt = words.strip().lower().replace(" ", "_").replace("-", "_")
-    if spelt not in found:
+    if spelt not in kinds:
         there = ", ".join(each.label for each in Kind)
         raise argparse.ArgumentTypeError(
-            f"there is no kind {words!r}; there are {there}{spelling.hint(words, found)}"
+            f"there is no kind {words!r}; there are {there}{spelling.hint(words, kinds)}"
         )
-    return found[spelt]
+    return kinds[spelt]
 
 
 def _run(options: argparse.Namespace) -> Shown:
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace) -> Shown:
     files = [options.hosts, options.vms, options.vm, options.cluster]
     files += [word.partition("=@")[2] for word in options.call or ()]
     if not options.watch:
-        return _try(options)
+        return _run_once(options)
     if "-" in map(str, files):
         raise BadUsage("--watch reads files again and again: name a file instead of -")
     watched = [Path(file) for file in files if file]
@@ -120,7 +120,7 @@ def _run(options: argparse.Namespace) -> Shown:
             before = _stamps(options, watched)
             arguments.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
             try:
-                arguments.show(_try(options), arguments.output_of(options))
+                arguments.show(_run_once(options), arguments.output_of(options))
             except NotOverwritten:  # nothing could be shown of a later run either
                 raise
             except SchedulerError as error:
@@ -133,25 +133,25 @@ def _run(options: argparse.Namespace) -> Shown:
 
 
 def _stamps(options: argparse.Namespace, watched: Sequence[Path]) -> plugin_files.Stamps:
-    """What differs after an edit of the plugin, its conf file or one of the files given."""
-    found: dict[Path, Optional[plugin_files.Stamp]] = {}
+    """The stamps of the plugin, its conf file and the watched files: an edit changes one."""
+    stamps: dict[Path, Optional[plugin_files.Stamp]] = {}
     with contextlib.suppress(SchedulerError, OSError):  # one of them is just being replaced
         settings = settings_for(arguments.settings(options), options.plugin)
         conf = settings.plugins_conf_path / f"{options.plugin.stem}.conf"
-        found.update((path, plugin_files.stamp(path)) for path in (*watched, conf))
-        _, stamps = plugin_files.listing(options.plugin.absolute().parent)
-        found.update(stamps)
-    return found
+        stamps.update((path, plugin_files.stamp(path)) for path in (*watched, conf))
+        _, folder_stamps = plugin_files.listing(options.plugin.absolute().parent)
+        stamps.update(folder_stamps)
+    return stamps
 
 
-def _try(options: argparse.Namespace) -> Shown:
+def _run_once(options: argparse.Namespace) -> Shown:
     settings = settings_for(arguments.settings(options), options.plugin)
     with contextlib.ExitStack() as stack:
         engine = None
         if options.cluster is None:
-            asked = inputs.read_options(options)
+            call_inputs = inputs.read_options(options)
             if options.vms is not None:
-                asked = asked._replace(vms=inputs.hosts(options.vms, "VM"))
+                call_inputs = call_inputs._replace(vms=inputs.hosts(options.vms, "VM"))
         elif options.hosts or options.vms:
             raise BadUsage("--cluster has hosts and VMs: leave out --hosts and --vms")
         else:
@@ -159,25 +159,25 @@ def _try(options: argparse.Namespace) -> Shown:
             engine = stack.enter_context(contextlib.closing(MadeEngine()))
             hosts, vms, clusters = map(snapshot.elements, ("hosts", "vms", "clusters"))
             engine.cluster = MadeCluster(hosts, vms, clusters, snapshot.cluster)
-            asked = _of_cluster(engine, options)
+            call_inputs = _cluster_inputs(engine, options)
         with inputs.naming_files(options):
             return run(
-                settings, options.plugin, tuple(options.kind), asked,
+                settings, options.plugin, tuple(options.kind), call_inputs,
                 options.call or (), engine,
             )  # fmt: skip
 
 
-def _of_cluster(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
-    """What the made engine has, as the daemon asks an engine for a cluster."""
+def _cluster_inputs(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
+    """Hosts and VMs of the made engine, in the documents that the daemon would ask it for."""
     hosts, vms, down = map(engine.cluster.get, (_HOSTS, _VMS, f"{_VMS}&search=status%3Ddown"))
-    known = inputs.names(vms, "vm")
+    vm_names = inputs.names(vms, "vm")
     vm = inputs.NO_VM
-    named = options.vm and str(options.vm)
-    if named and named not in {*known, *known.values()} and options.vm.exists():
+    vm_option = options.vm and str(options.vm)
+    if vm_option and vm_option not in {*vm_names, *vm_names.values()} and options.vm.exists():
         vm = inputs.vm(options.vm)
-    elif named or known:
-        first = next(iter({**inputs.names(down, "vm"), **known}), "")
-        identity = scheduler_calls.find(vms, "vm", named) if named else first
+    elif vm_option or vm_names:
+        first = next(iter({**inputs.names(down, "vm"), **vm_names}), "")
+        identity = scheduler_calls.find(vms, "vm", vm_option) if vm_option else first
         vm = engine.cluster.get(f"/vms/{identity}?follow=statistics")
     return Inputs(hosts, vm, inputs.pairs(options.property, "--property"), vms)
 
@@ -208,8 +208,8 @@ def run(
     settings: Settings,
     path: Path,
     kinds: tuple[Kind, ...],
-    asked: Inputs,
-    called: Sequence[str] = (),
+    call_inputs: Inputs,
+    method_call: Sequence[str] = (),
     engine: Optional[MadeEngine] = None,
 ) -> Shown:
     """Run every unit of a file that is of one of the kinds, and ask its schedulers.
@@ -217,11 +217,11 @@ def run(
     Args:
         settings: as ``settings_for`` gives them.
         path: of the plugin.
-        kinds: none: every unit, and the schedulers. These are asked for a host and, where there
-            are VMs, for migrations.
-        asked: the hosts, VMs and properties for them.
-        called: one method of a scheduler or driver, with its arguments, instead of all that.
-        engine: replaces that of the settings; the result tells what it was asked for.
+        kinds: of the units to run. Without any, every unit runs, and each scheduler is asked for a
+            host and, where there are VMs, for migrations.
+        call_inputs: the hosts, VMs and properties of the calls.
+        method_call: one method of a scheduler or driver, and its arguments: only this is called.
+        engine: used in place of the engine in the settings; notes show what it was asked to do.
 
     Raises:
         BadInput: there is no such file.
@@ -233,28 +233,30 @@ def run(
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
         here = client.of_services(running.prepare(settings, catalogue_of(loaded), engine))
-        questions = [*_questions(here, loaded, path, kinds, asked, called)]
-        notes = [*map(str, loaded.warnings), *_unknown(loaded, asked.properties)]
+        questions = [*_questions(here, loaded, path, kinds, call_inputs, method_call)]
+        notes = [*map(str, loaded.warnings), *_unknown_properties(loaded, call_inputs.properties)]
         if any(unit.shadow for unit in loaded.units):
             notes.append(
                 "its conf file says shadow = true: the daemon records what it answers, "
                 "and does not use it"
             )
         if engine and any(_STARTING & {*names.values()} for _, names, _ in questions):
-            notes += (f"the VM to start: {name}" for name in inputs.names(asked.vm, "vm").values())
-        if not kinds and not called:
+            notes += (
+                f"the VM to start: {name}" for name in inputs.names(call_inputs.vm, "vm").values()
+            )
+        if not kinds and not method_call:
             for driver in loaded.drivers:
-                notes += scheduler_calls.not_asked(driver, asked)
-        answered = [_answered(each, running, engine) for each in questions]
+                notes += scheduler_calls.uncalled_notes(driver, call_inputs)
+        answers = [_answer_question(each, running, engine) for each in questions]
     if not questions:
         raise BadUsage(f"{path}: nothing in it is called unless you say how; {'; '.join(notes)}")
-    text = _notes(notes) + "\n".join(each.text for each in answered)
-    fields = [{**each.fields, "notes": [*notes, *each.fields["notes"]]} for each in answered]
-    return Shown(text, fields, all(each.well for each in answered))
+    text = _notes(notes) + "\n".join(each.text for each in answers)
+    fields = [{**each.fields, "notes": [*notes, *each.fields["notes"]]} for each in answers]
+    return Shown(text, fields, all(each.well for each in answers))
 
 
-def _answered(question: _Question, running: Runtime, engine: Optional[MadeEngine]) -> Shown:
-    """Call what is in question: how the call ended, what it left behind, and the answer."""
+def _answer_question(question: _Question, running: Runtime, engine: Optional[MadeEngine]) -> Shown:
+    """Make a call; show how it ended, what it did to its process and the engine, and the answer."""
     words, names, ask = question
     shown = ask()
     after = [
@@ -262,8 +264,8 @@ def _answered(question: _Question, running: Runtime, engine: Optional[MadeEngine
         f"starts a new process ({manual.page('plugins.md')}, A process of its own)"
         for why in dict.fromkeys(running.executor.settle(_SETTLE_SECONDS))
     ]
-    after += _acted(engine)
-    # The last call is that of the scheduler, after the units that a property named.
+    after += _engine_notes(engine)
+    # A scheduler's call is the last one, after those of the units that a property names.
     *_, call = shown.fields.pop("calls", [{"outcome": "not called", "notes": []}])
     took = f", {call['milliseconds']} ms" if "milliseconds" in call else ""
     text = f"{words}: {call['outcome']}{took}\n{_notes(after)}{shown.text}"
@@ -276,7 +278,7 @@ def _notes(notes: Iterable[str]) -> str:
     return "".join(f"note: {note}\n" for note in notes)
 
 
-# What is called, in words and for JSON, and what calls it.
+# A call: what it calls, as text and as fields for JSON, and the function that makes it.
 _Question = tuple[str, Mapping[str, object], Callable[[], Shown]]
 
 
@@ -285,39 +287,41 @@ def _questions(
     loaded: LoadedPlugin,
     path: Path,
     kinds: tuple[Kind, ...],
-    asked: Inputs,
-    called: Sequence[str],
+    call_inputs: Inputs,
+    method_call: Sequence[str],
 ) -> Iterator[_Question]:
-    """What is asked of a file's units and drivers, in this order."""
+    """The calls of a file's units and drivers, in this order."""
     if not loaded.enabled:
         raise PluginError("its conf file says enabled = false", str(path))
     if not (loaded.units or loaded.drivers):
         define = "define do_filter, do_score or do_balance, not indented, or a class"
         raise next(iter(loaded.warnings), PluginError(f"has no policy unit: {define}", str(path)))
-    units = [unit for unit in loaded.units if not (kinds or called) or unit.kind in kinds]
+    units = [unit for unit in loaded.units if not (kinds or method_call) or unit.kind in kinds]
     if kinds and not units:
-        wanted = " or ".join(kind.label for kind in kinds)
+        requested = " or ".join(kind.label for kind in kinds)
         there = ", ".join(f"{unit.kind.label} {unit.name}" for unit in loaded.units) or "none"
-        raise BadUsage(f"{path}: has no {wanted}; it has {there}")
+        raise BadUsage(f"{path}: has no {requested}; it has {there}")
     for unit in units:
-        if not asked.hosts:
+        if not call_inputs.hosts:
             raise BadUsage(f"{unit.name} is about hosts: give --hosts FILE, or --cluster FILE")
         names = {"unit": unit.name, "kind": unit.kind.value}
-        yield f"{unit.kind.label} {unit.name}", names, partial(_ask, call, unit, asked)
-    words: Sequence[str] = called[1:]
-    if called:
-        drivers = scheduler_calls.with_method(loaded.drivers, str(path), called[0])
-        methods = [(driver, called[0]) for driver in drivers]
+        yield f"{unit.kind.label} {unit.name}", names, partial(_call_unit, call, unit, call_inputs)
+    words: Sequence[str] = method_call[1:]
+    if method_call:
+        drivers = scheduler_calls.with_method(loaded.drivers, str(path), method_call[0])
+        methods = [(driver, method_call[0]) for driver in drivers]
     else:
         every = () if kinds else loaded.drivers
         methods = [
-            (each, name) for each in every for name in scheduler_calls.by_itself(each, asked)
+            (driver, name)
+            for driver in every
+            for name in scheduler_calls.by_itself(driver, call_inputs)
         ]
     for driver, method in methods:
         yield (
             f"{driver.label} {driver.name}, {method}",
             {driver.label: driver.name, "method": method},
-            partial(scheduler_calls.call_method, call, driver, method, words, asked),
+            partial(scheduler_calls.call_method, call, driver, method, words, call_inputs),
         )
 
 
@@ -328,9 +332,9 @@ def load(loader: Loader, path: Path) -> LoadedPlugin:
         BadInput: there is no such file, or it is no plugin's.
         PluginError: it does not load; where, why and what to do.
     """
-    wanted = path.absolute()
+    absolute = path.absolute()
     scan = loader.scan()
-    file = next((file for file in scan.files if file.path == wanted), None)
+    file = next((file for file in scan.files if file.path == absolute), None)
     if file is None:
         # The loader may know why it does not see the file.
         raise BadInput(next(map(str, scan.problems), f"{path}: {_no_plugin(path)}"))
@@ -351,16 +355,16 @@ def _no_plugin(path: Path) -> str:
     return f"there is no such file{hint}"
 
 
-def _ask(call: Call, unit: PolicyUnit, asked: Inputs) -> Shown:
+def _call_unit(call: Call, unit: PolicyUnit, call_inputs: Inputs) -> Shown:
     if unit.kind is Kind.FILTER:
-        return commands.run_filters(call, [unit.name], asked)
+        return commands.run_filters(call, [unit.name], call_inputs)
     if unit.kind is Kind.COST_FUNCTION:
-        return commands.run_cost_functions(call, {unit.name: 1}, asked)
-    return commands.run_balance(call, unit.name, asked)
+        return commands.run_cost_functions(call, {unit.name: 1}, call_inputs)
+    return commands.run_balance(call, unit.name, call_inputs)
 
 
-def _acted(engine: Optional[MadeEngine]) -> Iterator[str]:
-    """Notes on what the latest call had a made engine do, and on what that does not know."""
+def _engine_notes(engine: Optional[MadeEngine]) -> Iterator[str]:
+    """Notes on the migrations that the latest call asked for, and on requests without an answer."""
     if engine is None:
         return
     cluster = engine.cluster
@@ -371,14 +375,14 @@ def _acted(engine: Optional[MadeEngine]) -> Iterator[str]:
     cluster.unknown.clear()
 
 
-def _unknown(loaded: LoadedPlugin, properties: Mapping[str, str]) -> Iterator[str]:
+def _unknown_properties(loaded: LoadedPlugin, properties: Mapping[str, str]) -> Iterator[str]:
     """A note on each property that nothing in the file has."""
     sets = [unit.properties.properties for unit in loaded.units if unit.properties is not None]
     sets += [driver.properties.properties for driver in loaded.drivers]
-    known = list(dict.fromkeys(prop.name for each in sets for prop in each))
+    property_names = list(dict.fromkeys(prop.name for each in sets for prop in each))
     if any(driver.interfaces for driver in loaded.drivers):
-        known += [name for name in _OF_EACH_SCHEDULER if name not in known]
+        property_names += [name for name in _OF_EACH_SCHEDULER if name not in property_names]
     for name in properties:
-        if known and name not in known:
-            hint = spelling.hint(name, known) or f"; there are {', '.join(known)}"
+        if property_names and name not in property_names:
+            hint = spelling.hint(name, property_names) or f"; there are {', '.join(property_names)}"
             yield f"property {name}: no unit of the plugin has it{hint}"

@@ -53,18 +53,18 @@ def java(machine: Machine) -> Optional[Java]:
     if not machine.live or not java_home.exists():
         return None
     home = machine.path(machine.run([str(java_home)]).strip())
-    found = Java(home / "bin/keytool", home / "lib/security/cacerts")
-    return found if found.keytool.exists() and found.store.exists() else None
+    java_paths = Java(home / "bin/keytool", home / "lib/security/cacerts")
+    return java_paths if java_paths.keytool.exists() and java_paths.store.exists() else None
 
 
-def keytool(found: Java, action: str, suffix: str = "") -> list[str]:
+def keytool(java_paths: Java, action: str, suffix: str = "") -> list[str]:
     """The beginning of a command on the certificate in a trust store.
 
     Args:
         suffix: of its name in the store, for a second certificate.
     """
-    return [str(found.keytool), action, "-alias", f"{_ALIAS}{suffix}", "-storepass", _PASSWORD,
-            "-keystore", str(found.store)]  # fmt: skip
+    return [str(java_paths.keytool), action, "-alias", f"{_ALIAS}{suffix}", "-storepass", _PASSWORD,
+            "-keystore", str(java_paths.store)]  # fmt: skip
 
 
 @dataclass
@@ -77,18 +77,18 @@ class TrustStore(Step):
         """Plan to import the certificate that the daemon serves, and to replace a former one."""
         if not self.conf.values()["ssl"]:
             return Plan("already so: ssl = false, so the engine needs to trust no certificate")
-        found = java(self.machine)
-        if found is None:
+        java_paths = java(self.machine)
+        if java_paths is None:
             page = manual.page("engine.md")
             words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
-            return Plan(f"left to you: {words} in {CONF}", left=True)
-        configured, stored = self._configured(), self._stored(found)
+            return Plan(f"left to you: {words} in {CONF}", by_hand=True)
+        configured, stored = self._configured(), self._stored(java_paths)
         if configured and configured in stored:
-            return Plan(f"already so: {found.store} trusts the certificate")
-        commands = [keytool(found, "-delete")] if stored else []
-        commands.append([*keytool(found, "-importcert"), "-noprompt"])
+            return Plan(f"already so: {java_paths.store} trusts the certificate")
+        commands = [keytool(java_paths, "-delete")] if stored else []
+        commands.append([*keytool(java_paths, "-importcert"), "-noprompt"])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
-        stores = {*self.record.trust_stores, self.machine.name(found.store)}
+        stores = {*self.record.trust_stores, self.machine.name(java_paths.store)}
         return Plan(
             f"{words}, with the certificate that the daemon serves",
             partial(self._import, commands),
@@ -102,10 +102,10 @@ class TrustStore(Step):
             self.machine.run(command, certificate)
 
     def _served(self) -> x509.Certificate:
-        """The certificate that the daemon serves, which is that of its settings, and no CA's.
+        """The certificate that the daemon serves.
 
         Raises:
-            StepFailed: the daemon does not serve it, or it is a CA's.
+            StepFailed: it is not the one in the settings, or it is a CA's.
         """
         values = self.conf.values()
         address = url_host(values["listening_address"]).strip("[]"), values["listening_port"]
@@ -131,12 +131,15 @@ class TrustStore(Step):
 
     def plan_removal(self) -> Plan:
         """Plan to delete the certificate from the store."""
-        found = java(self.machine) if self.record.trust_stores else None
-        if found is None or self.machine.name(found.store) not in self.record.trust_stores:
+        java_paths = java(self.machine) if self.record.trust_stores else None
+        if (
+            java_paths is None
+            or self.machine.name(java_paths.store) not in self.record.trust_stores
+        ):
             return Plan("nothing to undo: setup put the certificate into no trust store")
-        if not self._stored(found):
-            return Plan(f"already so: {found.store} has no {_ALIAS}")
-        command = keytool(found, "-delete")
+        if not self._stored(java_paths):
+            return Plan(f"already so: {java_paths.store} has no {_ALIAS}")
+        command = keytool(java_paths, "-delete")
         return Plan(" ".join(["run", *command]), partial(self.machine.run, command))
 
     def _file(self) -> str:
@@ -152,10 +155,10 @@ class TrustStore(Step):
             return "" if data is None else _fingerprint(x509.load_pem_x509_certificate(data))
         return ""
 
-    def _stored(self, found: Java) -> str:
-        """What keytool tells of the certificate under our alias: its fingerprints, too."""
+    def _stored(self, java_paths: Java) -> str:
+        """The text of keytool about the certificate under our alias, with its fingerprints."""
         try:
-            return self.machine.run([*keytool(found, "-list"), "-v"])
+            return self.machine.run([*keytool(java_paths, "-list"), "-v"])
         except StepFailed:  # there is none, or the import will say what is wrong
             return ""
 
@@ -171,17 +174,17 @@ def _served_at(address: tuple[str, int]) -> x509.Certificate:
 
 
 def _fingerprint(certificate: x509.Certificate) -> str:
-    """As keytool shows it: ``AB:CD:…``."""
+    """The SHA-256 fingerprint as keytool shows it: ``AB:CD:…``."""
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
 def _is_for_servers_alone(certificate: x509.Certificate) -> bool:
-    """Whether it says itself that it is no CA's."""
+    """Whether a certificate states CA:FALSE."""
     try:
-        found = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
     except (x509.ExtensionNotFound, *certificates.UNREADABLE):
         return False
-    return not found.value.ca
+    return not constraints.value.ca
 
 
 @dataclass
@@ -196,11 +199,11 @@ class EngineSetting(Step):
         value = "true" if self.key == _ENABLED else self._url()
         command = f"engine-config -s {self.key}={value}"
         if not self._has_tool():
-            return Plan(f"left to you, on the engine's machine: {command}", left=True)
+            return Plan(f"left to you, on the engine's machine: {command}", by_hand=True)
         former = self._present()
         if former == value:
             return Plan(f"already so: {self.key} is {value}")
-        # Of several runs the first one's, as what later ones find is setup's.
+        # The value before the first run: later runs find the one that setup has set.
         values = {self.key: former, **self.record.engine_config}
         return Plan(f"run {command}", partial(self._set, value), noted={"engine_config": values})
 
@@ -252,7 +255,7 @@ class OldPlugins(Step):
         )
 
     def plan(self) -> Plan:
-        """Plan to copy what was not copied yet; not what a link leads to, which may be anything.
+        """Plan to copy the files that are not copied yet; a link's target may be anything.
 
         Raises:
             StepFailed: others could have changed one of the files.
@@ -276,7 +279,7 @@ class OldPlugins(Step):
             plan = Plan(words, partial(self._copy, files))
         if links:
             words = f"{plan.words}; copy yourself what is a link there: {', '.join(links)}"
-            plan = plan._replace(words=words, left=True)
+            plan = plan._replace(words=words, by_hand=True)
         return plan
 
     def _copy(self, files: list[str]) -> None:

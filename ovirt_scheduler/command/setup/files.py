@@ -23,7 +23,7 @@ from ovirt_scheduler.settings.file import ConfFile
 UNIT = "ovirt-scheduler.service"
 CONF_FOLDER = "/etc/ovirt/scheduler"
 CONF = f"{CONF_FOLDER}/scheduler.conf"
-PACKAGES = ("/usr/lib", "/lib")  # where a package has what setup puts into /etc
+PACKAGES = ("/usr/lib", "/lib")  # a package has there the files that setup puts into /etc
 
 # The unit hides these from the daemon (ProtectHome, PrivateTmp).
 _HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108
@@ -46,14 +46,14 @@ def shipped(name: str) -> Path:
 class ShippedFile(Step):
     """Installs a file. One that was edited stays, and the new one goes beside it."""
 
-    name: str  # the machine's name of it
-    data: bytes  # what it is to hold
-    plain: bytes  # what the package has for it
+    name: str  # the machine's name of the file
+    data: bytes  # the content that it is to have
+    plain: bytes  # the content as shipped, without the keys and paths of this machine
     changed: bool = False  # whether this step wrote it
 
     @property
     def _beside(self) -> str:
-        """Where the new one goes."""
+        """The name of the new file beside one that was edited."""
         return f"{self.name}.new"
 
     @property
@@ -74,13 +74,13 @@ class ShippedFile(Step):
         if present == self.data:
             return Plan(f"already so: {self.name}")
         if not self.edited:
-            found = present is not None and not self._ours
+            existed = present is not None and not self._ours
             verb = "write" if present is None else "replace"
             former = self.plain if present is None else present
             words = f"{verb} {self.name}{self._difference(former)}"
-            return Plan(words, self._write, noted=self._noted(found))
-        known = checksum(self.data) in self._ours
-        if known or self.machine.read(self._beside) == self.data:
+            return Plan(words, self._write, noted=self._noted(existed))
+        written_before = checksum(self.data) in self._ours
+        if written_before or self.machine.read(self._beside) == self.data:
             return Plan(f"kept: {self.name}, which was edited")
         return Plan(
             f"keep {self.name}, which was edited, and put the new one beside it: {self._beside}",
@@ -94,10 +94,10 @@ class ShippedFile(Step):
         lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]  # without file names
         return "".join(f"\n    {line}" for line in lines if not line.startswith("@"))
 
-    def _noted(self, found: bool) -> dict[str, object]:
+    def _noted(self, existed: bool) -> dict[str, object]:
         ours = list(dict.fromkeys([*self._ours, checksum(self.data)]))
         return {
-            "found": [*self.record.found, *[self.name] * found],
+            "existing_files": [*self.record.existing_files, *[self.name] * existed],
             "files": {**self.record.files, self.name: ours},
         }
 
@@ -121,7 +121,7 @@ class ShippedFile(Step):
             return Plan(f"kept: {self.name}, which was there before")
         if checksum(present) not in self._ours:
             return Plan(f"kept: {self.name}, which was edited")
-        if self.name in self.record.found:
+        if self.name in self.record.existing_files:
             write = partial(self.machine.write, self.name, self.plain)
             return Plan(f"restore {self.name}", write)
         return Plan(f"remove {self.name}", self._unlink, removes=self.name)
@@ -153,14 +153,14 @@ class SchedulerConf(ShippedFile):
             why = "".join(f"\n    {key}: {_REASONS[key]}" for key in set_anew)
             return plan._replace(words=plan.words + why)
         lines = " and ".join(f"'{key} = {value}'" for key, value in missing.items())
-        return plan._replace(words=f"{plan.words}; add {lines} to it yourself", left=True)
+        return plan._replace(words=f"{plan.words}; add {lines} to it yourself", by_hand=True)
 
     def missing(self) -> dict[str, str]:
-        """The keys that an edited file sets to other values, with the needed values."""
+        """The keys that have another value in an edited file, with the needed values."""
         if not self.edited:
             return {}
-        present, wanted = self.values(), self._parsed(self.data)
-        return {key: value for key, value in self._keys.items() if present[key] != wanted[key]}
+        present, needed = self.values(), self._parsed(self.data)
+        return {key: value for key, value in self._keys.items() if present[key] != needed[key]}
 
     def values(self) -> ConfFile:
         """The settings as they are after this step.
@@ -174,8 +174,8 @@ class SchedulerConf(ShippedFile):
     def _parsed(self, data: bytes) -> ConfFile:
         return config.parse(data, self.machine.path(self.name))
 
-    def _noted(self, found: bool) -> dict[str, object]:
-        return {**super()._noted(found), "conf_keys": self._keys}
+    def _noted(self, existed: bool) -> dict[str, object]:
+        return {**super()._noted(existed), "conf_keys": self._keys}
 
 
 def _with_keys(plain: bytes, keys: dict[str, str]) -> bytes:
@@ -200,7 +200,7 @@ class UnitFile(ShippedFile):
         self._packaged = [f"{folder}/{file}" for folder in PACKAGES]
 
     def plan(self) -> Plan:
-        """Plan as for any file, unless a package has it, if the daemon can be started with it.
+        """Plan as for any file; nothing if a package has the unit.
 
         Raises:
             StepFailed: the program is missing, or the daemon could not see it.
@@ -218,7 +218,7 @@ class UnitFile(ShippedFile):
                 "python3 -m venv /opt/ovirt-scheduler && /opt/ovirt-scheduler/bin/pip install ."
             )
         interpreter = self._interpreter(self._program)
-        # Whether the name exists: a link may lead to another place of the machine.
+        # A link counts as there: it may lead to another folder of the machine.
         if interpreter and not os.path.lexists(self.machine.path(interpreter)):
             raise StepFailed(
                 f"{self._program}: is run by {interpreter}, which is not in "

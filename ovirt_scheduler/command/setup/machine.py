@@ -80,7 +80,7 @@ class Machine:
     def opened(
         self, name: str, also: Optional[Owner] = None, closed: bool = False
     ) -> Iterator[Path]:
-        """Open a folder, and give a path that leads to just this one while it is open.
+        """Open a folder, and give a path that leads to it alone, even if the folder is replaced.
 
         Args:
             also: a user besides root who may own it.
@@ -117,7 +117,7 @@ class Machine:
     def _folder_of(
         self, name: str, also: Optional[Owner] = None, closed: bool = False
     ) -> Iterator[Path]:
-        """The path of a file or folder in its opened folder."""
+        """The path of a file or folder below its parent, which is opened as by ``opened``."""
         with self.opened(str(Path(name).parent), also, closed) as folder:
             yield folder / Path(name).name
 
@@ -201,7 +201,7 @@ class Machine:
             place.symlink_to(target)
 
     def link_target(self, name: str, also: Optional[Owner] = None) -> Optional[str]:
-        """Where a link leads: empty if it is no link, None if there is nothing.
+        """The target of a link: empty if the name is no link's, None if nothing has the name.
 
         Args:
             also: a user besides root who may own its folder.
@@ -238,12 +238,12 @@ class Machine:
         """The numbers of a user and its group, or None if there is no such user."""
         if self.live and self.root == Path("/"):
             with contextlib.suppress(KeyError):
-                known = pwd.getpwnam(user)
-                return Owner(known.pw_uid, known.pw_gid)
+                account = pwd.getpwnam(user)
+                return Owner(account.pw_uid, account.pw_gid)
             return None
         line = re.compile(rf"(?m)^{re.escape(user)}:[^:\n]*:(\d+):(\d+):".encode())
-        found = line.search(self.read("/etc/passwd") or b"")
-        return None if found is None else Owner(int(found[1]), int(found[2]))
+        entry = line.search(self.read("/etc/passwd") or b"")
+        return None if entry is None else Owner(int(entry[1]), int(entry[2]))
 
     def tool(self, name: str) -> Optional[str]:
         """The path of one of this system's programs, or None."""
@@ -298,7 +298,7 @@ class Machine:
         for place in places:
             if place.name == _PROGRAM and self.root in place.parents and os.path.lexists(place):
                 name = Path(self.name(place))
-                # Of a link, such as setup makes one, its target.
+                # The target of a link, as setup makes one.
                 return str(name.parent / place.readlink() if place.is_symlink() else name)
         return None
 

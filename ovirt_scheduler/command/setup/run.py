@@ -77,8 +77,11 @@ def _run(options: argparse.Namespace) -> Shown:
     if options.remove:
         remove(machine, options.dry_run)
         return Shown()
-    left = install(machine, options.engine, options.adopt, options.dry_run)
-    return Shown(f"left to you: {left} of the steps, see above\n" if left else "", well=not left)
+    manual_steps = install(machine, options.engine, options.adopt, options.dry_run)
+    return Shown(
+        f"left to you: {manual_steps} of the steps, see above\n" if manual_steps else "",
+        well=not manual_steps,
+    )
 
 
 def install(
@@ -100,7 +103,7 @@ def install(
     """
     record = load(machine)
     conf = SchedulerConf(machine, record, _keys(machine, record, engine, adopt))
-    left = _go(machine, record, _steps(conf, engine, adopt), False, dry_run)
+    manual_steps = _carry_out(machine, record, _steps(conf, engine, adopt), False, dry_run)
     if adopt and machine.status(ADOPTED) is not None:
         arguments.write(
             f"ovirt-scheduler check --plugins {ADOPTED} tells which plugins are to be ported\n"
@@ -114,7 +117,7 @@ def install(
         arguments.write(
             "the engine asks for units when it starts: systemctl restart ovirt-engine\n"
         )
-    return left
+    return manual_steps
 
 
 def remove(machine: Machine, dry_run: bool = False) -> None:
@@ -129,18 +132,24 @@ def remove(machine: Machine, dry_run: bool = False) -> None:
         return
     conf = SchedulerConf(machine, record, record.conf_keys)
     steps = _steps(conf, engine=True, adopt=True)
-    _go(machine, record, steps[::-1], True, dry_run)
+    _carry_out(machine, record, steps[::-1], True, dry_run)
     if not dry_run:
         machine.remove(FILE)
 
 
-def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry_run: bool) -> int:
-    """Make each plan, show it and carry it out. Gives how many are left to the administrator."""
-    left = 0
+def _carry_out(
+    machine: Machine, record: Record, steps: list[Step], removing: bool, dry_run: bool
+) -> int:
+    """Make each plan, show it and carry it out.
+
+    Returns:
+        How many steps are left to the administrator.
+    """
+    manual_steps = 0
     for step in steps:
         try:
             plan = step.plan_removal() if removing else step.plan()
-            left += plan.left
+            manual_steps += plan.by_hand
             # A reader that ends early, such as head, does not stop the work.
             with contextlib.suppress(BrokenPipeError):
                 arguments.write(f"{'would ' * (dry_run and bool(plan.act))}{plan.words}\n")
@@ -152,12 +161,12 @@ def _go(machine: Machine, record: Record, steps: list[Step], removing: bool, dry
                 try:
                     plan.act()
                 finally:
-                    save(machine, record)  # with what only that could tell
+                    save(machine, record)  # ``act`` may have changed it, too
         except OSError as error:
             denied = isinstance(error, PermissionError) and os.geteuid()
             mend = "run setup as root" if denied else "mend it, then run setup again"
             raise StepFailed(f"{error.filename}: {error.strerror}; {mend}") from None
-    return left
+    return manual_steps
 
 
 def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[Step]:
@@ -176,13 +185,13 @@ def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[Step]:
 
 
 def _keys(machine: Machine, record: Record, engine: bool, adopt: bool) -> dict[str, str]:
-    """What is set in scheduler.conf: the keys of earlier runs, and those of this one."""
+    """The keys to set in scheduler.conf, of earlier runs and of this one, with their values."""
     keys = dict(record.conf_keys)
     if engine:
         keys["root_api"] = "engine"
         keys.pop("ssl", None)
         if java(machine) is None:
-            keys["ssl"] = "false"  # nobody would trust the certificate (contract 3.0)
+            keys["ssl"] = "false"  # the engine could not trust the certificate (contract 3.0)
     if adopt and (OldPlugins.names(machine) or machine.status(ADOPTED) is not None):
         keys["plugins_path"] = _PLUGINS_PATH
     return keys

@@ -29,15 +29,16 @@ class Record:
     """What setup did. Paths are the machine's names, checksums as ``checksum`` gives them."""
 
     files: dict[str, list[str]] = field(default_factory=dict)  # path: checksums of what was written
-    found: list[str] = field(default_factory=list)  # those of the files that existed, as shipped
-    folders: list[str] = field(default_factory=list)  # that were made
-    conf_keys: dict[str, str] = field(default_factory=dict)  # that were set in scheduler.conf
-    links: dict[str, str] = field(default_factory=dict)  # to what each leads
-    user: bool = False  # it was made
-    certificate: Optional[str] = None  # the checksum of the one that was made
-    enabled: bool = False  # the unit was
-    old_proxy: bool = False  # its unit was disabled
-    trust_stores: list[str] = field(default_factory=list)  # into which the certificate was put
+    # Files that were there before, just as they are shipped.
+    existing_files: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)  # made by setup
+    conf_keys: dict[str, str] = field(default_factory=dict)  # key to its value in scheduler.conf
+    links: dict[str, str] = field(default_factory=dict)  # link to its target
+    user: bool = False  # whether setup made the user
+    certificate: Optional[str] = None  # the checksum of the certificate, if setup made it
+    enabled: bool = False  # whether setup enabled the unit
+    old_proxy: bool = False  # whether setup disabled the unit of the old proxy
+    trust_stores: list[str] = field(default_factory=list)  # that have the certificate from setup
     engine_config: dict[str, str] = field(default_factory=dict)  # key to its former value
 
 
@@ -71,27 +72,27 @@ def save(machine: Machine, record: Record) -> None:
 class Plan(NamedTuple):
     """What a step is going to do, or why it does nothing.
 
-    What is noted in the record is noted before ``act``, so that what was begun can be undone
-    whenever it breaks off. A removal notes nothing: its steps may be taken again.
+    The record is written before ``act`` is called, so that a step that breaks off can be undone.
+    A plan of a removal changes no record: a removal may be repeated.
     """
 
-    words: str  # what is to be done ("make the folder ..."), or why nothing is
-    act: Optional[Callable[[], object]] = None  # does it
-    left: bool = False  # whether the administrator has to do it
-    removes: str = ""  # what is gone when it is done: the machine's name of a file or folder
-    noted: Mapping[str, object] = {}  # fields of the record, with what is to be done
+    words: str  # a sentence: what is to be done ("make the folder ..."), or why nothing is
+    act: Optional[Callable[[], object]] = None  # carries the plan out
+    by_hand: bool = False  # whether something of it is left to the administrator
+    removes: str = ""  # the machine's name of the file or folder that is to be removed
+    noted: Mapping[str, object] = {}  # fields of the record, with their values after ``act``
 
 
 @dataclass
 class Step(abc.ABC):
-    """One part of the state of a machine that is set up."""
+    """One part of the state of a machine, which setup brings about and undoes."""
 
     machine: Machine
     record: Record
 
     @abc.abstractmethod
     def plan(self) -> Plan:
-        """Plan how to reach that state."""
+        """Plan how to bring that state about."""
 
     @abc.abstractmethod
     def plan_removal(self) -> Plan:

@@ -34,7 +34,8 @@ _SHOWN = (
     "share/zsh/site-functions/_ovirt-scheduler",
     manual.FOLDER,
 )
-# The last good plugins, what it knows of clusters, its lock, its history: of no use without it.
+# What the daemon writes there: last good plugins, state of clusters, lock, history. A removal
+# deletes it.
 _DAEMONS_OWN = {STATE_FOLDER: ("plugins", "clusters.json", "lock", "control", "history.sqlite*")}
 
 
@@ -54,12 +55,12 @@ class User(Step):
             "useradd", *machine.root_option("--prefix"), "--system", "--user-group",
             "--no-create-home", "--home-dir", STATE_FOLDER, "--shell", "/usr/sbin/nologin", USER,
         ]  # fmt: skip
-        if machine.tool("systemd-sysusers"):  # which takes a group of that name that is left
+        if machine.tool("systemd-sysusers"):  # it uses a group of that name, if there is one
             users = shipped("systemd/sysusers.d/ovirt-scheduler.conf")
             command = ["systemd-sysusers", f"--root={machine.root}", str(users)]
         try:
             machine.run(command)
-        finally:  # else --remove would some day remove a user that was made by hand
+        finally:  # a failed run may have made it; a user that was made by hand must stay
             self.record.user = self.machine.owner(USER) is not None
 
     def plan_removal(self) -> Plan:
@@ -84,9 +85,9 @@ class User(Step):
 class Folder(Step):
     """Makes a folder of root's, or of the daemon's user, that only its owner may write."""
 
-    name: str  # the machine's name of it
+    name: str  # the machine's name of the folder
     mode: int
-    user: str  # who owns it
+    user: str  # the owner
 
     def plan(self) -> Plan:
         """Plan to make the folder, or to take the permission to write from others.
@@ -99,8 +100,8 @@ class Folder(Step):
                 mode = place.stat().st_mode
         except FileNotFoundError:
             words = f"make the folder {self.name}, mode {self.mode:04o}, of {self.user}"
-            made = sorted({*self.record.folders, self.name})
-            return Plan(words, self._make, noted={"folders": made})
+            folder_names = sorted({*self.record.folders, self.name})
+            return Plan(words, self._make, noted={"folders": folder_names})
         if mode & 0o022:
             words = f"close the folder {self.name} to other writers, mode {self.mode:04o}"
             return Plan(words, self._close)
@@ -167,23 +168,23 @@ class Link(Step):
     def plan(self) -> Plan:
         """Plan to make the link, unless the name is taken."""
         try:
-            there = self.machine.link_target(self.name)
+            current_target = self.machine.link_target(self.name)
         except StepFailed as error:  # the daemon does without
             return Plan(f"skipped: {self.name}, as {error}")
-        if there == self.target:
+        if current_target == self.target:
             return Plan(f"already so: {self.name} leads to {self.target}")
-        if there is not None and there != self.record.links.get(self.name):
+        if current_target is not None and current_target != self.record.links.get(self.name):
             return Plan(f"kept: {self.name}, which was there before")
-        made = {**self.record.links, self.name: self.target}
+        recorded_links = {**self.record.links, self.name: self.target}
         make = partial(self.machine.link, self.name, self.target)
-        return Plan(f"link {self.name} to {self.target}", make, noted={"links": made})
+        return Plan(f"link {self.name} to {self.target}", make, noted={"links": recorded_links})
 
     def plan_removal(self) -> Plan:
-        """Plan to remove the link if it still leads where setup had it lead."""
-        there = self.machine.link_target(self.name)
-        if there is None:
+        """Plan to remove the link if it still has the target that setup gave it."""
+        current_target = self.machine.link_target(self.name)
+        if current_target is None:
             return Plan(f"nothing to undo: no link {self.name}")
-        if there != self.record.links.get(self.name):
+        if current_target != self.record.links.get(self.name):
             return Plan(f"kept: {self.name}, which setup did not make")
         remove = partial(self.machine.remove, self.name)
         return Plan(f"remove {self.name}", remove, removes=self.name)
@@ -191,13 +192,13 @@ class Link(Step):
 
 def links(machine: Machine, record: Record) -> Iterator[Link]:
     """The links to the program, its completion and its manual in a virtual environment."""
-    wanted = dict(record.links)
+    targets = dict(record.links)
     program = machine.program()
     if program and Path(program).parent not in _ON_THE_WAY:
         prefix = Path(program).parents[1]
         present = [each for each in _SHOWN if machine.path(str(prefix / each)).exists()]
-        wanted.update((str(_LOCAL / each), str(prefix / each)) for each in present)
-    for name, target in wanted.items():
+        targets.update((str(_LOCAL / each), str(prefix / each)) for each in present)
+    for name, target in targets.items():
         yield Link(machine, record, name, target)
 
 
@@ -226,9 +227,9 @@ class Certificate(Step):
         if owner is None:
             raise StepFailed(f"{self.name}: there is no user {USER} to give it to")
         with acting_as(owner):
-            made = certificates.ensure(self.machine.path(self.name), address)
-        # Not noted before: a certificate that is not in the record stays on removal.
-        self.record.certificate = checksum(made.certificate.read_bytes())
+            pair = certificates.ensure(self.machine.path(self.name), address)
+        # Its checksum is known now; without one in the record, a removal leaves the certificate.
+        self.record.certificate = checksum(pair.certificate.read_bytes())
 
     def plan_removal(self) -> Plan:
         """Plan to remove the certificate if it is the one that setup made."""
@@ -278,7 +279,7 @@ class Service(Step):
         return plan._replace(words=plan.words + why, noted=noted)
 
     def _other_version(self) -> str:
-        """That the daemon which runs is of another version than this command, after an upgrade."""
+        """A note that the running daemon has another version than this command; else empty."""
         version = control.running_version(self.machine.path(STATE_FOLDER))
         if version in (None, __version__):
             return ""

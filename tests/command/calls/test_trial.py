@@ -337,20 +337,20 @@ def test_a_method_can_be_called_by_name(tmp_path):
     path = tmp_path / "Whole.py"
     path.write_text(SCHEDULER + DRIVER.replace("def when(self)", "def when(self, hour, day=1)"))
     changed = ("on_host_status_changed", "host=lynx", "new_status=maintenance")
-    (told,) = call(path, *changed, asked=Inputs(HOSTS, vms=VMS)).fields
+    (told,) = call(path, *changed, call_inputs=Inputs(HOSTS, vms=VMS)).fields
     assert told["stdout"] == "lynx up maintenance maintenance first\n"
     assert told["migrations"] == {VM_ID: [], NO_VM: []}
-    (told,) = call(path, *changed, "old_status=down", asked=Inputs(HOSTS, vms=VMS)).fields
+    (told,) = call(path, *changed, "old_status=down", call_inputs=Inputs(HOSTS, vms=VMS)).fields
     assert told["stdout"].startswith("lynx down maintenance")
     version_3 = (
         "<hosts><host id='a'><name>lynx</name><status><state>up</state></status></host></hosts>"
     )
-    (told,) = call(path, *changed, asked=Inputs(version_3, vms=VMS)).fields
+    (told,) = call(path, *changed, call_inputs=Inputs(version_3, vms=VMS)).fields
     assert told["stdout"] == "lynx up maintenance maintenance first\n"
     (counted,) = call(path, "when", 'hour={"a": 1}', "day=x").fields
     assert (counted["driver"], counted["result"]) == ("Night", 1)
     assert call(path, "has_any_hosts").text.endswith("\nthere is a host\n")
-    both = call(path, "load_balance", asked=Inputs(HOSTS, vms=VMS)).fields
+    both = call(path, "load_balance", call_inputs=Inputs(HOSTS, vms=VMS)).fields
     assert [each["scheduler"] for each in both] == ["First", "Only"]
 
 
@@ -373,7 +373,7 @@ def test_a_mistake_in_a_call_is_told_with_what_was_meant(tmp_path, words, told):
     path = tmp_path / "Whole.py"
     path.write_text(SCHEDULER)
     with pytest.raises(BadUsage, match=told):
-        call(path, *words.split(), asked=Inputs(HOSTS, vms=VMS))
+        call(path, *words.split(), call_inputs=Inputs(HOSTS, vms=VMS))
 
 
 def test_a_host_that_is_there_twice_is_told(tmp_path):
@@ -383,7 +383,7 @@ def test_a_host_that_is_there_twice_is_told(tmp_path):
     twice = "<hosts><host id='a'/><host id='a'/></hosts>"
     words = "on_host_status_changed host=a old_status=down new_status=up"
     with pytest.raises(UnreadableDocument, match="host number 2 has the id a of another one"):
-        call(path, *words.split(), asked=Inputs(twice, vms=VMS))
+        call(path, *words.split(), call_inputs=Inputs(twice, vms=VMS))
 
 
 def test_what_a_call_lacks_is_told(tmp_path):
@@ -393,7 +393,7 @@ def test_what_a_call_lacks_is_told(tmp_path):
     with pytest.raises(BadUsage, match="load_balance is about VMs: give --vms FILE, or --cluster"):
         call(path, "load_balance")
     with pytest.raises(BadUsage, match="is about hosts: give --hosts FILE, or --cluster FILE"):
-        call(path, "candidates", asked=Inputs(()))
+        call(path, "candidates", call_inputs=Inputs(()))
     note = "scheduler First: --call on_host_status_changed host=NAME new_status=STATUS calls this"
     assert note in run(path, ()).text
     path.write_text(DRIVER)
@@ -401,6 +401,6 @@ def test_what_a_call_lacks_is_told(tmp_path):
         run(path, ())
 
 
-def call(path, *called, asked=None):
+def call(path, *called, call_inputs=None):
     settings = trial.settings_for(config.load(None, {}), path)
-    return trial.run(settings, path, (), asked or Inputs(HOSTS), called)
+    return trial.run(settings, path, (), call_inputs or Inputs(HOSTS), called)

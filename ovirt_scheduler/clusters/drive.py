@@ -40,8 +40,8 @@ from ovirt_scheduler.engine.events import Events
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model.cluster_state import HostState, VmState
-from ovirt_scheduler.model.daemon_state import ClusterLook
 from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.plans import ClusterLook
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.table import ClusterSettings

@@ -29,13 +29,6 @@ from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.daemon.watchdog import Notifier, Watchdog
 from ovirt_scheduler.errors import ConfigError, SchedulerError
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.model.daemon_state import (
-    DaemonState,
-    ReloadFailure,
-    ThreadState,
-    UnitState,
-    UnloadedFile,
-)
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.model.units import PolicyUnit
@@ -43,6 +36,13 @@ from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.addresses import is_loopback
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.pages import status
+from ovirt_scheduler.server.pages.daemon_state import (
+    DaemonState,
+    ReloadFailure,
+    ThreadState,
+    UnitState,
+    UnloadedFile,
+)
 from ovirt_scheduler.server.pages.site import Site
 from ovirt_scheduler.server.pages.status import Status
 from ovirt_scheduler.settings.table import Settings

@@ -24,9 +24,9 @@ from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
 from ovirt_scheduler.log import handlers
-from ovirt_scheduler.model.daemon_state import ReloadFailure
 from ovirt_scheduler.processes.kernel import malloc, prctl
 from ovirt_scheduler.server.http import listening
+from ovirt_scheduler.server.pages.daemon_state import ReloadFailure
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.table import Settings
 

@@ -14,6 +14,16 @@ _MOST = 1000  # names that are remembered: they come from callers, who may make 
 Named = tuple[str, str]  # the kind in words, and the name
 
 
+class MissingUnit(NamedTuple):
+    """A policy unit, a scheduler or a topic that callers name, and that is not there."""
+
+    kind: str  # in words: filter, cost function, balance, scheduler, topic
+    name: str
+    since: float  # when it was first named, in seconds since 1970
+    times: int  # how often it was named since
+    because: str = ""  # what callers are told
+
+
 class Namings(NamedTuple):
     """How often something was named. Times are in seconds since 1970."""
 

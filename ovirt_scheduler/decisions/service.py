@@ -14,12 +14,11 @@ from typing import Any, Optional, Protocol
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen
 from ovirt_scheduler.decisions import call_log
-from ovirt_scheduler.decisions.missing import MissingNames
+from ovirt_scheduler.decisions.missing import MissingNames, MissingUnit
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.history import recording
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.daemon_state import MissingUnit
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from typing import Callable, Optional, TypeVar, cast
+from typing import Callable, NamedTuple, Optional, TypeVar, cast
 from urllib.parse import quote, urlencode
 from xml.sax.saxutils import quoteattr
 
@@ -32,7 +32,6 @@ from ovirt_scheduler.errors import (
     EngineUnavailable,
 )
 from ovirt_scheduler.model.answer_memory import AnswerMemory, Share
-from ovirt_scheduler.model.daemon_state import EngineState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import UUID, Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Sought
@@ -52,6 +51,15 @@ _MOST_KEPT_BYTES = 64 << 20
 STATISTICS = "statistics"  # to follow; an engine older than 4.2 does not know it, and has none
 
 T = TypeVar("T")
+
+
+class EngineState(NamedTuple):
+    """How the last question to the engine's REST API ended."""
+
+    url: str
+    problem: str = ""
+    since: Optional[float] = None  # seconds since 1970
+    answers: Mapping[str, int] = {}  # by ok and failed
 
 
 class Inventory:

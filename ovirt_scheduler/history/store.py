@@ -32,7 +32,6 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.recording import Event, Inputs, Made, Split, leave_out
 from ovirt_scheduler.history.schema import OtherVersion
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.model.daemon_state import HistoryState
 from ovirt_scheduler.model.decisions import Decision
 
 _log = logging.getLogger(__name__)
@@ -51,6 +50,17 @@ _LOOK_FOR_OLD = 600.0  # seconds
 _MOST_ASIDE = 9  # files that are set aside for the same reason
 
 Make = Callable[[], Record]
+
+
+class HistoryState(NamedTuple):
+    """The state of the history of decisions, as its writer knows it."""
+
+    decisions: int
+    bytes: int
+    waiting: int
+    dropped: int
+    problem: str = ""  # why it cannot be written
+    undeleted: str = ""  # why its oldest decisions cannot be deleted
 
 
 class _Entry(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model.cluster_state import ANY_HOST_NAME, ClusterState
 
@@ -159,3 +159,19 @@ class Refusal:
         if self.obstacle is Obstacle.FAILED:
             return f"its last migration to {self.host_name} failed: {self.reason}"
         return self.reason
+
+
+class ClusterLook(NamedTuple):
+    """A cluster that the daemon looks after by itself."""
+
+    name: str
+    drive: str  # as in scheduler.conf: dry-run, approve or on
+    last_look: Optional[float] = None  # seconds since 1970
+    next_look: Optional[float] = None
+    problem: str = ""
+    imbalance: Optional[float] = None  # in percent, as the last balancing found it
+    plans: tuple[Plan, ...] = ()  # those that are open, the oldest first
+    driven_by: str = ""  # another daemon, for which this one stands by
+    refusals: tuple[Refusal, ...] = ()  # that close something now; times are seconds since 1970
+    denial: str = ""  # why the engine's user may not migrate VMs, in the engine's words
+    denied_since: Optional[float] = None

@@ -25,7 +25,6 @@ from ovirt_scheduler.errors import (
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.daemon_state import ProcessesState
 from ovirt_scheduler.model.decisions import Execution
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import (
@@ -61,6 +60,19 @@ States = TypeVar("States")
 
 # Functions that answer with some of the given hosts; without hosts they are not called.
 _OF_GIVEN_HOSTS = (Returns.MIGRATION, Returns.SELECTION, Returns.TRUTH)
+
+
+class ProcessesState(NamedTuple):
+    """The processes below the daemon, and the calls in them."""
+
+    kept: int
+    started: int
+    replaced: Mapping[str, int]  # by reason
+    zygotes_started: int  # that were started, the present one included
+    running: int  # places for calls
+    places: int
+    waiting: int  # requests
+    refused: int  # requests, for the daemon was at its limit
 
 
 class Job(NamedTuple):

@@ -21,7 +21,8 @@ from xmlrpc.client import ServerProxy
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState
+from ovirt_scheduler.engine.inventory import EngineState
+from ovirt_scheduler.model.plans import ClusterLook
 from tests.support.certificates import made
 from tests.support.command import executed
 from tests.support.daemon import Daemon, reserved_port

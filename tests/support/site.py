@@ -9,23 +9,21 @@ from typing import Any
 
 import pytest
 
+from ovirt_scheduler.engine.inventory import EngineState
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.history.query import written
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Host, Record, Unit
-from ovirt_scheduler.history.store import FILE, History
-from ovirt_scheduler.model.daemon_state import (
-    ClusterLook,
+from ovirt_scheduler.history.store import FILE, History, HistoryState
+from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
+from ovirt_scheduler.model.requests import Pages
+from ovirt_scheduler.processes.executor import ProcessesState
+from ovirt_scheduler.server.pages.daemon_state import (
     DaemonState,
-    EngineState,
-    HistoryState,
-    ProcessesState,
     ThreadState,
     UnitState,
     UnloadedFile,
 )
-from ovirt_scheduler.model.plans import Obstacle, Refusal
-from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.server.pages.site import Page, Site
 
 DECISION = "0123456789abcdef"

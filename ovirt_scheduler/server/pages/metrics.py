@@ -15,8 +15,8 @@ from typing import Any, Union
 from prometheus_client import core, exposition
 
 from ovirt_scheduler.history.tally import BUCKETS, Histogram, Tally
-from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.model.plans import Obstacle
+from ovirt_scheduler.server.pages.daemon_state import DaemonState
 
 
 def _family(

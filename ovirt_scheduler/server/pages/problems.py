@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from ovirt_scheduler.model.daemon_state import ClusterLook, DaemonState, MissingUnit
-from ovirt_scheduler.model.plans import Obstacle, Refusal
+from ovirt_scheduler.decisions.missing import MissingUnit
+from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.values.text import count_of, one_line, shortened
+from ovirt_scheduler.server.pages.daemon_state import DaemonState
 from ovirt_scheduler.server.pages.times import moment, shown
 
 _DAY = 86400.0

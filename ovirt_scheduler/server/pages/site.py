@@ -21,10 +21,10 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.model.daemon_state import DaemonState
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.server.pages import status, times, views
 from ovirt_scheduler.server.pages.access import is_ours, may_read
+from ovirt_scheduler.server.pages.daemon_state import DaemonState
 
 _REFRESH = 10  # seconds
 _ROWS = 50  # of a list of decisions

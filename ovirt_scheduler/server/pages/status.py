@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any, Optional
 
 from ovirt_scheduler.history.tally import Tally, UnitTally
-from ovirt_scheduler.model.daemon_state import ClusterLook, DaemonState, UnitState
-from ovirt_scheduler.model.plans import Obstacle, Refusal
+from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server.pages import problems
+from ovirt_scheduler.server.pages.daemon_state import DaemonState, UnitState
 from ovirt_scheduler.server.pages.times import clock, moment
 
 Status = dict[str, Any]

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 import time
 
-from ovirt_scheduler.model.daemon_state import (
-    ClusterLook,
-    EngineState,
-    MissingUnit,
-    ReloadFailure,
-    UnloadedFile,
-)
-from ovirt_scheduler.model.plans import Obstacle
+from ovirt_scheduler.decisions.missing import MissingUnit
+from ovirt_scheduler.engine.inventory import EngineState
+from ovirt_scheduler.model.plans import ClusterLook, Obstacle
+from ovirt_scheduler.server.pages.daemon_state import ReloadFailure, UnloadedFile
 from ovirt_scheduler.server.pages.times import clock
 from tests.support.site import STATE, MadeSite, call, record, refusal, unit_state
 

@@ -9,9 +9,11 @@ import time
 import lxml.html
 import pytest
 
+from ovirt_scheduler.engine.inventory import EngineState
 from ovirt_scheduler.history.query import written
-from ovirt_scheduler.model.daemon_state import ClusterLook, EngineState, HistoryState, UnloadedFile
-from ovirt_scheduler.model.plans import Plan, Step
+from ovirt_scheduler.history.store import HistoryState
+from ovirt_scheduler.model.plans import ClusterLook, Plan, Step
+from ovirt_scheduler.server.pages.daemon_state import UnloadedFile
 from tests.support.site import DECISION, MadeSite, call, record, unit_state
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>&\"'"

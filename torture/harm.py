@@ -43,8 +43,8 @@ os.write(3, struct.pack("!cQQ", b"a", nonce, len(answer)) + answer.encode())
 os._exit(0)
 """
 _BROKEN = (
-    _FORGED.format(name="Forged"),
-    _FORGED.format(name="no\nname"),
+    _FORGED.format(name="Forged") + _VERSION,
+    _FORGED.format(name="no\nname") + _VERSION,
     "def do_score(hosts, vm, properties:\n",
     f"import no_such_module\n{_VERSION}",
     f"raise ValueError\n{_VERSION}",

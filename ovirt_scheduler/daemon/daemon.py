@@ -54,7 +54,7 @@ def serve(read: Callable[[], Settings]) -> None:
     malloc.give_back_large_blocks()
     settings = read()
     handler = handlers.make(settings.log_format, settings.log_file, os.environ)
-    handlers.use(handler, settings.log_level)
+    handlers.activate(handler, settings.log_level)
     _log.info(
         "ovirt-scheduler %(version)s, pid %(pid)d", {"version": __version__, "pid": os.getpid()}
     )
@@ -99,7 +99,7 @@ def _start(assembly: Assembly, notifier: Notifier, signals: _Signals) -> None:
     gc.collect()
     gc.freeze()
     assembly.listen()
-    handlers.say(f"listening on {assembly.server.url}")
+    handlers.print_line(f"listening on {assembly.server.url}")
     notifier.ready(f"listening on {assembly.server.url}")
     assembly.watch()
 
@@ -174,7 +174,7 @@ def _reload(
             unless_used.callback(handler.close)
             assembly.renew(settings)
             unless_used.pop_all()
-        handlers.use(handler, settings.log_level)
+        handlers.activate(handler, settings.log_level)
         if signals.unless_stopped(assembly.runtime.registry.refresh) is None:
             return None
     except ConfigError as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ovirt_scheduler.daemon.certificate_report import report
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.log.handlers import say
+from ovirt_scheduler.log.handlers import print_line
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.certificates import Description
 from ovirt_scheduler.security.clients import Clients
@@ -32,7 +32,7 @@ def context(settings: Settings, state: Path) -> tuple[TlsContext, Description]:
     described = certificates.describe(certificate)
     if certificate != settings.ssl_certificate:
         found = described.fingerprint
-        say(f"the certificate is self-signed: {certificate}, SHA-256 {found}")
+        print_line(f"the certificate is self-signed: {certificate}, SHA-256 {found}")
     admitted = None
     if settings.ssl_client_ca is not None:
         admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)

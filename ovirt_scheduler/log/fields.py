@@ -12,8 +12,8 @@ import itertools
 import re
 from collections.abc import Collection
 
-# What is told under another name is left out; docs/operations.md has the meaning of each. None is
-# named time, level, message or logger, as every line has these.
+# docs/operations.md has the meaning of each. Values with other names are in the sentence alone. No
+# field is named time, level, message or logger, as every line has these.
 FIELDS = frozenset((
     "request", "method", "form", "peer", "outcome", "target", "units", "problems", "hosts_in",
     "hosts_out", "milliseconds", "unit", "kind", "vm", "decided",
@@ -34,7 +34,7 @@ class Name(str):
     __slots__ = ()
 
     def __new__(cls, name: str) -> Name:
-        """Cut the name to its length; ``str`` takes its text here alone."""
+        """Cut the name to its length; a ``str`` gets its text here, and not in ``__init__``."""
         return super().__new__(cls, name[:_LONGEST_NAME])
 
     def __str__(self) -> str:

@@ -23,7 +23,7 @@ _INDENT = "\n    "
 _FIELD = re.compile(r"%\((\w+)\)[.0-9]*[a-z]")
 _PREFIX = "SCHEDULER_"  # before each of our fields: systemd has its own, such as UNIT
 _PRIORITIES = ((logging.ERROR, "3"), (logging.WARNING, "4"), (logging.INFO, "6"))  # syslog(3)
-_KINDS = uuid.UUID("b3a1d8f2-6c0e-4f57-9d24-7e5a1c98f360")  # the namespace of ``kind``
+_NAMESPACE = uuid.UUID("b3a1d8f2-6c0e-4f57-9d24-7e5a1c98f360")  # of message ids
 
 
 class PlainFormatter(logging.Formatter):
@@ -32,9 +32,9 @@ class PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record's lines, without the last line break."""
         local = time.localtime(record.created)
-        shown, zone = time.strftime("%Y-%m-%d %H:%M:%S %z", local).rsplit(" ", 1)
-        place = f"{shown}.{int(record.msecs):03}{zone[:3]}:{zone[3:]}"
-        return f"{place} {record.levelname:<7} {text(record)}"
+        seconds, zone = time.strftime("%Y-%m-%d %H:%M:%S %z", local).rsplit(" ", 1)
+        moment = f"{seconds}.{int(record.msecs):03}{zone[:3]}:{zone[3:]}"
+        return f"{moment} {record.levelname:<7} {text(record)}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -75,34 +75,34 @@ def journal_entry(record: logging.LogRecord) -> bytes:
 def _entry_fields(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
     """The journal's own fields, then ours. A field with several values comes several times."""
     yield "MESSAGE", text(record)
-    yield "MESSAGE_ID", kind(str(record.msg))
+    yield "MESSAGE_ID", message_id(str(record.msg))
     yield "PRIORITY", next((code for least, code in _PRIORITIES if record.levelno >= least), "7")
     yield "SYSLOG_IDENTIFIER", "ovirt-scheduler"
     yield "CODE_FILE", record.pathname
     yield "CODE_LINE", str(record.lineno)
     yield "CODE_FUNC", record.funcName or ""
     for name, value in fields(record).items():
-        for each in value.first if isinstance(value, Names) else (value,):
-            yield _PREFIX + name.upper(), each if isinstance(each, str) else str(each)
+        for part in value.first if isinstance(value, Names) else (value,):
+            yield _PREFIX + name.upper(), part if isinstance(part, str) else str(part)
 
 
 def fields(record: logging.LogRecord) -> dict[str, object]:
     """The record's fields that are not None, and the traceback if it has an exception."""
     args = record.args if isinstance(record.args, dict) else {}
-    found = {name: args[name] for name in args if name in FIELDS and args[name] is not None}
+    values = {name: args[name] for name in args if name in FIELDS and args[name] is not None}
     if record.exc_info and record.exc_info[0] is not None:
-        found["traceback"] = Block(logging.Formatter().formatException(record.exc_info))
-    return found
+        values["traceback"] = Block(logging.Formatter().formatException(record.exc_info))
+    return values
 
 
 @functools.lru_cache(maxsize=256)
-def kind(message: str) -> str:
-    """The id of a message: the same for all its lines; it changes only with its words.
+def message_id(message: str) -> str:
+    """The journal's id of a message: the same for each of its lines.
 
-    It is made from the words as the manual shows them, with the fields in capitals.
+    It is made from the sentence as the manual has it, with the names of fields in capitals.
     """
-    words = _FIELD.sub(lambda found: found.group(1).upper(), message)
-    return uuid.uuid5(_KINDS, words).hex
+    words = _FIELD.sub(lambda field: field.group(1).upper(), message)
+    return uuid.uuid5(_NAMESPACE, words).hex
 
 
 def sentence(record: logging.LogRecord) -> str:

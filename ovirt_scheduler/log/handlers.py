@@ -47,23 +47,23 @@ def make(style: str, file: Optional[Path], environ: Mapping[str, str]) -> loggin
     in_journal = style == "auto" and file is None and is_standard_error(environ)
     if style == "journal" or in_journal:
         return JournalHandler(SOCKET)
-    made = StandardError() if file is None else LogFile(file)
-    made.setFormatter(JsonFormatter() if style == "json" else PlainFormatter())
-    return made
+    handler = StandardError() if file is None else LogFile(file)
+    handler.setFormatter(JsonFormatter() if style == "json" else PlainFormatter())
+    return handler
 
 
-def use(handler: logging.Handler, level: str) -> None:
+def activate(handler: logging.Handler, level: str) -> None:
     """Log with this handler from now on, and close the one before."""
-    # No line shows these, and each record would look them up.
+    # No line shows these; each record would read them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     root = logging.getLogger()
     root.setLevel(level.upper())
     former, root.handlers = root.handlers, [handler]  # at once: threads go on logging
-    for each in former:
-        each.close()
+    for previous in former:
+        previous.close()
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line to standard error, for whoever started the daemon, at any level of the log.
 
     It is JSON if the log is JSON, because then a program reads it.
@@ -100,18 +100,18 @@ class StandardError(logging.Handler):
     def write(self, line: str) -> None:
         """Write a line. It is lost if there is no standard error.
 
-        Where whoever reads it takes nothing, the line is lost after a second, and those of the next
-        ten seconds at once: nobody waits for a reader that is stuck.
+        If its reader is stuck, the line is lost after a second, and the lines of the next ten
+        seconds are lost at once.
         """
         if time.monotonic() < StandardError._next_try:
             return
-        left = memoryview(f"{line}\n".encode("utf-8", "backslashreplace"))
+        remaining = memoryview(f"{line}\n".encode("utf-8", "backslashreplace"))
         with contextlib.suppress(OSError):
-            while left:
+            while remaining:
                 if not _is_writable():
                     StandardError._next_try = time.monotonic() + _PAUSE
                     return
-                left = left[os.write(_STANDARD_ERROR, left[: select.PIPE_BUF]) :]
+                remaining = remaining[os.write(_STANDARD_ERROR, remaining[: select.PIPE_BUF]) :]
 
 
 def _is_writable() -> bool:
@@ -221,13 +221,13 @@ class _WholeLines(io.FileIO):
         Raises:
             OSError: it cannot be written whole; the file is as long as before.
         """
-        left = memoryview(line)
+        remaining = memoryview(line)
         try:
-            while left:
-                left = left[os.write(self.fileno(), left) :]
+            while remaining:
+                remaining = remaining[os.write(self.fileno(), remaining) :]
         except OSError:
             with contextlib.suppress(OSError):
-                self.truncate(os.fstat(self.fileno()).st_size - (len(line) - len(left)))
+                self.truncate(os.fstat(self.fileno()).st_size - (len(line) - len(remaining)))
             raise
         return len(line)
 
@@ -235,7 +235,7 @@ class _WholeLines(io.FileIO):
 def _open_private(path: str, flags: int) -> int:
     """Open a file that is not for everybody to read: it holds what plugins print.
 
-    Nobody waits for a pipe: one that nobody reads is not opened, one that is full takes no line.
+    A pipe holds nothing up: without a reader it is not opened, a full one takes no line.
     """
     return os.open(path, flags | os.O_NONBLOCK, 0o640)
 
@@ -287,7 +287,11 @@ class JournalHandler(StandardError):
             self.handleError(record)
 
     def _send(self, data: bytes) -> str:
-        """Send an entry. Gives the reason if it was not taken, or an empty text."""
+        """Send an entry.
+
+        Returns:
+            Why the journal did not take it; empty if it did.
+        """
         if time.monotonic() < self._next_send:
             return "it did not a moment ago"
         try:

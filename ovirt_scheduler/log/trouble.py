@@ -1,7 +1,7 @@
-"""The failures of a thread that goes on whatever a turn of its work raises.
+"""The failures of a thread that goes on after each of them.
 
-Such a thread pauses after a failure, longer from one to the next. The failures are counted, and
-the latest is shown by ``/health`` and the status until a turn is well.
+Such a thread works in turns. After a turn that raised it pauses, longer after each in a row. The
+failures are counted, and ``/health`` and the status show the latest one until a turn succeeds.
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ class Trouble:
         return pause
 
     def clear(self) -> None:
-        """Note that a turn was well."""
+        """Note that a turn succeeded."""
         self.problem = ""
         self._in_a_row = 0

@@ -63,8 +63,8 @@ __all__ = [
 _TIMEOUT = 20  # seconds for one answer; a silent engine should not use up all of a call's time
 
 _NONE = "the daemon gives a connection to its calls of a policy unit alone"
-# What the call that runs was given. In a list: a global that changed in each call would have this
-# module compared name by name after each.
+# The engine of the call that runs. In a list: a global that changes in each call would have this
+# module compared name by name after each call.
 _provided: list[Engine] = [NoEngine(_NONE)]
 _connections: list[Connection] = []  # of the call that runs
 

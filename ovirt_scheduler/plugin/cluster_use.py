@@ -25,7 +25,7 @@ class HostUse:
     """One host with the VMs on it, as they are or as they are planned to be.
 
     Attributes:
-        vms: those on it.
+        vms: on the host now, or as planned.
         processors: how many it has; 0: not known.
         used_processors: how many are busy, such as 3.5; 0: none, or not known.
         memory, used_memory: bytes; 0: not known.
@@ -54,7 +54,7 @@ class HostUse:
         return self.fraction_with(0.0, 0)
 
     def fraction_with(self, processors: float, memory: float) -> float:
-        """The same, with so much more used."""
+        """The fraction if so much more were used."""
         return max(
             (self.used_processors + processors) / self.processors if self.processors else 0.0,
             (self.used_memory + memory) / self.memory if self.memory else 0.0,
@@ -123,7 +123,7 @@ class HostUse:
 
 
 def uses(hosts: Iterable[types.Host], vms: Iterable[types.Vm]) -> list[HostUse]:
-    """Each host with those of the VMs that run on it."""
+    """The use of each host; VMs that run on none of them do not count."""
     on: dict[str, list[types.Vm]] = {host.id: [] for host in hosts}
     for vm in vms:
         if vm.host is not None and vm.host.id in on:
@@ -168,16 +168,16 @@ def _processors(entity: Union[types.Host, types.Vm]) -> int:
 def _statistics(entity: Union[types.Host, types.Vm]) -> dict[str, float]:
     """The latest datum of each statistic, by name.
 
-    In a call, entities are made when they are read. To make some twenty statistics of each host
-    would take most of the call, so they are read as plain numbers there.
+    In a call, an entity is made when it is read. Making some twenty statistics of each host would
+    take most of the call, so they are read as plain numbers there.
     """
-    found: Optional[dict[str, float]] = None
+    latest: Optional[dict[str, float]] = None
     if hasattr(entity, "__latest_statistics__"):
-        found = entity.__latest_statistics__()
-    if found is None:
-        found = {
+        latest = entity.__latest_statistics__()
+    if latest is None:
+        latest = {
             statistic.name: float(statistic.values[0].datum)
             for statistic in entity.statistics or ()
             if statistic.values and statistic.values[0].datum is not None
         }
-    return {name: datum for name, datum in found.items() if math.isfinite(datum)}
+    return {name: datum for name, datum in latest.items() if math.isfinite(datum)}

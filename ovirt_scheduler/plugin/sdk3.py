@@ -158,14 +158,14 @@ class _Collection:
 
         A search for many ids is sent in pieces.
         """
-        found: builtins.list[Any] = []
+        entities: builtins.list[Any] = []
         for search in _pieces(query):
-            left = None if max is None else max - len(found)
-            if found and left == 0:
+            remaining = None if max is None else max - len(entities)
+            if entities and remaining == 0:
                 break
             with _errors_of_version_3():
-                found += self._service.list(search=search, max=left)
-        return [_Entity(self._connection, each) for each in found]
+                entities += self._service.list(search=search, max=remaining)
+        return [_Entity(self._connection, each) for each in entities]
 
     def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002
         """The entity of that id, or of that name; None if there is none."""
@@ -203,12 +203,12 @@ class _Entity:
             kind = type(self._entity).__name__
             instead = _call(self._connection, self._entity, name) or f"see ovirtsdk4.types.{kind}"
             raise NotHere(f"{kind}.{name} of SDK 3 is not here; with SDK 4: {instead}")
-        found = self._shown(name, getattr(self._entity, name.rstrip("_")))
-        self.__dict__[name] = found  # asked for again, it is the same object
-        return found
+        value = self._shown(name, getattr(self._entity, name.rstrip("_")))
+        self.__dict__[name] = value  # asked for again, it is the same object
+        return value
 
     def _has(self, name: str) -> bool:
-        """Names that are Python's own words had a ``_`` behind them in version 3."""
+        """Whether the entity has an attribute; version 3 put a ``_`` behind Python's keywords."""
         return hasattr(type(self._entity), name.rstrip("_"))
 
     def _shown(self, name: str, value: Any) -> Any:
@@ -233,30 +233,30 @@ class _State(str):
 class _Parts:
     """A list in an entity: ``values.value``, or a link such as ``statistics``."""
 
-    def __init__(self, connection: Any, name: str, found: Any) -> None:
+    def __init__(self, connection: Any, name: str, listed: Any) -> None:
         self._connection = connection
         self._name = name
-        self._found = found
+        self._listed = listed
         self._all: Optional[list[Any]] = None
 
     def list(self) -> builtins.list[Any]:
-        """All of them; the engine is asked if there is only a link."""
+        """All parts of the list; the engine is asked if there is only a link."""
         if self._all is None:
-            found = self._found
-            if not found and getattr(found, "href", None):
+            listed = self._listed
+            if not listed and getattr(listed, "href", None):
                 with _errors_of_version_3():
-                    found = self._connection.follow_link(found)
+                    listed = self._connection.follow_link(listed)
             self._all = [
-                _Entity(self._connection, each) if isinstance(each, ovirtsdk4.Struct) else each
-                for each in found
+                _Entity(self._connection, part) if isinstance(part, ovirtsdk4.Struct) else part
+                for part in listed
             ]
         return self._all
 
     def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002
-        """The one of that name, or of that id; None if there is none."""
-        for each in self.list():
-            if (each.id == id) if id is not None else (each.name == name):
-                return each  # type: ignore[no-any-return]
+        """The part of that name, or of that id; None if there is none."""
+        for entity in self.list():
+            if (entity.id == id) if id is not None else (entity.name == name):
+                return entity  # type: ignore[no-any-return]
         return None
 
     def __iter__(self) -> Iterator[Any]:
@@ -272,20 +272,20 @@ class _Parts:
         _refuse_private(name)
         plain = name[len("get_") :] if name.startswith("get_") else name
         if self._name not in (f"{plain}s", f"{plain[:-1]}ies"):
-            instead = _call(self._connection, self._found, name) or "it is a list"
+            instead = _call(self._connection, self._listed, name) or "it is a list"
             raise NotHere(f"{self._name}.{name} of SDK 3 is not here; with SDK 4: {instead}")
         return self.list() if plain == name else self.list
 
 
 def _refuse_private(name: str) -> None:
-    """Names that Python itself looks for are not the engine's."""
+    """Raise for a name that Python itself looks for: it is no attribute of the engine's."""
     if name.startswith("_"):
         raise AttributeError(name)
 
 
-def _call(connection: Any, found: Any, name: str) -> Optional[str]:
+def _call(connection: Any, entity: Any, name: str) -> Optional[str]:
     """The call of version 4 for a method of version 3; None if there is none."""
-    href = getattr(found, "href", None) or ""
+    href = getattr(entity, "href", None) or ""
     path = href[len(_PATH) + 1 :] if href.startswith(_PATH) else ""
     call = "remove" if name == "delete" else name
     if not path or not callable(getattr(connection.service(path), call, None)):
@@ -294,7 +294,7 @@ def _call(connection: Any, found: Any, name: str) -> Optional[str]:
 
 
 def _whole(url: str) -> str:
-    """An URL as version 4 wants it."""
+    """A URL with the path that version 4 needs."""
     parts = urlsplit(url)
     return url if parts.path.startswith(_PATH) else f"{parts.scheme}://{parts.netloc}{_PATH}"
 
@@ -306,7 +306,7 @@ def _same_engine(one: str, other: str) -> bool:
 
 
 def _pieces(query: Optional[str]) -> builtins.list[Optional[str]]:
-    """The searches for one, none of which has too many ids."""
+    """A search in pieces, none of which has too many ids."""
     terms = _OR.split(query.strip()) if query and _ID_SEARCH.fullmatch(query) else []
     if len(terms) <= _IDS:
         return [query]
@@ -329,7 +329,7 @@ def _name_status(connection: ovirtsdk4.Connection) -> None:
 class _Absent(type):
     """The type of a name of version 3 that is not here.
 
-    A plugin may import it, as long as it does not use it; or name it behind ``except``.
+    A plugin may import it, or name it behind ``except``; using it raises ``NotHere``.
     """
 
     _instead: str

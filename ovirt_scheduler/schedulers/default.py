@@ -127,7 +127,7 @@ class _Plan:
                 target.add(vm, processors)
 
     def explained(self) -> Migrations:
-        """The migrations; says why, once for each host that takes VMs over."""
+        """The migrations; gives a reason for each host that takes VMs over."""
         first: dict[str, tuple[types.Host, str]] = {}
         for target, why in self._comparisons.values():
             first.setdefault(target.id, (target, why))
@@ -239,7 +239,7 @@ class _Plan:
         return sorted(fit, key=rank)
 
     def _cost_of(self, vm: types.Vm) -> Callable[[HostUse], int]:
-        """What a host costs for a VM by the cluster's cost functions, as far as they were asked."""
+        """A function of a host: its cost for the VM by the cluster's cost functions, else 0."""
         costs = self._destinations.get(vm.id, {})
         return lambda use: costs.get(use.id, 0)
 
@@ -272,7 +272,7 @@ class _Plan:
         return processors
 
     def _movable(self, source: HostUse) -> list[types.Vm]:
-        """A VM is moved once in a plan."""
+        """The VMs of a host that may leave it and are not moved yet: a plan moves each once."""
         return [vm for vm in source.vms if self._may_leave(vm) and vm not in self.migrations]
 
     def _up(self) -> list[HostUse]:
@@ -304,19 +304,19 @@ def _preference(properties: Properties) -> Preference:
 
 
 def _comparison(source: HostUse, target: HostUse) -> str:
-    """The use of two hosts before a VM goes from one to the other: of what the source has less of.
+    """The use of two hosts before a VM moves: of CPU or memory, whichever the source uses more of.
 
-    Empty if it is known of neither processors nor memory of both.
+    Empty if neither is known of both hosts.
     """
     fractions, others = source.known_fractions, target.known_fractions
     what = max(fractions.keys() & others.keys(), key=lambda key: (fractions[key], key), default="")
     if not what:
         return ""
-    one, other = (
+    first, other = (
         f"{use.host.name or use.id} {use.known_fractions[what]:.0%}".replace("%", " %")
         for use in (source, target)
     )
-    return f"{what} of {one}, of {other}"
+    return f"{what} of {first}, of {other}"
 
 
 def _fraction(use: HostUse) -> float:
@@ -324,7 +324,7 @@ def _fraction(use: HostUse) -> float:
 
 
 def _lot(vm: types.Vm, use: HostUse) -> bytes:
-    """Settles a tie, whatever the order of the hosts, and not always for the same host."""
+    """Decides a tie: for another host from VM to VM, whatever the order of the hosts."""
     return hashlib.sha256(f"{vm.id} {use.id}".encode()).digest()
 
 

@@ -66,7 +66,7 @@ class Description(NamedTuple):
         return (self.ends - datetime.datetime.now(datetime.timezone.utc)).days
 
     def is_for(self, address: str) -> bool:
-        """Whether callers find the name by which they reach a listening address among its names."""
+        """Whether the names have the one with which callers reach a listening address."""
         if url_host(address) == "localhost":  # or another of this machine's names
             return True
         return _as_written(address) in map(str.lower, self.names)
@@ -80,7 +80,7 @@ def files_in(folder: Path) -> CertificateFiles:
 def ensure(folder: Path, address: str = "localhost") -> CertificateFiles:
     """Make a certificate and its key in a folder, unless they are there.
 
-    If the folder is gone and the next one is there, a switch to that one was cut off: it is taken.
+    If the folder is gone and the next one is there, a switch was interrupted: it is completed.
 
     The folder is made under another name and renamed. So a process that starts at the same time
     finds both files or none.
@@ -151,7 +151,7 @@ def check(certificate: Path, key: Path) -> None:
     Raises:
         ConfigError: a server cannot use them; with the file, and what to do.
     """
-    with _told_of(certificate):
+    with _naming_file(certificate):
         public_half = _read_chain(certificate)[0].public_key().public_bytes(*_PUBLIC_FORM)
     if public_half != _read_public_half(key):
         raise ConfigError(f"is not the key of the first certificate in {certificate}", str(key))
@@ -163,13 +163,14 @@ def describe(certificate: Path) -> Description:
     Raises:
         ConfigError: the file holds no certificate, or cannot be read.
     """
-    with _told_of(certificate):
+    with _naming_file(certificate):
         leaf = _read_chain(certificate)[0]
         names: tuple[str, ...] = ()
         with contextlib.suppress(x509.ExtensionNotFound):
-            found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-            addresses = map(str, found.get_values_for_type(x509.IPAddress))
-            names = (*found.get_values_for_type(x509.DNSName), *addresses)
+            of_class = leaf.extensions.get_extension_for_class
+            alternatives = of_class(x509.SubjectAlternativeName).value
+            addresses = map(str, alternatives.get_values_for_type(x509.IPAddress))
+            names = (*alternatives.get_values_for_type(x509.DNSName), *addresses)
         return Description(
             leaf.subject.rfc4514_string(),
             names,
@@ -266,13 +267,13 @@ def _read_chain(path: Path) -> list[x509.Certificate]:
     if not blocks:
         but = " but a private key: name the certificate's file (or are the two swapped?)"
         raise ConfigError(f"holds no PEM certificate{but if _KEY.search(data) else ''}", str(path))
-    with _told_of(path):
+    with _naming_file(path):
         return [x509.load_pem_x509_certificate(block) for block in blocks]
 
 
 @contextlib.contextmanager
-def _told_of(path: Path) -> Iterator[None]:
-    """Around what reads a certificate of a file: if it cannot be read, say so."""
+def _naming_file(path: Path) -> Iterator[None]:
+    """Name the file in the error on a certificate that cannot be read."""
     try:
         yield
     except UNREADABLE:
@@ -283,13 +284,13 @@ def _told_of(path: Path) -> Iterator[None]:
 def _read_public_half(path: Path) -> bytes:
     """Read a private key, and give its public key as DER."""
     data = _read(path)
-    found = _KEY.search(data)
-    if found is None:
+    match = _KEY.search(data)
+    if match is None:
         but = " but a certificate; are ssl_certificate and ssl_key swapped?"
         problem = f"holds no PEM private key{but if _CERTIFICATE.search(data) else ''}"
         raise ConfigError(problem, str(path))
     try:
-        private_key = serialization.load_pem_private_key(found.group(), password=None)
+        private_key = serialization.load_pem_private_key(match.group(), password=None)
     except TypeError:
         raise ConfigError(
             "is encrypted, and nobody is there to type the passphrase when the daemon starts; "

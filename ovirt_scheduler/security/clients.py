@@ -45,9 +45,9 @@ class Clients:
         context.load_client_ca(os.fsencode(self.authorities))  # tells clients what to send
         store = context.get_cert_store()
         assert store is not None  # noqa: S101  a server's context has one
-        # What is in the file is trusted by itself, an intermediate without its root too.
+        # Each certificate of the file is trusted by itself: an intermediate one needs no root.
         store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
-        # A session taken up again would not be verified again.
+        # The certificate of a resumed session would not be verified again.
         context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
         context.set_options(SSL.OP_NO_TICKET)
         context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, self._verified)
@@ -79,7 +79,7 @@ class Clients:
         except UNREADABLE:
             return False
         common = [str(each.value) for each in name.get_attributes_for_oid(NameOID.COMMON_NAME)]
-        # One with a = in it may be the subject name of another client.
+        # A common name with a = in it may be the subject name of another client.
         return len(common) == 1 and "=" not in common[0] and common[0] in self.allowed
 
 

@@ -133,10 +133,10 @@ def _private(place: Path, gid: int) -> bool:
 
 def _belonging(place: Path, status: os.stat_result, path: Path) -> str:
     who = user_name(os.geteuid())
-    wanted = "not root" if who == "root" else f"neither root nor {who}, who runs this"
+    expected = "not root" if who == "root" else f"neither root nor {who}, who runs this"
     command = "chown -h root" if stat.S_ISLNK(status.st_mode) else "chown root"
     return (
-        f"{_shown(place, path)}belongs to {user_name(status.st_uid)}, {wanted}; "
+        f"{_shown(place, path)}belongs to {user_name(status.st_uid)}, {expected}; "
         f"mend it: {command} {shlex.quote(str(place))}"
     )
 

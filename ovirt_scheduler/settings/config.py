@@ -40,7 +40,7 @@ CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
 _MEANT_TO_REJECT = re.compile(
     r"""(?i)[^#\s=:]+\s*[=:>]*\s*['"]?reject\b|on[_ -]?failure\b(?!\s*[=:>]*\s*['"]?ignore\b)"""
 )
-_MEANT_TO_LOOK_ON = re.compile(r"""(?i)shadow\s*[=:]*\s*['"]?true\b""")
+_MEANT_AS_SHADOW = re.compile(r"""(?i)shadow\s*[=:]*\s*['"]?true\b""")
 
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 SYSTEM_STATE = Path("/var/lib/ovirt-scheduler")  # of the daemon that systemd starts
@@ -145,7 +145,7 @@ def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
         except PluginError:
             return True
         meant = default is OnFailure.REJECT or any(map(_MEANT_TO_REJECT.match, lines))
-        return meant and not any(map(_MEANT_TO_LOOK_ON.match, lines))
+        return meant and not any(map(_MEANT_AS_SHADOW.match, lines))
     live = conf.enabled and not conf.shadow
     return live and (conf.on_failure or default) is OnFailure.REJECT
 

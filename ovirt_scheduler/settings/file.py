@@ -140,8 +140,8 @@ class Section:
         words = f"{self._prefix}{key}: {problem}"
         return self._error_type(words, str(self._path), line or self.lines[key])
 
-    def read(self, entry: Entry) -> None:
-        """Take the value of a key that is in the table.
+    def add(self, entry: Entry) -> None:
+        """Add an entry, whose key is in the table: its value is the one in use.
 
         Raises:
             FileMistake: the file's ``error_type``: the value is not allowed, or the key is set
@@ -158,8 +158,8 @@ class Section:
             self.values[key.name] = key.cast(entry.value)
         except ValueError:
             value = repr(entry.value[:60]) if entry.value else "nothing"
-            found = "" if _PASSWORD.search(f"{key.name} {value}") else f", not {value}"
-            raise self.mistake(key.name, f"expected {key.allowed}{found}") from None
+            actual = "" if _PASSWORD.search(f"{key.name} {value}") else f", not {value}"
+            raise self.mistake(key.name, f"expected {key.allowed}{actual}") from None
 
 
 class ConfFile(Section):
@@ -201,7 +201,7 @@ class ConfFile(Section):
         self.subsections: dict[str, dict[str, Section]] = {name: {} for name in subsection_tables}
         for entry in entries(data, path, error_type):
             if entry.key:
-                self._section_of(entry).read(entry)
+                self._section_of(entry).add(entry)
                 continue
             name = f"[{entry.section}] [[{entry.subsection}]]"
             if entry.section not in self.subsections:
@@ -239,8 +239,8 @@ class ConfFile(Section):
 def _unknown(what: str, word: str, names: Collection[str]) -> str:
     """The message that a section or key does not exist, with the name that may be meant."""
     meant = spelling.nearest(word, names)
-    known = f"known are {', '.join(names)}" if names else f"this file takes no {what}"
-    return f"there is no such {what}; {known if meant is None else f'did you mean {meant}?'}"
+    allowed = f"known are {', '.join(names)}" if names else f"this file takes no {what}"
+    return f"there is no such {what}; {allowed if meant is None else f'did you mean {meant}?'}"
 
 
 def entries(data: bytes, path: Path, error_type: ErrorType) -> tuple[Entry, ...]:
@@ -264,7 +264,7 @@ def entries(data: bytes, path: Path, error_type: ErrorType) -> tuple[Entry, ...]
         )
     except configobj.ConfigObjError as error:
         raise mistake(_unreadable(error), error.line_number) from error
-    return tuple(_told(config, lines, mistake))
+    return tuple(_located_entries(config, lines, mistake))
 
 
 def text_lines(data: bytes, path: Path, error_type: ErrorType) -> list[str]:
@@ -311,13 +311,15 @@ def _unreadable(error: configobj.ConfigObjError) -> str:
     return f"`{line}`: expected `key = value`, `[section]`, or a comment that begins with #"
 
 
-def _told(config: configobj.ConfigObj, lines: list[str], mistake: _Mistake) -> list[Entry]:
+def _located_entries(
+    config: configobj.ConfigObj, lines: list[str], mistake: _Mistake
+) -> list[Entry]:
     """The entries with their lines, counted with the comment lines that configobj keeps."""
-    found: list[Entry] = []
+    located: list[Entry] = []
     number = len(config.initial_comment)
 
     def visit(section: configobj.Section, name: str) -> None:
-        """Take what comes next in the file: a key, or the header of a section."""
+        """Add the entry of a key, or of a section's header; they come in the order of the file."""
         nonlocal number
         number += len(section.comments[name]) + 1
         if len(name) > _LONGEST_NAME:
@@ -330,14 +332,14 @@ def _told(config: configobj.ConfigObj, lines: list[str], mistake: _Mistake) -> l
             problem = _ambiguity(section, name, lines[number - 1])
             if problem:
                 raise mistake(f"{name}: {problem}", number)
-            found.append(Entry(outer, name, _unquoted(section[name]), number, inner))
+            located.append(Entry(outer, name, _unquoted(section[name]), number, inner))
         elif inner:
             raise mistake(f"[[{inner}]]: holds another section, three levels down", number)
         elif outer:
-            found.append(Entry(outer, "", "", number, name))
+            located.append(Entry(outer, "", "", number, name))
 
     config.walk(visit, call_on_sections=True)
-    return found
+    return located
 
 
 def _ambiguity(section: configobj.Section, key: str, line: str) -> str:

@@ -30,9 +30,9 @@ class Drive(Enum):
 
 
 class ValueType(NamedTuple):
-    """A type of value; ``words`` name it in a sentence, ``read`` makes a value of a text."""
+    """A type of value: its name in a sentence, and the reader that makes a value of a text."""
 
-    words: str
+    label: str
     read: Callable[[str], Any]
 
 
@@ -46,8 +46,8 @@ _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def _size(text: str) -> int:
-    found = _match(r"([0-9]{1,15}) ?(B|KiB|MiB|GiB|)", text)
-    return int(found[1]) * _UNITS[found[2]]
+    match = _match(r"([0-9]{1,15}) ?(B|KiB|MiB|GiB|)", text)
+    return int(match[1]) * _UNITS[match[2]]
 
 
 _TRUTH = {
@@ -88,10 +88,10 @@ def _subjects(text: str) -> tuple[str, ...]:
 def _assignments(text: str) -> dict[str, str]:
     """``key=value;key2=value2``; a value holds no ``;``."""
     pairs = [item.strip().partition("=") for item in text.split(";")]
-    found = {key.strip(): value.strip() for key, _, value in pairs}
-    if len(found) < len(pairs) or not all(key and equals for key, equals, _ in pairs):
+    assignments = {key.strip(): value.strip() for key, _, value in pairs}
+    if len(assignments) < len(pairs) or not all(key and equals for key, equals, _ in pairs):
         raise ValueError(text)
-    return found
+    return assignments
 
 
 def _units(pattern: str) -> Callable[[str], tuple[WantedUnit, ...]]:
@@ -140,10 +140,10 @@ def _proxy(text: str) -> str:
 
 
 def _match(pattern: str, text: str) -> re.Match[str]:
-    found = re.fullmatch(pattern, text)
-    if not found:
+    match = re.fullmatch(pattern, text)
+    if not match:
         raise ValueError(text)
-    return found
+    return match
 
 
 TYPES: dict[str, ValueType] = {
@@ -189,7 +189,7 @@ class Key(NamedTuple):
     help: str
     bounds: Optional[tuple[str, str]] = None  # the least and the greatest value
     choices: Union[tuple[str, ...], type[Enum]] = ()  # an Enum's are its values
-    unset: str = "none"  # what holds in words, where there is no default to write down
+    unset: str = "none"  # in words, what holds without a default
     section: str = ""
     other_names: tuple[str, ...] = ()
     absent: Any = None  # the value without a default
@@ -202,11 +202,11 @@ class Key(NamedTuple):
     @property
     def allowed(self) -> str:
         """What a value may be, as part of a sentence."""
-        words = TYPES[self.value_type].words
+        label = TYPES[self.value_type].label
         if self.choices:
             choices = (each.value if isinstance(each, Enum) else each for each in self.choices)
-            return f"{words} {', '.join(choices)}"
-        return f"{words}, from {self.bounds[0]} to {self.bounds[1]}" if self.bounds else words
+            return f"{label} {', '.join(choices)}"
+        return f"{label}, from {self.bounds[0]} to {self.bounds[1]}" if self.bounds else label
 
     def cast(self, text: str) -> Any:
         """The typed value that a text stands for.

@@ -1,4 +1,4 @@
-"""What the fixtures give: hosts and VMs with likely values, and answers of plugins on them.
+"""What the fixtures return: hosts and VMs with likely values, and the answers of plugins.
 
 Plugins are loaded as ``try`` loads them, and called in processes of their own.
 """
@@ -49,7 +49,7 @@ _NO_FACTORS: Mapping[Path, int] = {}
 
 
 def make_cluster(name: str = "Default", **attributes: Any) -> types.Cluster:
-    """A cluster; its id is made of its name, unless it is given."""
+    """A cluster; its id is made of its name, unless ``attributes`` has one."""
     values = {"id": _id("cluster", name), "affinity_groups": [], **attributes}
     return types.Cluster(name=name, **values)
 
@@ -57,7 +57,7 @@ def make_cluster(name: str = "Default", **attributes: Any) -> types.Cluster:
 def make_host(
     name: str = "host", *, running: int = 0, processors: int = 16, **attributes: Any
 ) -> types.Host:
-    """A host; the fixture of this name has what may be said of it."""
+    """A host; the fixture of this name explains the parameters."""
     values = {
         "status": types.HostStatus.UP,
         "memory": 64 * GIB,
@@ -65,13 +65,13 @@ def make_host(
         **attributes,
     }
     values.setdefault("max_scheduling_memory", values["memory"])
-    return _made(types.Host, name, processors, **values)
+    return _make_entity(types.Host, name, processors, **values)
 
 
 def make_vm(name: str = "vm", *, processors: int = 1, **attributes: Any) -> types.Vm:
-    """A VM; the fixture of this name has what may be said of it."""
+    """A VM; the fixture of this name explains the parameters."""
     values = {"status": types.VmStatus.UP, "memory": 4 * GIB, **attributes}
-    return _made(types.Vm, name, processors, **values)
+    return _make_entity(types.Vm, name, processors, **values)
 
 
 def saved_cluster(path: Path) -> tuple[list[types.Host], list[types.Vm]]:
@@ -86,11 +86,11 @@ def saved_cluster(path: Path) -> tuple[list[types.Host], list[types.Vm]]:
 
 
 def _elements(entities: Iterable[Any]) -> list[Element]:
-    """What a made engine is given: hosts, VMs or clusters, with all that is in them."""
+    """The elements of entities, for a made engine: hosts, VMs or clusters with all their parts."""
     return [fromstring(Writer.write(each)) for each in entities]  # noqa: S314  just written
 
 
-def _made(
+def _make_entity(
     kind: Any,
     name: str,
     processors: int,
@@ -101,7 +101,7 @@ def _made(
     statistics: Mapping[str, float] = MappingProxyType({}),
     **values: Any,
 ) -> Any:
-    """A host or a VM, with what the engine has of both: its cluster and its collections."""
+    """A host or a VM, with its cluster and the collections that the engine has for both."""
     topology = types.CpuTopology(sockets=1, cores=processors, threads=1)
     values = {
         "id": _id(kind.__name__.lower(), name),
@@ -117,9 +117,9 @@ def _made(
         ],
         statistics=[
             types.Statistic(
-                id=_id("statistic", each), name=each, values=[types.Value(datum=float(datum))]
+                id=_id("statistic", key), name=key, values=[types.Value(datum=float(datum))]
             )
-            for each, datum in statistics.items()
+            for key, datum in statistics.items()
         ],
         **values,
     )
@@ -135,11 +135,11 @@ class PluginFailed(AssertionError):
 
 @dataclass(eq=False)
 class Runs:
-    """What runs the plugins of a test session; the fixtures say what the methods take.
+    """The calls of plugins in a test session; the fixtures explain the parameters.
 
     Attributes:
-        running: it is started.
-        engine: has the hosts and VMs of a call, and is what ``engine_connection`` reaches.
+        running: the parts of the daemon that call plugins, started.
+        engine: what ``engine_connection`` reaches; it has the hosts and VMs of the latest call.
 
     Raises (when called):
         PluginFailed: the plugin does not load, refuses a property's value, or fails.
@@ -159,22 +159,22 @@ class Runs:
         properties: Properties = _NO_PROPERTIES,
         unit: Optional[str] = None,
     ) -> Any:
-        """What a filter, a cost function or a balance answers, with names; see the fixtures.
+        """The answer of a filter, a cost function or a balance, with names; see the fixtures.
 
         Args:
-            kind: as ``Kind`` has it.
+            kind: a value of ``Kind``.
         """
         of_kind, loaded = Kind(kind), self._load(plugin)
         if of_kind is Kind.BALANCE and vm is not None:
             raise TypeError("a balance is about no single VM: leave it out, or give vms=")
-        started = [] if of_kind is Kind.BALANCE else [vm or make_vm()]
+        started_vms = [] if of_kind is Kind.BALANCE else [vm or make_vm()]
         request = Request(
             _caller(),
-            Subjects(_ids(hosts), vm=started[0].id if started else None),
+            Subjects(_ids(hosts), vm=started_vms[0].id if started_vms else None),
             _texts(properties),
-            {of_kind: (_wanted(loaded, of_kind, unit),)},
+            {of_kind: (_requested_unit(loaded, of_kind, unit),)},
         )
-        answer = self._answer(request, of_kind.label, hosts, [*vms, *started], loaded)
+        answer = self._answer(request, of_kind.label, hosts, [*vms, *started_vms], loaded)
         names = _names(hosts)
         if of_kind is Kind.FILTER:
             return [names[host] for host in answer]
@@ -200,7 +200,7 @@ class Runs:
         cost_functions: Mapping[Path, int] = _NO_FACTORS,
         scheduler: Optional[str] = None,
     ) -> Any:
-        """What a method of a scheduler answers, with names; see the fixture."""
+        """The answer of a scheduler's method, with names; see the fixture."""
         loaded = self._load(plugin)
         schedulers = [each for each in loaded.drivers if each.interfaces]
         driver = _chosen(schedulers, "scheduler", loaded, scheduler)
@@ -214,25 +214,25 @@ class Runs:
             vm = vm or make_vm()
         before = [self._load(path) for path in filters]
         scoring = [(self._load(path), factor) for path, factor in cost_functions.items()]
-        wanted = {
-            Kind.FILTER: tuple(_wanted(file, Kind.FILTER) for file in before),
+        units = {
+            Kind.FILTER: tuple(_requested_unit(file, Kind.FILTER) for file in before),
             Kind.COST_FUNCTION: tuple(
-                _wanted(file, Kind.COST_FUNCTION)._replace(factor=factor)
+                _requested_unit(file, Kind.COST_FUNCTION)._replace(factor=factor)
                 for file, factor in scoring
             ),
         }
         statuses = {"old_status": old_status, "new_status": new_status}
-        known = {name: word for name, word in statuses.items() if word is not None}
-        asked = Subjects(_ids(hosts), _ids(vms), vm and vm.id, host and host.id)
-        call = DriverCall(driver, method, known)
-        request = Request(_caller(), asked, _texts(properties), wanted, call)
+        change = {name: word for name, word in statuses.items() if word is not None}
+        subjects = Subjects(_ids(hosts), _ids(vms), vm and vm.id, host and host.id)
+        call = DriverCall(driver, method, change)
+        request = Request(_caller(), subjects, _texts(properties), units, call)
         machines = [*vms, *filter(None, (vm,))]
         files = [loaded, *before, *(file for file, _ in scoring)]
         answer = self._answer(request, driver.label, hosts, machines, *files)
         return _named(answer, defined.returns, _names(hosts), _names(machines))
 
     def run_topic(self, plugin: Path, method: str, /, **arguments: object) -> Any:
-        """What a driver's own method returns."""
+        """The value that a driver's own method returns."""
         loaded = self._load(plugin)
         drivers = [each for each in loaded.drivers if each.method(method)]
         driver = _chosen(drivers, f"driver with a method {method}", loaded, None)
@@ -240,15 +240,15 @@ class Runs:
         return self._answer(request, driver.label, (), (), loaded)
 
     def _answer(
-        self, request: Request, words: str, hosts: Hosts, vms: Vms, *files: LoadedPlugin
+        self, request: Request, label: str, hosts: Hosts, vms: Vms, *files: LoadedPlugin
     ) -> Any:
-        """What units or a driver of some files answer; shows what was printed.
+        """The answer of units or a driver of some files; shows what they printed.
 
         Args:
-            words: what is called last, unless it is a filter or a cost function.
+            label: of the balance or driver that is called last, if there is one.
 
         Raises:
-            PluginFailed: a call has no answer that counts.
+            PluginFailed: a call failed, or its answer is not valid.
             ValueError: two hosts have the same id.
         """
         number = Counter(host.id for host in hosts)
@@ -266,7 +266,7 @@ class Runs:
         execution = decision.execution
         called = [(Kind.FILTER.label, each) for each in execution.filters]
         called += [(Kind.COST_FUNCTION.label, each) for each in execution.cost_functions]
-        called += [(words, execution.result)] if execution.result is not None else []
+        called += [(label, execution.result)] if execution.result is not None else []
         for kind, result in called:
             sys.stdout.write(result.stdout)
             sys.stderr.write(result.stderr)
@@ -290,20 +290,20 @@ class Runs:
 
 @contextlib.contextmanager
 def started(folder: Path) -> Iterator[Runs]:
-    """Start what runs plugins, with the settings that hold where nobody changed any.
+    """Start what runs plugins, with the default settings.
 
     Args:
-        folder: for a scheduler.conf in which nothing stands.
+        folder: for an empty scheduler.conf.
     """
     file = folder / "scheduler.conf"
     file.touch()
     settings = config.load(file, {}, for_daemon=False)
-    made = MadeEngine()
+    engine = MadeEngine()
     try:
         with runtime.started(settings) as running:
-            yield Runs(running, made)
+            yield Runs(running, engine)
     finally:
-        made.close()
+        engine.close()
 
 
 def _chosen(units: Sequence[_Unit], what: str, loaded: LoadedPlugin, name: Optional[str]) -> _Unit:
@@ -318,7 +318,7 @@ def _chosen(units: Sequence[_Unit], what: str, loaded: LoadedPlugin, name: Optio
     raise PluginFailed(f"{loaded.path}: say which {what} is meant: {there}")
 
 
-def _wanted(loaded: LoadedPlugin, kind: Kind, name: Optional[str] = None) -> WantedUnit:
+def _requested_unit(loaded: LoadedPlugin, kind: Kind, name: Optional[str] = None) -> WantedUnit:
     units = [each for each in loaded.units if each.kind is kind]
     return WantedUnit(_chosen(units, kind.label, loaded, name).name)
 

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from ovirt_scheduler.log.fields import Block, Name, Names
-from ovirt_scheduler.log.format import kind
+from ovirt_scheduler.log.format import message_id
 from ovirt_scheduler.log.handlers import _LONGEST_ENTRY, JournalHandler, is_standard_error
 from tests.support.journal_reader import Journal, fields_of
 from tests.support.log_messages import HOSTILE, MANUAL, messages, shown
@@ -72,8 +72,8 @@ def test_every_kind_of_line_has_its_own_id(journal, log):
         ids.append([journal.entry()["MESSAGE_ID"] for _ in range(2)])
     first, second = ids
     assert first == second
-    assert first == [[kind("pid PID, MILLISECONDS ms")], [kind("signal SIGNAL")]]
-    kinds = {kind(message.text) for message in messages()}
+    assert first == [[message_id("pid PID, MILLISECONDS ms")], [message_id("signal SIGNAL")]]
+    kinds = {message_id(message.text) for message in messages()}
     assert set() < set(re.findall("MESSAGE_ID=([0-9a-f]+)", MANUAL)) <= kinds
     assert len(kinds) == len({shown(message.text) for message in messages()})
 

@@ -165,7 +165,7 @@ def test_a_file_moved_while_the_log_changes_holds_up_nobody(handler, path, monke
 
     monkeypatch.setattr(logging, "root", logging.RootLogger(logging.INFO))
     logging.root.addHandler(Changed())
-    handlers.use(logging.NullHandler(), "info")
+    handlers.activate(logging.NullHandler(), "info")
     assert finished == [True]
     assert lines(path) == ["two"]
 
@@ -173,7 +173,7 @@ def test_a_file_moved_while_the_log_changes_holds_up_nobody(handler, path, monke
 def test_no_line_is_lost_while_the_log_changes(path, monkeypatch):
     """Calls go on amid a reload, and log their lines."""
     monkeypatch.setattr(logging, "root", logging.RootLogger(logging.INFO))
-    handlers.use(LogFile(path), "info")
+    handlers.activate(LogFile(path), "info")
 
     def call():
         for _ in range(500):
@@ -183,8 +183,8 @@ def test_no_line_is_lost_while_the_log_changes(path, monkeypatch):
     for each in calls:
         each.start()
     while any(each.is_alive() for each in calls):
-        handlers.use(LogFile(path), "info")
-    handlers.use(logging.NullHandler(), "info")
+        handlers.activate(LogFile(path), "info")
+    handlers.activate(logging.NullHandler(), "info")
     assert lines(path) == ["line"] * 2000
 
 

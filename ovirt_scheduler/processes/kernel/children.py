@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from typing import Callable, Optional
 
-# That of signal makes an enumeration of each value: it copies memory of the parent.
+# ``signal.signal`` makes an enumeration of each value, which copies memory of the parent.
 _handle: Callable[[int, int], object] = importlib.import_module("_signal").signal
 _DEFAULT = int(signal.SIG_DFL)
 _PAUSE = 0.005  # seconds between two checks
@@ -29,26 +29,27 @@ def reset_signals(handled: Iterable[signal.Signals]) -> None:
         _handle(number, _DEFAULT)
 
 
-def close_all_but(kept: Collection[int]) -> None:
-    """Close every descriptor beyond the standard three that is not to be kept."""
+def close_all_but(spared: Collection[int]) -> None:
+    """Close every descriptor but the standard three and the spared ones."""
     listed = os.listdir("/proc/self/fd")  # noqa: PTH208  no objects on this path
     first = 3
-    for beyond in (*sorted(kept), max(map(int, listed)) + 1):
+    for beyond in (*sorted(spared), max(map(int, listed)) + 1):
         os.closerange(first, beyond)  # the one that listed the folder is closed already
         first = beyond + 1
 
 
-def reap(known: Collection[int], most: int = 256) -> Iterator[tuple[int, int]]:
+def reap(forked: Collection[int], most: int = 256) -> Iterator[tuple[int, int]]:
     """Collect the children that have ended.
 
-    A known one's process group is killed first, while the zombie still holds its number.
+    The process group of a forked one is killed first, while the zombie still holds its number.
 
     Args:
-        known: pids; the caller forgets each one that is yielded before it asks for the next.
-        most: to collect at once; who forks and ends without a pause must not keep the caller.
+        forked: pids of the processes that this one has forked itself. The caller removes each one
+            that is yielded before it goes on.
+        most: children to collect, so that an endless chain of forks cannot hold the caller up.
 
     Yields:
-        Pid and wait status of each known one.
+        Pid and wait status of each child that is in ``forked``.
     """
     for _ in range(most):
         try:
@@ -57,18 +58,18 @@ def reap(known: Collection[int], most: int = 256) -> Iterator[tuple[int, int]]:
             return
         if ended is None:
             return
-        if ended.si_pid in known:
+        if ended.si_pid in forked:
             kill(ended.si_pid)
         pid, status = os.waitpid(ended.si_pid, _WALL)
-        if pid in known:
+        if pid in forked:
             yield pid, status
 
 
 def pids(spared: Collection[int] = ()) -> list[int]:
-    """List the children of this process, except those spared; ended ones too until reaped.
+    """List the children of this process; one that ended counts until it is reaped.
 
     Args:
-        spared: children that are known to live.
+        spared: children to leave out, as they live.
     """
     if not spared and not exist():  # this is faster than the list
         return []
@@ -112,16 +113,16 @@ def end_all(seconds: float) -> bool:
     A thread gets no signal of their end, so this checks every few milliseconds.
 
     Returns:
-        False where one is left after so many seconds.
+        False if a child remains after so many seconds.
     """
     give_up = time.monotonic() + seconds
     while True:
         for _ in reap(()):
             pass
-        left = pids()
-        if not left or time.monotonic() > give_up:
-            return not left
-        kill_all(left)
+        remaining = pids()
+        if not remaining or time.monotonic() > give_up:
+            return not remaining
+        kill_all(remaining)
         time.sleep(_PAUSE)
 
 

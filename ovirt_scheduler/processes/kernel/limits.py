@@ -19,10 +19,10 @@ _PAGE = resource.getpagesize()
 # never touched: the stacks of a library's threads, its buffers.
 ROOM = 256 << 20
 _KILLED_FIRST = "500"  # of 1000: as though it had half of the machine's memory besides its own
-# Address space for what is no memory: libraries, stacks, what malloc, and a Java that a plugin
-# starts, keep for later.
+# Address space that is reserved and not used: by libraries, stacks, malloc, and a Java that a
+# plugin starts.
 _RESERVE = 4 << 30
-# The second counts mappings that are shared, which the first does not.
+# RLIMIT_AS counts shared mappings, too; RLIMIT_DATA does not.
 _MEMORY = (resource.RLIMIT_DATA, resource.RLIMIT_AS)
 _NONE = resource.RLIM_INFINITY  # no limit; it is -1
 
@@ -59,7 +59,7 @@ def set_hard(limits: Limits, loaded: bool = False) -> None:
 
 
 def set_soft(limits: Limits, data: int, size: int) -> None:
-    """Set the soft limits for the call that begins: what it may have beside what is used.
+    """Set the soft limits for the call that begins: its own share, beside what is used already.
 
     Args:
         data, size: bytes that this process uses, ``VmData`` and ``VmSize`` of /proc/self/status.
@@ -95,7 +95,7 @@ def _set(which: int, soft: int, hard: int = _NONE) -> None:
 
 
 def _memory() -> tuple[int, int]:
-    """What each limit of ``_MEMORY`` counts of this process; that of address space has a reserve.
+    """The bytes that each limit of ``_MEMORY`` counts, and a reserve for the address space.
 
     ``data`` and ``size`` of /proc/self/statm, without the objects that open() makes.
     """

@@ -15,8 +15,8 @@ _LARGE = 1 << 20  # bytes
 def give_back_large_blocks() -> None:
     """Make ``free`` return each large block to the system, in this process and its children.
 
-    By itself the C library puts larger and larger blocks into the heap, once one of that size has
-    been freed: after a large document, most of what the next one took stayed with the process.
+    Else the C library puts larger and larger blocks into the heap, once one of that size has been
+    freed, and after two large documents most of the memory stays with the process.
     """
     if _mallopt is not None:
         _mallopt(_M_MMAP_THRESHOLD, _LARGE)

@@ -34,7 +34,7 @@ def die_with_parent(parent: int) -> None:
 def gain_no_privileges() -> None:
     """Let no program that is started from here gain rights by a set-user-ID bit or capabilities.
 
-    A process with more rights than this one could not be killed by it (contract 4.5).
+    This process could not kill one with more rights than its own (contract 4.5).
     """
     _set(_PR_SET_NO_NEW_PRIVS, 1)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ovirt_scheduler import manual
 
-# What proc(5) lists of the capabilities that a process has, or hands on to what it starts.
+# Lines of proc(5) with the capabilities that a process has, or hands on to programs it starts.
 _HELD = ("CapPrm", "CapEff", "CapAmb")
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

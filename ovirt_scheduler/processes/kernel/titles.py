@@ -25,7 +25,7 @@ def set_title(words: str) -> None:
 
 @functools.cache
 def _place() -> tuple[int, int]:
-    """Address and size; the same in whatever is forked."""
+    """Address and size of the command line; they are the same in all that is forked."""
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end, of which pid is field 1
     if not 0 < begin < end:

@@ -22,45 +22,45 @@ _VERSION_DIGITS = 12  # of the checksum
 
 
 def make_driver(
-    found: FoundDriver, plugin: PluginCode, conf: PluginConf, checksum: str, limits: Limits
+    driver: FoundDriver, plugin: PluginCode, conf: PluginConf, checksum: str, limits: Limits
 ) -> DriverUnit:
     """A driver that can be called.
 
     Raises:
         PluginError: without a file; the text says what is wrong with its properties.
     """
-    values = {name: value for name, value in vars(found).items() if name in DriverUnit._fields}
-    values["version"] = found.version or checksum.rpartition(":")[2][:_VERSION_DIGITS]
-    values["properties"] = _driver_properties(found, conf)
-    values["id"] = str(uuid.uuid5(_NAMESPACE, found.name))
+    values = {name: value for name, value in vars(driver).items() if name in DriverUnit._fields}
+    values["version"] = driver.version or checksum.rpartition(":")[2][:_VERSION_DIGITS]
+    values["properties"] = _driver_properties(driver, conf)
+    values["id"] = str(uuid.uuid5(_NAMESPACE, driver.name))
     return DriverUnit(**values, plugin=plugin, checksum=checksum, limits=limits)
 
 
-def check_drivers(found: Sequence[FoundDriver], path: str) -> None:
+def check_drivers(drivers: Sequence[FoundDriver], path: str) -> None:
     """Check the names, topics and versions of a file's drivers.
 
     Raises:
         PluginError: with the line of the driver.
     """
-    for driver in found:
+    for driver in drivers:
         problem = _driver_problem(driver)
         if problem:
             message = f"the driver {driver.class_name!r:.160}: {problem}"
             raise PluginError(message, path, driver.line)
 
 
-def _driver_problem(found: FoundDriver) -> Optional[str]:
+def _driver_problem(driver: FoundDriver) -> Optional[str]:
     """What is wrong with a driver's name, topic or version; None if nothing is."""
-    topic, written_for, policies = found.topic, found.written_for, found.policies
+    topic, written_for, policies = driver.topic, driver.written_for, driver.policies
     name = f"at most {LONGEST_NAME} printable characters"
     problems = (
-        (not is_name(found.name), f"name: expected {name}"),
-        (not is_name(found.class_name), f"its class: expected a name of {name}"),
-        (not all(is_name(each.name) for each in found.methods),
+        (not is_name(driver.name), f"name: expected {name}"),
+        (not is_name(driver.class_name), f"its class: expected a name of {name}"),
+        (not all(is_name(each.name) for each in driver.methods),
          f"methods: expected names of {name}"),
         (topic is not None and not _TOPIC.fullmatch(topic),
          "topic: expected letters, digits, _, - and . (at most 128)"),
-        (len(found.version or "") > LONGEST_NAME,
+        (len(driver.version or "") > LONGEST_NAME,
          f"version: expected at most {LONGEST_NAME} characters"),
         (written_for is not None and not _VERSION.fullmatch(written_for),
          "written_for: expected a version, such as 4.5"),
@@ -87,20 +87,20 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def _driver_properties(found: FoundDriver, conf: PluginConf) -> PropertySet:
+def _driver_properties(driver: FoundDriver, conf: PluginConf) -> PropertySet:
     """Those declared, and the one that names a policy where there are policies."""
-    said = (conf.name, conf.custom_properties, conf.default_values)
+    texts = (conf.name, conf.custom_properties, conf.default_values)
     if not conf.custom_properties:
-        said = (found.name, found.properties, found.default_values)
-    declared = properties.parse(*said)
+        texts = (driver.name, driver.properties, driver.default_values)
+    declared = properties.parse(*texts)
     names = {each.name for each in declared.properties}
-    if found.interfaces and names & {FILTERS, COST_FUNCTIONS}:
-        taken = f"{FILTERS} and {COST_FUNCTIONS} are the daemon's own"
-        raise PluginError(f"{found.name}: the properties {taken}; call yours something else")
-    if not found.policies:
+    if driver.interfaces and names & {FILTERS, COST_FUNCTIONS}:
+        own_names = f"{FILTERS} and {COST_FUNCTIONS} are the daemon's own"
+        raise PluginError(f"{driver.name}: the properties {own_names}; call yours something else")
+    if not driver.policies:
         return declared
     if POLICY in names:
-        raise PluginError(f"{found.name}: policies make the property {POLICY}; do not declare it")
-    allowed = "|".join(map(re.escape, found.policies))
-    policy = Property(POLICY, allowed, found.policies[0])
+        raise PluginError(f"{driver.name}: policies make the property {POLICY}; do not declare it")
+    allowed = "|".join(map(re.escape, driver.policies))
+    policy = Property(POLICY, allowed, driver.policies[0])
     return PropertySet(declared.name, (*declared.properties, policy))

@@ -91,8 +91,8 @@ def _below(
     folder: Path, package: str, above: tuple[Stamp, ...]
 ) -> Iterator[tuple[Path, str, Optional[Stamp]]]:
     """Each file and each folder, these without a name; a link to nothing has no stamp."""
-    with os.scandir(folder) as found:
-        entries = {entry.name: entry for entry in found}
+    with os.scandir(folder) as listing:
+        entries = {entry.name: entry for entry in listing}
     if package and _PACKAGE not in entries:
         return
     for name, entry in entries.items():
@@ -147,22 +147,24 @@ class Sources:
         """
         source, _ = self._once(file)
         named = self._named.get(file.folder, {})
-        found: dict[PluginFile, None] = {file: None}
+        imported: dict[PluginFile, None] = {file: None}
         neighbours: list[Source] = []
         refused: list[tuple[str, str]] = []
-        for each in (queue := [file]):  # grows while it runs
+        queue = [file]
+        while queue:
+            module = queue.pop(0)
             try:
-                neighbour, words = self._once(each)
+                neighbour, words = self._once(module)
             except FileNotFoundError:
                 continue
             except PluginError as error:
-                refused.append((each.name, str(error)))
+                refused.append((module.name, str(error)))
                 continue
-            if each is not file:
+            if module is not file:
                 neighbours.append(neighbour)
             for name in named if words is None else named.keys() & words:
-                queue += [other for other in named[name] if other not in found]
-                found.update(dict.fromkeys(named[name]))
+                queue += [other for other in named[name] if other not in imported]
+                imported.update(dict.fromkeys(named[name]))
         neighbours.sort(key=lambda other: other.name)
         return Candidate(source, str(file.folder), tuple(neighbours), tuple(sorted(refused)))
 

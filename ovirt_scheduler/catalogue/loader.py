@@ -237,9 +237,11 @@ class Loader:
         )
         units = tuple(self._unit(found, code, conf, checksum) for found in analysis.units)
         check_drivers(analysis.drivers, candidate.source.path)
-        made = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
-        left_out = {each.name: why for each in made if (why := self._why_left_out(each, conf))}
-        drivers = tuple(driver for driver in made if driver.name not in left_out)
+        all_drivers = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
+        left_out = {
+            each.name: why for each in all_drivers if (why := self._why_left_out(each, conf))
+        }
+        drivers = tuple(driver for driver in all_drivers if driver.name not in left_out)
         path = str(file.path)
         warnings = (
             *_unchecked_properties(units, path),
@@ -318,30 +320,30 @@ class Loader:
         return analysis, used
 
     def _unit(
-        self, found: FoundUnit, code: PluginCode, conf: PluginConf, checksum: str
+        self, unit: FoundUnit, code: PluginCode, conf: PluginConf, checksum: str
     ) -> PolicyUnit:
-        if not is_name(found.name):
+        if not is_name(unit.name):
             expected = f"expected at most {LONGEST_NAME} printable characters; rename it"
-            problem = f"{found.name!r:.160} cannot be the name of a unit: {expected}"
-            raise PluginError(problem, code.modules[0].path, found.line)
+            problem = f"{unit.name!r:.160} cannot be the name of a unit: {expected}"
+            raise PluginError(problem, code.modules[0].path, unit.line)
         return PolicyUnit(
-            name=found.name,
-            kind=found.kind,
-            description=found.description,
+            name=unit.name,
+            kind=unit.kind,
+            description=unit.description,
             plugin=code,
             checksum=checksum,
             limits=self._limits_of(conf),
-            properties=self._properties(found, code, conf),
+            properties=self._properties(unit, code, conf),
             on_failure=self._on_failure_of(conf),
-            class_name=found.class_name,
+            class_name=unit.class_name,
             shadow=conf.shadow,
         )
 
     def _driver(
-        self, found: FoundDriver, code: PluginCode, conf: PluginConf, checksum: str
+        self, analysed: FoundDriver, code: PluginCode, conf: PluginConf, checksum: str
     ) -> DriverUnit:
-        with self._naming_file(found, code, conf):
-            driver = make_driver(found, code, conf, checksum, self._limits_of(conf))
+        with self._naming_file(analysed, code, conf):
+            driver = make_driver(analysed, code, conf, checksum, self._limits_of(conf))
         return driver._replace(shipped=Path(code.folder) == self._shipped)
 
     def _why_left_out(self, driver: DriverUnit, conf: PluginConf) -> str:
@@ -367,22 +369,22 @@ class Loader:
         )
 
     def _properties(
-        self, found: FoundUnit, code: PluginCode, conf: PluginConf
+        self, unit: FoundUnit, code: PluginCode, conf: PluginConf
     ) -> Optional[PropertySet]:
         """The conf file's properties, or else those that a class unit declares itself."""
-        with self._naming_file(found, code, conf):
+        with self._naming_file(unit, code, conf):
             if not conf.custom_properties:
-                declared = found.properties
+                declared = unit.properties
                 if not declared:
                     return None
-                return properties.parse_for_java(found.name, declared, found.unchecked)
-            if found.kind in conf.kinds:
+                return properties.parse_for_java(unit.name, declared, unit.unchecked)
+            if unit.kind in conf.kinds:
                 return properties.parse(conf.name, conf.custom_properties, conf.default_values)
         return None
 
     @contextlib.contextmanager
     def _naming_file(
-        self, found: Union[FoundUnit, FoundDriver], code: PluginCode, conf: PluginConf
+        self, analysed: Union[FoundUnit, FoundDriver], code: PluginCode, conf: PluginConf
     ) -> Iterator[None]:
         """Name the file whose properties are wrong: the conf file, or else the plugin's."""
         try:
@@ -391,7 +393,7 @@ class Loader:
             if conf.custom_properties:
                 path, line = str(self.conf_path(code.name)), conf.properties_line
                 raise PluginError(error.message, path, line) from None
-            raise PluginError(error.message, code.modules[0].path, found.line) from None
+            raise PluginError(error.message, code.modules[0].path, analysed.line) from None
 
 
 def _unchecked_properties(units: Sequence[PolicyUnit], path: str) -> list[PluginError]:

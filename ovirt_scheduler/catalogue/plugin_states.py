@@ -97,8 +97,8 @@ class _Making:
         """A file that does not load; the version before it may still be in use."""
         if state.good is not None and state.good.contents:
             because = _place_and_message(path, fault)
-            kept = f"the last version that loaded stays in use ({state.good.checksum:.19})"
-            fault = PluginError(f"{fault.message}; {kept}", fault.file, fault.line)
+            in_use = f"the last version that loaded stays in use ({state.good.checksum:.19})"
+            fault = PluginError(f"{fault.message}; {in_use}", fault.file, fault.line)
             self.catalogue.outdated[str(path)] = Outdated(
                 state.good_since, state.fault_since, because, fault
             )
@@ -109,10 +109,10 @@ class _Making:
 
     def add_units(self, path: Path, plugin: LoadedPlugin) -> bool:
         """The units of a file: all of them, or none if one of their names is taken."""
-        wanted = [(unit.kind.label, unit.name) for unit in plugin.units]
-        taken = self._taken(wanted)
-        if taken:
-            fault = PluginError(taken, str(path))
+        claims = [(unit.kind.label, unit.name) for unit in plugin.units]
+        problem = self._why_taken(claims)
+        if problem:
+            fault = PluginError(problem, str(path))
             self.catalogue.faults.append(fault)
             for unit in plugin.units:
                 self.catalogue.not_loaded[unit.name] = _why_not_loaded(path, fault)
@@ -123,7 +123,7 @@ class _Making:
         for unit in plugin.units:
             units = self.catalogue.shadows if unit.shadow else self.catalogue.units
             units[unit.kind, unit.name] = unit
-        self._owners.update(dict.fromkeys(wanted, str(path)))
+        self._owners.update(dict.fromkeys(claims, str(path)))
         return True
 
     def add_driver(self, path: Path, driver: DriverUnit) -> None:
@@ -132,20 +132,20 @@ class _Making:
             return
         if driver.shipped and driver.topic in self.catalogue.topics:
             driver = driver._replace(topic=None)
-        wanted = _driver_claims(driver)
-        taken = self._taken(wanted)
-        if taken:
-            problem = f"the {driver.label} {driver.name} is left out: {taken}"
+        claims = _driver_claims(driver)
+        why = self._why_taken(claims)
+        if why:
+            problem = f"the {driver.label} {driver.name} is left out: {why}"
             self.catalogue.faults.append(PluginError(problem, str(path), driver.line))
             return
-        self._owners.update(dict.fromkeys(wanted, f"{driver.class_name} in {path}"))
+        self._owners.update(dict.fromkeys(claims, f"{driver.class_name} in {path}"))
         self.catalogue.drivers[driver.name] = driver
         if driver.topic is not None:
             self.catalogue.topics[driver.topic] = driver
 
-    def _taken(self, wanted: Iterable[Claim]) -> str:
+    def _why_taken(self, claims: Iterable[Claim]) -> str:
         """Which file has one of these already, and what to do; empty if none has."""
-        for claim in wanted:
+        for claim in claims:
             if claim in self._owners:
                 has = f"{self._owners[claim]} has the {claim[0]} {claim[1]} already"
                 return f"{has}; rename one of them"
@@ -177,5 +177,5 @@ def _unused(states: Mapping[Path, FileState]) -> Iterator[Path]:
 
 def _driver_claims(driver: DriverUnit) -> list[Claim]:
     """A driver's name and topic; a driver that comes with the package gives way."""
-    found = (("driver", driver.name), ("topic", driver.topic))
-    return [] if driver.shipped else [(what, name) for what, name in found if name is not None]
+    claims = (("driver", driver.name), ("topic", driver.topic))
+    return [] if driver.shipped else [(what, name) for what, name in claims if name is not None]

@@ -110,9 +110,9 @@ class Registry:
         Raises:
             ExecutorUnavailable: no process is available to analyse a plugin in.
         """
-        asked = time.monotonic()
+        called_at = time.monotonic()
         with self._refreshing:
-            if self._refreshed_at > asked:
+            if self._refreshed_at > called_at:
                 return self.catalogue
             began = time.monotonic()
             self._update(retry_faults=True)
@@ -220,8 +220,8 @@ class Registry:
             if str(fault) not in logged:
                 _log.error("a plugin cannot be loaded: %(reason)s", _fields(fault))
                 place = {"file": fault.file, "line": fault.line, "message": fault.message}
-                known = {key: each for key, each in place.items() if each}
-                self._keep({"event": "not loaded", **known})
+                fields = {key: each for key, each in place.items() if each}
+                self._keep({"event": "not loaded", **fields})
         for warning in now.warnings:
             if str(warning) not in logged:
                 _log.warning("a plugin should be looked at: %(reason)s", _fields(warning))

@@ -92,9 +92,9 @@ class Catalogue:
     @property
     def plugins(self) -> tuple[tuple[PluginCode, Limits], ...]:
         """The code and the limits of each plugin that callers may wait for, each once."""
-        found = [(unit.plugin, unit.limits) for unit in self.all_units.values()]
-        found += [(driver.plugin, driver.limits) for driver in self.drivers.values()]
-        return tuple({id(plugin): (plugin, limits) for plugin, limits in found}.values())
+        code_and_limits = [(unit.plugin, unit.limits) for unit in self.all_units.values()]
+        code_and_limits += [(driver.plugin, driver.limits) for driver in self.drivers.values()]
+        return tuple({id(plugin): (plugin, limits) for plugin, limits in code_and_limits}.values())
 
     @property
     def empty(self) -> bool:
@@ -118,8 +118,8 @@ class Catalogue:
         unit = self.units.get((kind, name))
         if unit is None:
             kinds = " and ".join(f"a {kind.label}" for kind in self.kinds_of(name))
-            known = (f"it is {kinds}" if kinds else "", self.not_loaded.get(name))
-            more = "; ".join(filter(None, known)) or self._hint(kind, name if hint else "")
+            reasons = (f"it is {kinds}" if kinds else "", self.not_loaded.get(name))
+            more = "; ".join(filter(None, reasons)) or self._hint(kind, name if hint else "")
             raise UnknownUnit(f"there is no {kind.label} named {name!r:.160}; {more}")
         return unit
 
@@ -132,7 +132,7 @@ class Catalogue:
     def choose(
         self,
         kind: Kind,
-        wanted: Sequence[WantedUnit],
+        requested: Sequence[WantedUnit],
         properties: Mapping[str, str],
         strict: bool,
     ) -> Chosen:
@@ -143,27 +143,32 @@ class Catalogue:
             UnknownUnit: there is no unit of a name, and the form is strict.
         """
         in_shadow = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
-        looking = {each.name: each for each in reversed(wanted) if each.name in in_shadow}
+        looking = {
+            request.name: request for request in reversed(requested) if request.name in in_shadow
+        }
         calls: list[UnitCall] = []
         errors: dict[str, tuple[str, ...]] = {}
         rejected = False
         named: dict[str, WantedUnit] = {}
-        for each in wanted:
-            if each.name not in looking and named.setdefault(each.name, each) is not each:
-                repeated = f"the {kind.label} {each.name!r:.160} is named more than once"
+        for request in requested:
+            if (
+                request.name not in looking
+                and named.setdefault(request.name, request) is not request
+            ):
+                repeated = f"the {kind.label} {request.name!r:.160} is named more than once"
                 if strict:
                     raise BadParameters(f"{repeated}; name it once")
-                errors[each.name] = (f"{repeated}; the first counts",)
+                errors[request.name] = (f"{repeated}; the first counts",)
         functions = len(named)
-        for each in named.values():
+        for request in named.values():
             try:
-                unit = self.wanted(kind, each.name, len(errors) < _MOST_HINTS)
-                calls.append(UnitCall(unit, properties, each.factor, functions))
+                unit = self.wanted(kind, request.name, len(errors) < _MOST_HINTS)
+                calls.append(UnitCall(unit, properties, request.factor, functions))
             except UnknownUnit as error:
                 if strict:
                     raise
-                missed = self.missed.get(each.name) if kind is Kind.FILTER else None
-                errors[each.name] = (missed or str(error),)
+                missed = self.missed.get(request.name) if kind is Kind.FILTER else None
+                errors[request.name] = (missed or str(error),)
                 rejected = rejected or missed is not None
         shadows = tuple(
             UnitCall(unit, properties, looking[name].factor, functions + 1)

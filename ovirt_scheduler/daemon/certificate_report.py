@@ -26,30 +26,30 @@ class CertificateReport(NamedTuple):
 
     def fields(self) -> dict[str, object]:
         """The report as JSON has it."""
-        found = self.described
+        cert = self.described
         return {
             "setting": self.setting,
             "path": str(self.path),
-            "subject": found and found.subject,
-            "names": found and list(found.names),
-            "not_before": found and found.begins.isoformat(),
-            "not_after": found and found.ends.isoformat(),
-            "days_left": found and found.days_left,
-            "sha256": found and found.fingerprint,
+            "subject": cert and cert.subject,
+            "names": cert and list(cert.names),
+            "not_before": cert and cert.begins.isoformat(),
+            "not_after": cert and cert.ends.isoformat(),
+            "days_left": cert and cert.days_left,
+            "sha256": cert and cert.fingerprint,
             "problem": self.problem or None,
         }
 
     def text(self) -> str:
         """The report in several lines, the problem last."""
         lines = [f"{self.setting}  {self.path}"]
-        found = self.described
-        if found is not None:
+        cert = self.described
+        if cert is not None:
             lines += [
-                f"  subject      {found.subject}",
-                f"  names        {', '.join(found.names) or '(none)'}",
-                f"  valid        {found.begins:%Y-%m-%d} to {found.ends:%Y-%m-%d}",
-                f"  days left    {found.days_left}",
-                f"  SHA-256      {found.fingerprint}",
+                f"  subject      {cert.subject}",
+                f"  names        {', '.join(cert.names) or '(none)'}",
+                f"  valid        {cert.begins:%Y-%m-%d} to {cert.ends:%Y-%m-%d}",
+                f"  days left    {cert.days_left}",
+                f"  SHA-256      {cert.fingerprint}",
             ]
         elif not self.problem:
             lines.append(
@@ -117,15 +117,15 @@ def inspect(
     return CertificateReport(setting, path, described, _problem(described, days, made_for))
 
 
-def _problem(found: Description, days: int, made_for: Optional[str]) -> str:
+def _problem(cert: Description, days: int, made_for: Optional[str]) -> str:
     """What is wrong with its days or names, and what to do; empty if nothing is."""
     mend = "put a new one there" if made_for is None else "ovirt-scheduler cert renew"
-    if found.begins > datetime.datetime.now(datetime.timezone.utc):
-        return f"not valid before {found.begins:%Y-%m-%d %H:%M} UTC; clients refuse it until then"
-    if found.days_left < 0:
-        return f"expired on {found.ends:%Y-%m-%d}; clients refuse it: {mend}"
-    if made_for is not None and not found.is_for(made_for):
+    if cert.begins > datetime.datetime.now(datetime.timezone.utc):
+        return f"not valid before {cert.begins:%Y-%m-%d %H:%M} UTC; clients refuse it until then"
+    if cert.days_left < 0:
+        return f"expired on {cert.ends:%Y-%m-%d}; clients refuse it: {mend}"
+    if made_for is not None and not cert.is_for(made_for):
         return f"not for {made_for}, where it is called; clients refuse it there: {mend}"
-    if found.days_left < days:
-        return f"{count_of(found.days_left, 'day')} left; {mend} before {found.ends:%Y-%m-%d}"
+    if cert.days_left < days:
+        return f"{count_of(cert.days_left, 'day')} left; {mend} before {cert.ends:%Y-%m-%d}"
     return ""

@@ -117,13 +117,13 @@ class _Question(socketserver.StreamRequestHandler):
         if user not in (0, os.geteuid()):
             return {"error": "only root and the daemon's user may ask here"}
         try:
-            asked = json.loads(line)
-            command = self.server.commands[asked["command"]]
+            request = json.loads(line)
+            command = self.server.commands[request["command"]]
         except (ValueError, KeyError, TypeError, RecursionError):
-            known = ", ".join(sorted(self.server.commands))
-            return {"error": f"expected a line of JSON with a command, one of {known}"}
+            commands = ", ".join(sorted(self.server.commands))
+            return {"error": f"expected a line of JSON with a command, one of {commands}"}
         try:
-            return {"answer": command(asked, user)}
+            return {"answer": command(request, user)}
         except SchedulerError as error:
             return {"error": str(error)}
         except Exception:  # noqa: BLE001  who asked is to hear of it, and not only the log

@@ -135,13 +135,13 @@ class _Signals:
             What the work returned. None if SIGTERM or SIGINT came first: ``next`` returns that
             signal then. A SIGHUP waits for ``next``, too, and does not end the wait.
         """
-        done: Future[T] = Future()
+        result: Future[T] = Future()
 
         def run() -> None:
             try:
-                done.set_result(work())
+                result.set_result(work())
             except BaseException as error:  # noqa: BLE001  raised where it is waited for
-                done.set_exception(error)
+                result.set_exception(error)
             os.write(self._written, bytes((_WORK_DONE,)))
 
         threading.Thread(target=run, name="start", daemon=True).start()
@@ -150,7 +150,7 @@ class _Signals:
                 return None
             self._hear()
         self._heard.remove(_WORK_DONE)
-        return done.result()
+        return result.result()
 
     def _hear(self) -> None:
         """Wait until something is in the pipe, and take all of it."""

@@ -31,8 +31,8 @@ def context(settings: Settings, state: Path) -> tuple[TlsContext, Description]:
                 raise ConfigError(problem, str(file))
     described = certificates.describe(certificate)
     if certificate != settings.ssl_certificate:
-        found = described.fingerprint
-        print_line(f"the certificate is self-signed: {certificate}, SHA-256 {found}")
+        fingerprint = described.fingerprint
+        print_line(f"the certificate is self-signed: {certificate}, SHA-256 {fingerprint}")
     admitted = None
     if settings.ssl_client_ca is not None:
         admitted = Clients(settings.ssl_client_ca, settings.ssl_allowed_clients)
@@ -45,10 +45,10 @@ def warn(settings: Settings, state: Path, used: Description) -> None:
     Args:
         used: the server's certificate, as it was when the settings were read.
     """
-    for each in report(settings, state):
-        problem = each.problem
-        if each.setting == "ssl_certificate" and each.described not in (None, used):
+    for entry in report(settings, state):
+        problem = entry.problem
+        if entry.setting == "ssl_certificate" and entry.described not in (None, used):
             problem = "was replaced, and callers still get the former one: reload the daemon"
         if problem:
-            reason = f"{each.path}: {problem}"
-            _log.warning("certificate: %(reason)s", {"reason": reason, "file": str(each.path)})
+            reason = f"{entry.path}: {problem}"
+            _log.warning("certificate: %(reason)s", {"reason": reason, "file": str(entry.path)})

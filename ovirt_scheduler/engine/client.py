@@ -311,8 +311,8 @@ class EngineClient:
             AnswersTooLarge: there is no room for it.
             EngineUnavailable: nothing came that is HTTP.
         """
-        left = deadline - time.monotonic()
-        if left <= 0:
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0:
             raise AnswerLate(f"{without_query(url)}: no time was left to ask it")
         answer, pycurl = _Body(most, share), self._pycurl
         curl = self._idle_curl()
@@ -321,7 +321,7 @@ class EngineClient:
             curl.setopt(pycurl.URL, url)
             curl.setopt(pycurl.HTTPHEADER, headers)
             curl.setopt(pycurl.USERAGENT, f"ovirt-scheduler/{__version__}")
-            curl.setopt(pycurl.TIMEOUT_MS, max(1, int(left * 1000)))
+            curl.setopt(pycurl.TIMEOUT_MS, max(1, int(seconds_left * 1000)))
             curl.setopt(pycurl.NOSIGNAL, 1)  # there are other threads
             curl.setopt(pycurl.ACCEPT_ENCODING, "")  # whatever libcurl unpacks
             curl.setopt(pycurl.WRITEFUNCTION, answer.write)

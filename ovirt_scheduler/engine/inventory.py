@@ -182,20 +182,20 @@ class Inventory:
         Raises:
             EngineUnavailable: as for ``look_up``; or pages repeat, or there are too many.
         """
-        found: dict[str, T] = {}
+        by_id: dict[str, T] = {}
         share = share or self.share()
         for number in range(1, _MOST_FOUND // _PAGE + 1):
             query = _query(f"{search} sortby name page {number}", _PAGE, follow)
             some = read(self._now(f"/{kind}?{query}", time.monotonic() + PAGE_SECONDS, share))
             is_last = len(some) != _PAGE  # more: this engine knows no pages, and sends all
-            if not is_last and some.keys() <= found.keys():
+            if not is_last and some.keys() <= by_id.keys():
                 raise EngineUnavailable(
                     f"page {number} of the engine's {kind} repeats those before it"
                 )
             for key, each in some.items():  # one on two pages has moved to the second meanwhile
-                found.setdefault(key, each)
+                by_id.setdefault(key, each)
             if is_last:
-                return found
+                return by_id
         raise EngineUnavailable(f"the engine tells of more than {_MOST_FOUND:,} {kind}")
 
     def pages_of(

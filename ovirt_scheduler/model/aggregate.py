@@ -20,12 +20,14 @@ SUM_BOUND = 10**9
 _MOST_FACTOR = 10**6  # of a function; an engine multiplies it by the number of hosts
 
 
-def narrow(left: tuple[str, ...], result: CallResult, on_failure: OnFailure) -> tuple[str, ...]:
+def narrow(
+    remaining: tuple[str, ...], result: CallResult, on_failure: OnFailure
+) -> tuple[str, ...]:
     """The hosts that are left after one more filter (contract 4.1, 4.2)."""
     if result.ok:
-        kept: tuple[str, ...] = result.value  # some of those left, in their order
-        return kept
-    return () if on_failure is OnFailure.REJECT else left
+        accepted: tuple[str, ...] = result.value  # some of those left, in their order
+        return accepted
+    return () if on_failure is OnFailure.REJECT else remaining
 
 
 def have_all_failed(results: Sequence[CallResult], calls: Sequence[UnitCall]) -> bool:

@@ -78,8 +78,8 @@ class DriverUnit(NamedTuple):
 
     def defines(self, method: str) -> Optional[InterfaceMethod]:
         """The method of an interface, if the driver defines it; else None."""
-        found = INTERFACE_METHODS.get(method)
-        return found if found is not None and found.interface in self.interfaces else None
+        defined = INTERFACE_METHODS.get(method)
+        return defined if defined is not None and defined.interface in self.interfaces else None
 
 
 # VM id to host ids, the best first; none for any host.

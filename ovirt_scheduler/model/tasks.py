@@ -138,10 +138,10 @@ class CallInputs(NamedTuple):
     @property
     def names(self) -> Mapping[str, str]:
         """The known names of hosts and VMs, by id; a VM without an id has the key ""."""
-        known: dict[str, str] = {}
+        names_by_id: dict[str, str] = {}
         for pack in reversed([pack for packs in self.packs.values() for pack in packs]):
-            known.update(pack.names)
-        return known
+            names_by_id.update(pack.names)
+        return names_by_id
 
 
 class Function(NamedTuple):

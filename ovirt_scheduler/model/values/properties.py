@@ -46,9 +46,9 @@ def parse(name: str, custom_properties: str, default_values: str) -> PropertySet
     defaults = default_values.rstrip(";").split(";")
     properties: dict[str, Property] = {}
     for text, default in itertools.zip_longest(pieces, defaults[: len(pieces)]):
-        made = Property(*_key_and_pattern(text), default or None)
-        if properties.setdefault(made.name, made) is not made:
-            raise PluginError(f"property {made.name}: occurs twice")
+        prop = Property(*_key_and_pattern(text), default or None)
+        if properties.setdefault(prop.name, prop) is not prop:
+            raise PluginError(f"property {prop.name}: occurs twice")
     if any(defaults[len(pieces) :]):
         raise PluginError(f"more default values than properties: {len(defaults)} and {len(pieces)}")
     return _bounded(PropertySet(name, tuple(properties.values())))

@@ -28,19 +28,19 @@ def nearest(name: str, there: Iterable[str]) -> Optional[str]:
         return None
     spelt = _spelling(name)
     by_spelling: dict[str, str] = {}
-    for each in there:
-        by_spelling.setdefault(_spelling(each), each)
-    alike = (each for each in by_spelling if abs(len(each) - len(spelt)) <= _LONGER)
+    for other in there:
+        by_spelling.setdefault(_spelling(other), other)
+    alike = (key for key in by_spelling if abs(len(key) - len(spelt)) <= _LONGER)
     close = difflib.get_close_matches(spelt, itertools.islice(alike, _MOST), 1)
     if not close:
-        close = [each for each in by_spelling if spelt in re.split("[_.]", each)]
+        close = [key for key in by_spelling if spelt in re.split("[_.]", key)]
     return by_spelling[close[0]] if len(close) == 1 else None
 
 
 def hint(name: str, there: Iterable[str]) -> str:
     """``; did you mean X?``, to end a sentence with; empty if no name is near."""
-    found = nearest(name, there)
-    return "" if found is None else f"; did you mean {found}?"
+    nearest_name = nearest(name, there)
+    return "" if nearest_name is None else f"; did you mean {nearest_name}?"
 
 
 def misspelt(source: bytes, functions: Iterable[str]) -> Iterator[tuple[int, str, str]]:
@@ -54,11 +54,11 @@ def misspelt(source: bytes, functions: Iterable[str]) -> Iterator[tuple[int, str
         Line, name and the name that may be meant.
     """
     called = tuple(functions)
-    for found in itertools.islice(_FUNCTION.finditer(source), _MOST):
-        name = found.group(1).decode("ascii", "replace")
+    for definition in itertools.islice(_FUNCTION.finditer(source), _MOST):
+        name = definition.group(1).decode("ascii", "replace")
         meant = None if name in called else nearest(name, called)
         if meant is not None:
-            yield source.count(b"\n", 0, found.start(1)) + 1, name, meant
+            yield source.count(b"\n", 0, definition.start(1)) + 1, name, meant
 
 
 def _spelling(name: str) -> str:

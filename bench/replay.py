@@ -33,6 +33,7 @@ from ovirt_scheduler.model.requests import (
     new_id,
 )
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.security.state_folder import StateFolder
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.workbench import replay
@@ -92,7 +93,7 @@ def _processor_time() -> float:
 
 def _record(settings: Settings, state: Path, count: int, records: bool) -> float:
     """Have so many decisions made; the seconds that it took."""
-    runtime = Runtime(settings, state)
+    runtime = Runtime(settings, StateFolder(state))
     history = runtime.history
     assert history is not None
     history.bound(30, 4 << 30, records=records)

@@ -17,7 +17,6 @@ from typing import Any, Callable
 from ovirt_scheduler.clusters.migration_limits import Migrated
 from ovirt_scheduler.model.plans import Refusal, Step
 from ovirt_scheduler.model.values import typed_json
-from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.atomic_file import write_state
 
 _log = logging.getLogger(__name__)
@@ -117,24 +116,21 @@ class DriveMemory:
     def _read(self) -> dict[str, ClusterMemory]:
         """What is in the file."""
         try:
-            problem = trust.tampering(self._file)
-            if not problem:
-                clusters = typed_json.load(self._file.read_bytes(), dict[str, ClusterMemory])
-                # The clock may have been set back meanwhile: nothing has begun later than now.
-                latest, ahead = time.monotonic(), _seconds_ahead()
-                return {
-                    name: _timed(memory, lambda moment: min(latest, moment - ahead))
-                    for name, memory in clusters.items()
-                }
+            clusters = typed_json.load(self._file.read_bytes(), dict[str, ClusterMemory])
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            problem = str(error)
-        _log.warning(
-            "%(file)s cannot be read: %(reason)s; clusters count as new",
-            {"file": str(self._file), "reason": problem},
-        )
-        return {}
+            _log.warning(
+                "%(file)s cannot be read: %(reason)s; clusters count as new",
+                {"file": str(self._file), "reason": str(error)},
+            )
+            return {}
+        # The clock may have been set back meanwhile: nothing has begun later than now.
+        latest, ahead = time.monotonic(), _seconds_ahead()
+        return {
+            name: _timed(memory, lambda moment: min(latest, moment - ahead))
+            for name, memory in clusters.items()
+        }
 
 
 def _seconds_ahead() -> float:

@@ -120,9 +120,8 @@ class Plans:
         """Answer on the control socket.
 
         Args:
-            asked: the ``action``, list, show, approve or refuse, and but for list the ``plan``;
-                who approves or refuses may say as whom they logged in, by ``login``.
-            user: who asks, by number.
+            asked: the ``action``, list, show, approve or refuse, and but for list the ``plan``.
+            user: who asks, by number, as the kernel says.
 
         Returns:
             The plan, after some seconds in which an approved one may have been made; or all of
@@ -136,7 +135,7 @@ class Plans:
             with self._changed:
                 return [_shown(plan) for plan in reversed(tuple(self._plans.values()))]
         if action in _DECISIONS:
-            self._decide(key, _DECISIONS[action], user_in_words(user, asked.get("login")))
+            self._decide(key, _DECISIONS[action], trust.user_name(user))
         elif action != "show":
             raise SchedulerError("the action of plan is list, show, approve or refuse")
         return _shown(self._find(key))
@@ -217,14 +216,6 @@ def misfit(step: Step, state: ClusterState, migrating: Collection[str]) -> str:
     if target is not None and target.status != "up":
         return f"{step.target_name} is {target.status}"
     return f"{step.target_name} is gone" if step.target and target is None else ""
-
-
-def user_in_words(user: int, login: object) -> str:
-    """A user in words, with the login if that is known and another."""
-    name = trust.user_name(user)
-    if isinstance(login, int) and login != user:
-        return f"{name}, logged in as {trust.user_name(login)}"
-    return name
 
 
 def _shown(plan: Plan) -> dict[str, object]:

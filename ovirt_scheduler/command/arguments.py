@@ -203,6 +203,8 @@ def history() -> Path:
 
 def unwritable(path: Path) -> Optional[str]:
     """Why this user cannot write a file of that path; None if nothing is wrong."""
+    if path.is_symlink():
+        return "is a link; name the file that it leads to"
     if path.is_dir():
         return "is a folder"
     if not path.parent.is_dir():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import shutil
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ovirt_scheduler import manual
@@ -17,7 +17,7 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report
 from ovirt_scheduler.daemon.certificate_report import DAYS
 from ovirt_scheduler.errors import BadInput, BadUsage, ConfigError, NotOverwritten, StepFailed
-from ovirt_scheduler.security import certificates
+from ovirt_scheduler.security import certificates, state_folder
 from ovirt_scheduler.settings.table import Settings
 
 _RELOAD = "systemctl reload ovirt-scheduler"
@@ -133,13 +133,21 @@ def switch(settings: Settings, state: Path) -> Shown:
     )
 
 
-def _acting_as_owner(state: Path) -> AbstractContextManager[None]:
-    """Act as the owner of the state folder: new files are the daemon's, not root's."""
-    try:
+@contextlib.contextmanager
+def _acting_as_owner(state: Path) -> Iterator[None]:
+    """Act as the owner of the state folder: new files are the daemon's, not root's.
+
+    Raises:
+        ConfigError: others could change what is there.
+    """
+    owner = Owner(0, 0)
+    with contextlib.suppress(OSError):
         status = state.stat()
-    except OSError:
-        return acting_as(Owner(0, 0))
-    return acting_as(Owner(status.st_uid, status.st_gid))
+        owner = Owner(status.st_uid, status.st_gid)
+    with acting_as(owner):
+        with contextlib.suppress(FileNotFoundError):
+            state_folder.check(state.absolute())
+        yield
 
 
 def _folder(settings: Settings, state: Path) -> Path:

@@ -27,7 +27,7 @@ from ovirt_scheduler.errors import ConfigError, EngineUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import interpreter
-from ovirt_scheduler.security import certificates, trust
+from ovirt_scheduler.security import certificates, state_folder, trust
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings.table import Settings
 
@@ -61,7 +61,9 @@ def _run(options: argparse.Namespace) -> Shown:
       check --plugins plugins
       check -o json
     """
-    settings, state = arguments.settings(options, for_daemon=True), arguments.state()
+    state = arguments.state()
+    other = _other_user(state)
+    settings = arguments.settings(options, for_daemon=other is None)
     reports = certificate_report.report(settings, state)
     certificate = certificate_report.server_files(settings, state).certificate
     port = _listening(settings, certificate)
@@ -72,6 +74,7 @@ def _run(options: argparse.Namespace) -> Shown:
         of_settings = (
             *problems(settings, running.services.inventory),
             *(str(each) for each in of_clusters if each is not None),
+            *_of_state(state, other),
         )
     mend = (*of_settings, *catalogue.faults, *remarks)
     wrong = len(mend) + bool(port["problem"]) + sum(bool(each.problem) for each in reports)
@@ -85,20 +88,35 @@ def _run(options: argparse.Namespace) -> Shown:
     port_line = f"port {port['port']} of {port['address']}: "
     port_line += "the daemon listens" if port["daemon"] else "free"
     lines = [*(each.line() for each in reports), f"{port['problem'] or port_line}\n"]
-    notes = (*old_versions, *_user_note(state), *_rotation_note(settings.log_file))
+    notes = (*old_versions, *_user_note(other), *_rotation_note(settings.log_file))
     lines += (f"note: {note}\n" for note in notes)
     lines += _lines(settings, catalogue, mend, wrong)
     return Shown("".join(lines), fields, not wrong)
 
 
-def _user_note(state: Path) -> Iterator[str]:
-    """A note that the daemon's user should check instead of root, who may read every file."""
+def _other_user(state: Path) -> Optional[str]:
+    """For root: the daemon's user, unless that is root, too."""
     owner = state.stat().st_uid if os.geteuid() == 0 and state.exists() else 0
-    if owner != 0:
-        name = trust.user_name(owner)
+    return trust.user_name(owner) if owner != 0 else None
+
+
+def _of_state(state: Path, other: Optional[str]) -> Iterator[str]:
+    """Why the daemon would not use its state folder, as far as this user can tell."""
+    try:
+        if other is None:
+            state_folder.check(state.absolute())
+    except ConfigError as error:
+        yield str(error)
+    except OSError:  # it is not there yet, or not this user's
+        pass
+
+
+def _user_note(other: Optional[str]) -> Iterator[str]:
+    """A note that the daemon's user should check instead of root, who may read every file."""
+    if other is not None:
         yield (
-            f"root may read every file; to see what the daemon's user {name} may not read: "
-            f"sudo -u {name} ovirt-scheduler check"
+            f"root may read every file; to see what the daemon's user {other} may not read: "
+            f"sudo -u {other} ovirt-scheduler check"
         )
 
 

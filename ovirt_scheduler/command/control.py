@@ -23,8 +23,6 @@ from ovirt_scheduler.server.pages import status, times
 
 _SECONDS, _MOST_BYTES = 10.0, 64 << 20  # to wait for an answer, and its length
 _LONGEST_VERSION = 40  # characters
-_LOGIN = Path("/proc/self/loginuid")  # proc(5); sudo and su leave it as it is
-_NOBODY = 2**32 - 1  # the number where nobody logged in: the system started the process
 
 _UNITS = ("NAME", "KIND", "STATE", "CALLS", "FAILED", "MEDIAN", "P99")
 _CLUSTERS = ("CLUSTER", "DRIVE", "LAST LOOK", "STATE")
@@ -260,7 +258,7 @@ def _plan(options: argparse.Namespace) -> Shown:
     action, listed = options.action, options.action == "list"
     if listed != (options.plan is None):
         raise BadUsage(f"plan {action} takes {'no id' if listed else 'the id of a plan'}")
-    answer = ask(arguments.state(), "plan", action=action, plan=options.plan, login=login())
+    answer = ask(arguments.state(), "plan", action=action, plan=options.plan)
     for plan in answer if listed else [answer]:
         plan["time"] = times.moment(plan["time"])
     cleaned = explanation.cleaned(answer)
@@ -279,15 +277,6 @@ def _plan(options: argparse.Namespace) -> Shown:
         return Shown(text, answer, names=[plan["plan"] for plan in cleaned])
     well = action != "approve" or cleaned["state"] in ("made", "approved")
     return Shown(_plan_text(cleaned), answer, well, [cleaned["plan"]])
-
-
-def login() -> Optional[int]:
-    """The number of the user who logged in, before any sudo; None: not known."""
-    try:
-        number = int(_LOGIN.read_text("ascii"))
-    except (OSError, ValueError):  # a kernel that keeps none
-        return None
-    return number if number < _NOBODY else None
 
 
 def _plan_text(plan: Mapping[str, Any]) -> str:

@@ -6,10 +6,8 @@ two scheduler.conf.
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import logging
-import os
 import socket
 import threading
 import time
@@ -32,8 +30,8 @@ from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.addresses import is_loopback
+from ovirt_scheduler.security.state_folder import StateFolder
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.pages import status
 from ovirt_scheduler.server.pages.daemon_state import (
@@ -73,8 +71,7 @@ class Assembly:
         listener: a listening socket that was handed over.
 
     Raises:
-        ConfigError: the settings name something that cannot be used, or another daemon has the
-            state folder.
+        ConfigError: the settings name something that cannot be used, or the state folder cannot.
     """
 
     def __init__(
@@ -84,16 +81,15 @@ class Assembly:
         notifier: Notifier,
         listener: Optional[socket.socket] = None,
     ) -> None:
-        self._state = state
+        self._state = StateFolder(state)
         self._started = time.time()
         self._control: Optional[Control] = None
         self.reload_failure: Optional[ReloadFailure] = None  # of the last reload
-        self._lock = _lock(state)
-        self.runtime = Runtime(settings, state)
+        self.runtime = Runtime(settings, self._state)
         services = self.runtime.services
         # Plain HTTP does without that module, and so without 10 MB.
         self._tls: Any = importlib.import_module(_TLS) if settings.ssl else None
-        self._drive_memory = DriveMemory(state / "clusters.json")
+        self._drive_memory = DriveMemory(self._state / "clusters.json")
         self._plans = Plans(self.runtime.keep_event, self._wake)
         self._drive = self._make_drive(services)
         server_settings, self._certificate = self._server_settings(services)
@@ -232,7 +228,7 @@ class Assembly:
         _warn(services)
         tls, certificate = None, None
         if self._tls is not None:
-            tls, certificate = self._tls.context(settings, self._state)
+            tls, certificate = self._tls.context(settings, self._state.path)
         server_settings = ServerSettings(
             address=settings.listening_address,
             port=settings.listening_port,
@@ -292,10 +288,12 @@ class Assembly:
     def _line(self) -> str:
         """The status in one line, for the watchdog's thread, which looks after what else is due.
 
-        It looks at the certificates once a day, and starts threads that could not be started.
+        It looks at the certificates once a day, and starts threads that could not be started, and
+        makes anew what is gone from the state folder.
         """
         self._watch_plugins()
         self._start_drive()
+        self._restore_state()
         if time.monotonic() >= self._certificates_due:
             # This thread feeds the watchdog: a file that hangs must not hold it up.
             look = self._look_at_certificates
@@ -303,10 +301,27 @@ class Assembly:
             self._certificates_due = time.monotonic() + _DAY
         return str(self.status()["line"])
 
+    def _restore_state(self) -> None:
+        """Make the lock and the control socket anew, if somebody emptied the state folder."""
+        lacks_socket = self._control is not None and not (self._state / CONTROL).exists()
+        if not (self._state.is_emptied or lacks_socket):
+            return
+        folder = {"file": str(self._state.path)}
+        try:
+            if self._state.is_emptied:
+                self._state.open()
+        except ConfigError as error:
+            _log.error("%(file)s was emptied: %(reason)s", {**folder, "reason": str(error)})
+            return
+        _log.warning("%(file)s was emptied: its lock and its socket are made anew", folder)
+        if self._control is not None:
+            self._control.close()
+        self._start_control()
+
     def _look_at_certificates(self) -> None:
         self._certificates_due = time.monotonic() + _DAY
         if self._tls is not None:
-            self._tls.warn(self.settings, self._state, self._certificate)
+            self._tls.warn(self.settings, self._state.path, self._certificate)
 
     def status(self) -> Status:
         """The state of the daemon, in words and numbers."""
@@ -362,44 +377,3 @@ def _state(
     if old is None:
         return state
     return state._replace(old_version=old.version, old_since=old.since, old_because=old.because)
-
-
-def _lock(state: Path) -> Optional[int]:
-    """Lock a state folder until this process ends; the folder is made where it is missing.
-
-    A second daemon would write into the first one's files.
-
-    Returns:
-        The descriptor that holds the lock. None if nothing can be written there; the log says so.
-
-    Raises:
-        ConfigError: another daemon has it, or this is root's and the folder another user's.
-    """
-    try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owner = state.stat().st_uid
-        if os.geteuid() == 0 and owner != 0:
-            name = trust.user_name(owner)
-            raise ConfigError(
-                f"is the state folder of the user {name}, who could not use what root's daemon "
-                f"leaves there; run the daemon as {name} (systemctl start ovirt-scheduler), or set "
-                "STATE_DIRECTORY to another folder",
-                str(state),
-            )
-        descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        _log.warning(
-            "%(file)s cannot be locked: %(reason)s; start no other daemon on it",
-            {"file": str(state), "reason": error.strerror},
-        )
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ConfigError(
-            "another daemon uses this state folder; stop it, or set STATE_DIRECTORY to a folder "
-            "of this one's own",
-            str(state),
-        ) from None
-    return descriptor

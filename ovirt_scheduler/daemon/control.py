@@ -101,17 +101,33 @@ def short_name(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-class _Question(socketserver.StreamRequestHandler):
+class _Question(socketserver.BaseRequestHandler):
     server: Control
-    timeout = _SECONDS
+    request: socket.socket
 
     def handle(self) -> None:
         raw = self.request.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         _, user, _ = _CREDENTIALS.unpack(raw)
         with contextlib.suppress(OSError):  # who asked is gone, or says nothing
-            line = self.rfile.readline(_LONGEST)
-            reply = {**self._answer(line, user), "version": __version__}
-            self.wfile.write(f"{json.dumps(reply)}\n".encode())
+            reply = {**self._answer(self._read_line(), user), "version": __version__}
+            self.request.settimeout(_SECONDS)
+            self.request.sendall(f"{json.dumps(reply)}\n".encode())
+
+    def _read_line(self) -> bytes:
+        """What is asked, as far as it is not too long.
+
+        Raises:
+            OSError: it does not come in time.
+        """
+        line, until = b"", time.monotonic() + _SECONDS
+        while b"\n" not in line and len(line) < _LONGEST:
+            # For all of it: who sends a byte now and then would keep the thread.
+            self.request.settimeout(max(0.001, until - time.monotonic()))
+            piece = self.request.recv(_LONGEST)
+            if not piece:
+                break
+            line += piece
+        return line
 
     def _answer(self, line: bytes, user: int) -> dict[str, object]:
         if user not in (0, os.geteuid()):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.catalogue.last_good import LastGood
@@ -24,6 +23,7 @@ from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.answer_memory import AnswerMemory
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.kernel import malloc
+from ovirt_scheduler.security.state_folder import StateFolder
 from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.methods import DecisionMethods, history_methods
 from ovirt_scheduler.settings.table import Settings
@@ -56,7 +56,7 @@ class Runtime:
             of plugins are started before they are called. None for a command, which keeps nothing.
     """
 
-    def __init__(self, settings: Settings, state: Optional[Path] = None) -> None:
+    def __init__(self, settings: Settings, state: Optional[StateFolder] = None) -> None:
         self.executor = Executor(
             settings.max_parallel_calls,
             settings.max_waiting,

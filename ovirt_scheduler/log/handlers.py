@@ -237,7 +237,7 @@ def _open_private(path: str, flags: int) -> int:
 
     A pipe holds nothing up: without a reader it is not opened, a full one takes no line.
     """
-    return os.open(path, flags | os.O_NONBLOCK, 0o640)
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o640)
 
 
 class JournalHandler(StandardError):

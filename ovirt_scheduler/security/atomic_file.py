@@ -8,8 +8,6 @@ import os
 from pathlib import Path
 from typing import Union
 
-from ovirt_scheduler.security import trust
-
 
 def read_whole(path: Union[Path, int], most_bytes: int) -> bytes:
     """Read a file, a device or a pipe to its end.
@@ -56,16 +54,12 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def write_state(path: Path, data: bytes) -> None:
-    """Write a file of the state folder, which is made for the daemon's user alone.
+    """Write a file of the state folder (``StateFolder``), or of a folder in it, which is made.
 
     Raises:
-        OSError: it cannot be written, or others may write the folder and could put a link there.
+        OSError: it cannot be written.
     """
-    folder = path.parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    problem = trust.tampering(folder)
-    if problem:
-        raise OSError(errno.EPERM, f"{folder}: {problem}")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(path, data)
 
 

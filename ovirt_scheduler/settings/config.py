@@ -67,7 +67,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
         data = b""
     conf = parse(data, file)
     _check_together(conf)
-    _check_files(conf)
+    _check_files(conf, for_daemon)
     folders, optional = _plugin_folders(conf["plugins_path"], environ)
     derived = {
         "file": file.absolute(),
@@ -210,13 +210,15 @@ def _check_together(conf: ConfFile) -> None:
             raise conf.mistake(key, problem)
 
 
-def _check_files(conf: ConfFile) -> None:
+def _check_files(conf: ConfFile, for_daemon: bool) -> None:
     """Refuse files that somebody else could change or, if they hold a secret, read."""
     engine = conf.sections["engine"]
-    # With plugin_user the daemon is root. A link in a folder that others may write could lead its
-    # log into any file.
-    logs = conf["log_file"] if conf["plugin_user"] else None
+    # A link in a folder that others may write could lead the log into any file. The log belongs to
+    # the daemon's user, whom root does not trust.
+    logs = conf["log_file"] if for_daemon else None
     with contextlib.suppress(OSError):
+        if logs and logs.is_symlink():
+            raise conf.mistake("log_file", f"{logs}: is a link; name the file that it leads to")
         if logs and not logs.exists():
             logs = logs.parent
     named = (

@@ -6,6 +6,7 @@ A page is one file of HTML, which loads nothing.
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,11 @@ _MOST_NOTES = 20  # of a kind
 Row = tuple[str, int, int]  # a name, and its number before and after
 
 
+def _no_link(path: str, flags: int) -> int:
+    """Open a file; whoever may write its folder could have put a link to another one there."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 def write_page(file: Path, template: str, **values: object) -> None:
     """Write a page.
 
@@ -35,11 +41,12 @@ def write_page(file: Path, template: str, **values: object) -> None:
         values: by their names there.
 
     Raises:
-        NotOverwritten: it cannot be written.
+        NotOverwritten: it cannot be written, or is a link.
     """
     page = views.templates(_FOLDER).get_template(template)
     try:
-        file.write_text(page.render(version=__version__, **values), "utf-8", "replace")
+        with open(file, "w", encoding="utf-8", errors="replace", opener=_no_link) as written:
+            written.write(page.render(version=__version__, **values))
     except OSError as error:
         raise NotOverwritten(f"{file}: cannot be written: {error.strerror}") from None
 

@@ -196,29 +196,6 @@ def test_what_cannot_be_read_is_told_and_passed_over(tmp_path, caplog, rubbish):
     assert f"{file} cannot be read" in caplog.text
 
 
-def test_a_file_that_others_may_write_is_not_believed(tmp_path, caplog):
-    """It could have a migration followed that nobody made, or a hook left out."""
-    file = tmp_path / "clusters.json"
-    DriveMemory(file).save("Default")
-    file.write_text('{"Default": {"migrating": {}, "moved": ["v"]}}')
-    file.chmod(0o666)
-    assert DriveMemory(file).cluster("Default") == ClusterMemory()
-    assert "chmod" in caplog.text
-
-
-def test_nothing_is_written_where_others_could_lead_it_elsewhere(tmp_path, caplog):
-    """A link in a folder that others may write would have the daemon overwrite what it leads to."""
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_text("as it was")
-    state = tmp_path / "state"
-    state.mkdir()
-    state.chmod(0o777)
-    (state / "clusters.new").symlink_to(elsewhere)
-    DriveMemory(state / "clusters.json").save("Default")
-    assert elsewhere.read_text() == "as it was"
-    assert f"mend it: chmod o-w {state}" in caplog.text
-
-
 def test_a_folder_that_cannot_be_written_is_told_once(tmp_path, caplog):
     """What is known is there until a restart."""
     (tmp_path / "state").touch()

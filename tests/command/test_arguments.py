@@ -107,6 +107,24 @@ def test_a_result_that_cannot_be_written_is_told_before_the_work_begins(tmp_path
     assert (status, out, err) == (73, "", told)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("replay", "--html", "{}"),
+        ("simulate", "--hosts", str(PROJECT / "demo" / "hosts.xml"), "--html", "{}"),
+        ("snapshot", "Default", "-f", "{}"),
+    ],
+)
+def test_a_result_is_not_written_where_a_link_leads(tmp_path, words):
+    """In a folder like /tmp, somebody else could have put it there."""
+    link, elsewhere = tmp_path / "result", tmp_path / "elsewhere"
+    link.symlink_to(elsewhere)
+    status, out, err = run(tmp_path, *(word.format(link) for word in words))
+    told = f"{link}: cannot be written: is a link; name the file that it leads to"
+    assert (status, out, err) == (73, "", f"ovirt-scheduler: {told}\n")
+    assert not elsewhere.exists()
+
+
 def test_plugins_that_name_no_folder_are_wrong_usage(tmp_path):
     """An empty variable of a script does not mean the folders of the settings."""
     for empty in ("", ":"):

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from ovirt_scheduler import __version__
+from ovirt_scheduler.daemon import control
 from ovirt_scheduler.daemon.control import Control, short_name
 from ovirt_scheduler.errors import BadParameters
 from tests.support.command import script
@@ -62,6 +63,25 @@ def test_what_is_no_question_is_told(path, line):
     """And what there is to ask."""
     expected = "expected a line of JSON with a command, one of refuse, who"
     assert ask(path, line) == {"error": expected}
+
+
+def test_a_question_that_comes_byte_by_byte_has_one_time_for_all_of_it(path, monkeypatch):
+    """Else it would keep a thread for as long as it likes."""
+    monkeypatch.setattr(control, "_SECONDS", 0.5)
+    with socket.socket(socket.AF_UNIX) as channel, short_name(path) as name:
+        channel.settimeout(0.05)
+        channel.connect(name)
+        give_up = time.monotonic() + LONG
+        while time.monotonic() < give_up:
+            try:
+                channel.sendall(b" ")
+                assert channel.recv(1) == b""
+            except socket.timeout:
+                continue
+            except ConnectionError:
+                pass
+            return
+    pytest.fail("it is still read")
 
 
 def test_a_refusal_is_told(path):

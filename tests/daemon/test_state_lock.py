@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
+from ovirt_scheduler.command import control
+from ovirt_scheduler.daemon.assembly import Assembly
+from ovirt_scheduler.daemon.watchdog import Notifier
+from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security.state_folder import StateFolder
+from ovirt_scheduler.settings import config
 from tests.support.command import spawned
 from tests.support.paths import PROJECT
 
@@ -41,3 +48,42 @@ def test_root_does_not_serve_with_the_state_of_another_user(tmp_path):
     os.chown(state, nobody, -1)
     assert f"{state}: is the state folder of the user nobody" in refused(tmp_path, state)
     assert list(state.iterdir()) == []
+
+
+@pytest.mark.parametrize("gone", ["lock", "control", "all", "the folder"])
+def test_an_emptied_state_folder_is_told_and_has_lock_and_socket_again(tmp_path, caplog, gone):
+    """Else a second daemon could start on it, and no command would find this one."""
+    conf, state = tmp_path / "scheduler.conf", tmp_path / "state"
+    conf.write_text("listening_port = 0\nssl = false\n")
+    made = Assembly(config.load(conf, {}), state, Notifier({}))
+    made._start_control()
+    try:
+        made._line()
+        assert "emptied" not in caplog.text
+        if gone == "the folder":
+            shutil.rmtree(state)
+        for name in {"all": ["lock", "control"], "the folder": []}.get(gone, [gone]):
+            (state / name).unlink()
+        for _ in range(2):
+            made._line()
+        assert caplog.text.count(f"{state} was emptied: its lock and its socket are made anew") == 1
+        assert control.ask(state, "status")["line"]
+        with pytest.raises(ConfigError, match="another daemon uses this state folder"):
+            StateFolder(state)
+    finally:
+        made.stop(0)
+
+
+def test_a_state_folder_that_another_daemon_took_over_is_told(tmp_path, caplog):
+    """And left to it."""
+    conf, state = tmp_path / "scheduler.conf", tmp_path / "state"
+    conf.write_text("listening_port = 0\nssl = false\n")
+    made = Assembly(config.load(conf, {}), state, Notifier({}))
+    try:
+        shutil.rmtree(state)
+        other = StateFolder(state)
+        made._line()
+        assert f"{state} was emptied: {state}: another daemon uses this state folder" in caplog.text
+        assert not other.is_emptied
+    finally:
+        made.stop(0)

@@ -70,6 +70,15 @@ def test_a_pipe_in_the_place_of_the_file_holds_up_nobody(handler, path, capfd):
     assert capfd.readouterr().err.splitlines()[1] == "one"
 
 
+def test_a_link_in_the_place_of_the_file_is_not_followed(handler, path, tmp_path, capfd):
+    """Its lines come to standard error."""
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    log(handler, "one")
+    assert capfd.readouterr().err.splitlines()[1] == "one"
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_lines_go_to_the_file_and_nowhere_else(handler, path, capfd):
     """As soon as they are logged; what is there already stays."""
     log(handler, "one", "größer \udcff")

@@ -13,7 +13,6 @@ from typing import Callable, Optional
 
 import pytest
 
-from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
@@ -401,38 +400,3 @@ def test_an_access_control_list_is_no_private_group(file: Path) -> None:
     assert told == f"can be written by its group; mend it: chmod g-w {file}"
     mended(told)
     assert trust.tampering(file) is None
-
-
-def test_a_kept_version_that_others_could_have_written_is_not_used(tmp_path: Path) -> None:
-    """It is code, and would be run."""
-    path = tmp_path / "plugin.py"
-    path.write_text("def do_filter(hosts, vm, properties): return hosts\n")
-    kept = tmp_path / "kept"
-    (tmp_path / "scheduler.conf").write_text(f"plugins_path = {tmp_path}\n")
-    settings = config.load(tmp_path / "scheduler.conf", {})
-    loader = Loader(settings, lambda _: Analysis())
-    (file,) = loader.scan().files
-    LastGood(kept).save(loader.load(file, loader.scan()))
-    assert LastGood(kept).restore(path, loader) is not None
-    kept.chmod(0o777)
-    assert LastGood(kept).restore(path, loader) is None
-
-
-def test_nothing_is_kept_where_others_could_lead_it_elsewhere(executor, tmp_path, caplog):
-    """A link in a folder that others may write would have the daemon overwrite what it leads to."""
-    path = tmp_path / "plugin.py"
-    path.write_text("def do_filter(hosts, vm, properties): return hosts\n")
-    conf = tmp_path / "scheduler.conf"
-    conf.write_text(f"plugins_path = {tmp_path}\n")
-    loader = Loader(config.load(conf, {}), executor.analyse)
-    (file,) = loader.scan().files
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    state = tmp_path / "state"
-    state.mkdir()
-    state.chmod(0o777)
-    (state / "plugins").symlink_to(elsewhere)
-    LastGood(state / "plugins").save(loader.load(file, loader.scan()))
-    assert list(elsewhere.iterdir()) == []
-    assert f"{path} cannot be kept for a restart: {state}/plugins: {state}, on" in caplog.text
-    assert f"mend it: chmod o-w {state}" in caplog.text

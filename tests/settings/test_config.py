@@ -448,6 +448,26 @@ def test_a_file_that_is_a_pipe_is_refused(conf, tmp_path, settings):
         conf(settings.format(pipe, plain))
 
 
+@pytest.mark.parametrize("user", ["", *["plugin_user = nobody\n"] * (os.geteuid() == 0)])
+def test_a_log_that_others_could_lead_elsewhere_is_refused(tmp_path, user):
+    """Whoever the daemon is: it would write into any file of its user's."""
+    file, log, folder = (tmp_path / name for name in ("scheduler.conf", "log", "logs"))
+    log.symlink_to(tmp_path / "elsewhere")
+    folder.mkdir()
+    folder.chmod(0o777)
+    for name, told in ((log, "log: is a link; name the"), (folder / "log", f"chmod o-w {folder}")):
+        file.write_text(f"{user}log_file = {name}\n")
+        with pytest.raises(ConfigError, match=told):
+            config.load(file, {})
+    folder.chmod(0o700)
+    config.load(file, {})
+    (folder / "log").touch()
+    (folder / "log").chmod(0o666)
+    config.load(file, {}, for_daemon=False)  # it is the daemon's user's, and not root's
+    with pytest.raises(ConfigError, match=f"mend it: chmod o-w {folder}/log"):
+        config.load(file, {})
+
+
 def test_the_journal_goes_with_no_log_file(conf):
     """Neither is left out silently."""
     with pytest.raises(ConfigError, match=r":2: log_file.*log_format = journal writes no file"):

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, TypeVar
 
-from ovirt_scheduler.clusters import states
+from ovirt_scheduler.decisions import states
 from ovirt_scheduler.engine.inventory import PAGE_SECONDS, STATISTICS, Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState

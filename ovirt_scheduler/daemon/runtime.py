@@ -15,6 +15,7 @@ from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
 from ovirt_scheduler.decisions.missing import MissingNames
+from ovirt_scheduler.decisions.recent import RecentSelections
 from ovirt_scheduler.decisions.service import DecisionService, EngineData
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.engine.inventory import LONGEST, Inventory
@@ -74,6 +75,8 @@ class Runtime:
         self._shadows = None if self.history is None else Shadows(self.executor, self.history)
         self._selections: dict[str, tuple[str, ...]] = {}
         self._missing = MissingNames()
+        # A command's own plugins, and what is simulated, know no calls but theirs.
+        self._recent = None if state is None else RecentSelections()
         self._answer_memory = AnswerMemory()
         self._inventory: Optional[Inventory] = None  # in force
         self._former: Optional[Inventory] = None  # before; calls under way may use it
@@ -123,6 +126,7 @@ class Runtime:
                 self._shadows,
                 self._selections,
                 self._missing,
+                self._recent,
             ),
             None if self.history is None else self.history.reader,
         )

@@ -15,6 +15,7 @@ from typing import Any, Optional, Protocol
 from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen
 from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.decisions.missing import MissingNames, MissingUnit
+from ovirt_scheduler.decisions.recent import RecentSelections
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.history import recording
@@ -71,6 +72,7 @@ class DecisionService:
         selections: the hosts that each scheduler selected last, the best first, because a
             scheduler itself keeps nothing. The latest decision counts.
         missing: the names that callers use, and that are not there.
+        recent: VMs that will run soon, for the next selection; None: each stands for itself.
     """
 
     registry: CatalogueSource
@@ -80,6 +82,7 @@ class DecisionService:
     shadows: Optional[Shadows] = None
     selections: dict[str, tuple[str, ...]] = field(default_factory=dict)
     missing: MissingNames = field(default_factory=MissingNames)
+    recent: Optional[RecentSelections] = None
 
     def discover(self) -> tuple[PolicyUnit, ...]:
         """All policy units, after a fresh look at the folders."""
@@ -185,6 +188,9 @@ class DecisionService:
             for kind, named in request.wanted.items()
             if named or last is None  # before a driver none need be named
         }
+        if self.recent is not None and last is not None and last.selects:
+            last = last._replace(coming=self.recent.coming())
+            request = request._replace(last=last)
         selected = () if last is None else self.selections.get(last.driver.name, ())
         request, job = _planned(request, chosen, selected, started + self.request_timeout)
         job, execution, engine_errors = self._run(job, known)
@@ -206,6 +212,8 @@ class DecisionService:
         call_log.log_calls(decision, (*execution.errors, *of_answer))
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
             self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
+            if self.recent is not None and execution.vm_states:
+                self.recent.add(execution.vm_states, answer)
         return decision
 
     def _run(
@@ -307,7 +315,7 @@ def _method_call(
     )  # fmt: skip
     kept = {
         "costs": {}, "selected": selected, "destinations": last.destinations,
-        "planned": last.planned,
+        "planned": last.planned, "coming": last.coming,
     }  # fmt: skip
     attributes = kept if driver.interfaces else {}
     return PluginCall(

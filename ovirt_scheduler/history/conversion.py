@@ -52,7 +52,7 @@ def without_documents(decision: Decision) -> Decision:
     last, result = request.last, execution.result
     if last is not None:
         answer = answer if last.defined else None
-        last = last._replace(arguments={}, destinations={}, planned={})
+        last = last._replace(arguments={}, destinations={}, planned={}, coming={})
     subjects = Subjects(_ids(request.subjects.hosts))
     result = None if result is None else result._replace(value=None)
     return decision._replace(

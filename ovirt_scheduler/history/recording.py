@@ -92,6 +92,7 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
     asked = {
         "method": last.method, "ids": ids, "arguments": last.arguments,
         "selected": selected, "destinations": last.destinations, "planned": last.planned,
+        "coming": last.coming,
     }  # fmt: skip
     return Inputs(tuple(documents), asked)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
-from ovirt_scheduler.model.drivers import Destinations, DriverUnit, InterfaceMethod
+from ovirt_scheduler.model.drivers import Coming, Destinations, DriverUnit, InterfaceMethod
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import Pack, Returns, Role
@@ -24,6 +24,8 @@ class DriverCall(NamedTuple):
         arguments: by their names, without the subjects and the properties.
         destinations: the known ones, if the method migrates VMs.
         planned: VM to host, of migrations that are planned already.
+        coming: by host what VMs will use that were selected just now, and do not run yet: by their
+            ids, processors and bytes of memory.
     """
 
     driver: DriverUnit
@@ -31,11 +33,17 @@ class DriverCall(NamedTuple):
     arguments: Mapping[str, object] = {}
     destinations: Destinations = {}  # noqa: RUF012  nobody changes it
     planned: Mapping[str, str] = {}
+    coming: Coming = {}  # noqa: RUF012  nobody changes it
 
     @property
     def defined(self) -> Optional[InterfaceMethod]:
         """The method of an interface that is called; None for a method of the driver's own."""
         return self.driver.defines(self.method)
+
+    @property
+    def selects(self) -> bool:
+        """Whether the method looks for a host that is to run a VM."""
+        return self.defined is not None and self.defined.interface == "HostSelector"
 
     @property
     def returns(self) -> Returns:
@@ -87,6 +95,7 @@ class Execution(NamedTuple):
     vm: Optional[str] = None  # its id
     names: Mapping[str, str] = {}  # by id, as far as they are known
     packs: Mapping[Role, Pack] = {}  # of hosts and VM, where they came
+    vm_states: object = None  # in the VM's document, unchecked, if it was read
     left: tuple[str, ...] = ()  # the hosts that the filters left
 
     def by_kind(self) -> Iterator[tuple[Kind, tuple[CallResult, ...]]]:

@@ -86,3 +86,5 @@ class DriverUnit(NamedTuple):
 Migrations = Mapping[str, tuple[str, ...]]
 # VM id to the hosts that it may go to, each with its cost; any other VM may go to any host.
 Destinations = Mapping[str, Mapping[str, int]]
+# Host id to what VMs will use there that come to it: by VM id, its processors and bytes of memory.
+Coming = Mapping[str, Mapping[str, tuple[int, int]]]

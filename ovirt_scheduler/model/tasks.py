@@ -76,6 +76,7 @@ class Pack:
         self.sizes = sizes
         self.names: dict[str, str] = {}  # by id, as far as they are known
         self.held: Optional[Held] = None  # if they are of the engine's answers
+        self.states: object = None  # in its document, unchecked, if it tells them
 
     @property
     def size(self) -> int:
@@ -224,24 +225,22 @@ class Unread(NamedTuple):
 
     Attributes:
         asked: the ids that the engine was asked for, if the document is its answer.
+        tells_states: whether names, statuses and use are told as well.
     """
 
     role: Role
     document: Document
     asked: Optional[Ids] = None
+    tells_states: bool = False
 
 
 MOST_STATES = 20_000  # hosts or VMs of one document that the daemon takes up
 
 
 class ReadTask(NamedTuple):
-    """Read documents, and pack what is in each of them.
-
-    ``tells_states`` asks for names and statuses as well.
-    """
+    """Read documents, and pack what is in each of them."""
 
     documents: tuple[Unread, ...]
-    tells_states: bool = False
 
 
 class SplitTask(NamedTuple):

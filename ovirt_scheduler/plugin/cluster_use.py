@@ -107,19 +107,19 @@ class HostUse:
     def add(self, vm: types.Vm, processors: float) -> None:
         """Plan the VM onto this host; it keeps so many processors busy there."""
         self.vms.append(vm)
-        self._change(vm, processors, 1)
+        self.use(processors, vm.memory or 0)
 
     def remove(self, vm: types.Vm, processors: float) -> None:
         """Plan the VM away from this host; it keeps so many processors busy there."""
         self.vms.remove(vm)
-        self._change(vm, processors, -1)
+        self.use(-processors, -(vm.memory or 0))
 
-    def _change(self, vm: types.Vm, processors: float, sign: int) -> None:
-        memory = vm.memory or 0
-        self.used_processors = max(0.0, self.used_processors + sign * processors)
-        self.used_memory = max(0, self.used_memory + sign * memory)
+    def use(self, processors: float, memory: int) -> None:
+        """Count so much more as used; less, if it is negative."""
+        self.used_processors = max(0.0, self.used_processors + processors)
+        self.used_memory = max(0, self.used_memory + memory)
         if self._room is not None:
-            self._room -= sign * memory
+            self._room -= memory
 
 
 def uses(hosts: Iterable[types.Host], vms: Iterable[types.Vm]) -> list[HostUse]:

@@ -85,10 +85,13 @@ class HostSelector(SchedulerPart):
         costs: host id to the weighted sum of the cost functions that the caller named; lower
             is better. A host that a function leaves out costs 0 for it.
         selected: ids of the hosts of the last selection, the best first.
+        coming: host id to what VMs will use there that were selected within the last minute, and do
+            not run yet: a dict of VM id to processors and bytes of memory.
     """
 
     costs: Mapping[str, int] = MappingProxyType({})
     selected: tuple[str, ...] = ()
+    coming: Mapping[str, Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
     def candidates(self, hosts: Hosts, vm: types.Vm, properties: Properties) -> Sequence[HostOrId]:
         """The hosts that the VM may be started on, the best first.

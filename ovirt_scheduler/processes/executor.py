@@ -238,6 +238,7 @@ class Executor:
             vm=inputs.vm,
             names=inputs.names,
             packs=packs_of(job.subjects, inputs),
+            vm_states=next((pack.states for pack in inputs.packs.get(Role.VM, ())), None),
         )
 
     def _call_all(self, job: Job, inputs: CallInputs, parallel: int) -> Execution:
@@ -303,15 +304,14 @@ class Executor:
         """Read a page of the engine's hosts or VMs.
 
         Returns:
-            The entities packed; and their states, unchecked: ``clusters.states`` checks them.
+            The entities packed; and their states, unchecked: ``decisions.states`` checks them.
 
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
         with self._taken(1, deadline):
-            packs, (read,), states = readers.read(
-                self._pool, [Unread(role, page)], deadline, tells_states=True
-            )
+            unread = Unread(role, page, tells_states=True)
+            packs, (read,), (states,) = readers.read(self._pool, [unread], deadline)
         if read.problem:
             raise UnreadableDocument(read.problem)
         return packs[0], states

@@ -69,27 +69,33 @@ def _packs(
     """The packs of each role: of documents that were read before, or are read now."""
     # The engine's first: what a caller's document does to the reader is no other request's.
     due: list[tuple[Unread, Optional[EngineReply]]] = [
-        (Unread(Role.VMS if role is Role.VM else role, document, each.asked), each)
+        (Unread(Role.VMS if role is Role.VM else role, document, each.asked, role is Role.VM), each)
         for role, several in by_role.items()
         for each in several
         if (document := each.document) and each.pack is None and not each.problems
     ]  # the reply on one VM is read as a collection is
-    due += [(Unread(role, document), None) for role, document in brought.items()]
+    due += [
+        (Unread(role, document, tells_states=role is Role.VM), None)
+        for role, document in brought.items()
+    ]
     found: dict[Role, tuple[Pack, ...]] = {}
     for first in range(0, len(due), frames.MOST_DESCRIPTORS):
         some = due[first : first + frames.MOST_DESCRIPTORS]
-        packs, documents, _ = readers.read(pool, [unread for unread, _ in some], deadline)
+        packs, documents, seen = readers.read(pool, [unread for unread, _ in some], deadline)
         left = iter(packs)
-        for (unread, reply), about in zip(some, documents):
+        for (unread, reply), about, states in zip(some, documents, seen):
+            pack = None if about.problem else next(left)
+            if pack is not None:
+                pack.states = states
             if reply is None:
-                if about.problem:
+                if pack is None:
                     raise UnreadableDocument(about.problem)
-                found[unread.role] = (next(left),)
+                found[unread.role] = (pack,)
             elif about.problem:
                 reply.problems = (f"the engine's reply cannot be read: {about.problem}",)
             else:
                 reply.problems = (about.note,) if about.note else ()
-                reply.pack = next(left)
+                reply.pack = pack
                 if not reply.keeps_document:  # it takes more memory than the pack
                     reply.document = None
     for role, several in by_role.items():

@@ -36,13 +36,13 @@ _ENDINGS = {
 
 
 def read(
-    pool: Pool, documents: Sequence[Unread], deadline: float, tells_states: bool = False
-) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], object]:
+    pool: Pool, documents: Sequence[Unread], deadline: float
+) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], list[object]]:
     """Read documents.
 
     Returns:
         The packs of those that could be read, in their order; what is to be said of each
-        document; the states in them, for ``clusters.states``.
+        document; the states in each, for ``decisions.states``.
 
     Raises:
         UnreadableDocument: its process died before it answered.
@@ -51,7 +51,7 @@ def read(
     size = sum(len(each.document.data) for each in documents)
     limit, most = messages.read_limit(size), len(documents)
     nonce = frames.new_nonce()
-    frame = frames.pack_task(ReadTask(tuple(documents), tells_states), nonce)
+    frame = frames.pack_task(ReadTask(tuple(documents)), nonce)
     for tried in range(TRIES):
         done = Exchange(frame, nonce, limit, OUTPUT_LIMIT, most_descriptors=most)
         reader = pool.take(ReaderSetup(), deadline, tried)
@@ -95,7 +95,7 @@ def _failure(done: Exchange) -> Union[UnreadableDocument, ExecutorUnavailable]:
 
 def _answered(
     done: Exchange, size: int, documents: Sequence[Unread]
-) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], object]:
+) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], list[object]]:
     """What ``read`` returns, of these documents of so many bytes.
 
     Raises:

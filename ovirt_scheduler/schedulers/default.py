@@ -51,6 +51,9 @@ class DefaultScheduler(Scheduler):
         names = {host.id: host.name for host in hosts if host.name}
         taking = []
         for use in cluster_use.uses(hosts, ()):
+            for other, (other_processors, other_memory) in self.coming.get(use.id, {}).items():
+                if other != (vm.id or vm.name):
+                    use.use(other_processors, other_memory)
             refusal = use.refusal(vm, names)
             if refusal:
                 reason(use.host, refusal)

@@ -184,7 +184,7 @@ def _driver_call(service: DecisionService, recorded: Recorded) -> DriverCall:
     asked = recorded.request
     driver = service.scheduler(recorded.record["units"][-1]["name"], asked["method"])
     service.selections[driver.name] = tuple(asked["selected"])
-    known = asked["destinations"], asked.get("planned", {})
+    known = asked["destinations"], asked.get("planned", {}), asked.get("coming", {})
     return DriverCall(driver, asked["method"], asked["arguments"], *known)
 
 

@@ -344,10 +344,10 @@ def test_a_status_that_the_sdk_does_not_know_is_none(executor):
     member = "<{0} id='a'><status>brand_new</status><memory>1</memory></{0}>"
     deadline = time.monotonic() + 20
     hosts = Document(f"<hosts>{member.format('host')}</hosts>".encode())
-    (of_hosts,) = executor.read_page(Role.HOSTS, hosts, deadline)[1]
+    _, of_hosts = executor.read_page(Role.HOSTS, hosts, deadline)
     assert of_hosts["a"][1] == ""
     vms = Document(f"<vms>{member.format('vm')}</vms>".encode())
-    (of_vms,) = executor.read_page(Role.VMS, vms, deadline)[1]
+    _, of_vms = executor.read_page(Role.VMS, vms, deadline)
     assert of_vms["a"][1] == ""
 
 

@@ -177,8 +177,11 @@ def read_limit(size: int) -> int:
     return _FEW_BYTES + 6 * size
 
 
-def unpack_read(payload: bytes, size: int) -> tuple[tuple[ReadDocument, ...], object]:
+def unpack_read(payload: bytes, size: int) -> tuple[tuple[ReadDocument, ...], list[object]]:
     """Read the message of a reader of so many bytes of documents.
+
+    Returns:
+        What is to be said of each document, and what was seen in each.
 
     Raises:
         FrameError: it has not the shape.
@@ -191,6 +194,8 @@ def unpack_read(payload: bytes, size: int) -> tuple[tuple[ReadDocument, ...], ob
             )
             for ids, names, problem, note in documents
         )
+        if seen.__class__ is not list or len(seen) != len(read):
+            raise ValueError("not of each document")
     except MISSHAPEN as error:
         raise FrameError(f"not what a reader tells: {error!r:.200}") from None
     return read, seen

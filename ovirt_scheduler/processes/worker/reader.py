@@ -138,10 +138,10 @@ def _read_all(task: ReadTask) -> tuple[bytes, list[int], bool]:
         try:
             found, took_sdk, note, pack = _read(unread)
             is_last = is_last or took_sdk
-            if task.tells_states:
-                seen.append(_seen(found))
+            seen.append(_seen(found) if unread.tells_states else {})
         except UnreadableDocument as error:
             documents.append(ReadDocument(problem=str(error)))
+            seen.append({})
             is_last = True
             continue
         descriptors.append(memory_files.sealed([pack]))
@@ -200,7 +200,7 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State],
 
 
 def _seen(found: Sequence[State]) -> dict[str, list[object]]:
-    """What the daemon has to know of hosts or VMs: as ``clusters.states`` has it.
+    """What the daemon has to know of hosts or VMs: as ``decisions.states`` has it.
 
     Raises:
         UnreadableDocument: there are too many.
@@ -210,11 +210,12 @@ def _seen(found: Sequence[State]) -> dict[str, list[object]]:
     seen: dict[str, list[object]] = {}
     for state in found:
         status = state["_status"][2] if "_status" in state else ""
-        texts = [state.get("_name") or state["_id"], status, state.get("_cluster", {}).get("_id")]
+        key = state.get("_id") or ""
+        texts = [state.get("_name") or key, status, state.get("_cluster", {}).get("_id")]
         if state[""] == "Vm":
             texts += [state.get("_host", {}).get("_id"), state.get("_origin") or ""]
         known: list[object] = [text and text[:_LONGEST_NAME] for text in texts]
-        seen[state["_id"]] = known
+        seen[key] = known
         if "_memory" in state:  # else there is nothing to count with, and few bytes to answer for
             known += resource_use.of_vm(state) if state[""] == "Vm" else resource_use.of_host(state)
     return seen

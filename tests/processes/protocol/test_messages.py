@@ -197,23 +197,24 @@ def test_what_was_read_arrives(size):
         ReadDocument(note="n"),
     )
     hosts = {each: ["name of it", "up", "c"] for each in ids}
-    payload = messages.pack_read(read, [hosts])
+    payload = messages.pack_read(read, [hosts, {}, {}, {}])
     assert len(payload) <= messages.read_limit(len(document))
     documents, seen = messages.unpack_read(payload, len(document))
     assert documents == read
-    assert seen == [hosts]
+    assert seen == [hosts, {}, {}, {}]
     vms = {each: ["name of it", "up", None, None, ""] for each in ids}
-    payload = messages.pack_read(read, [vms])
+    payload = messages.pack_read(read, [vms, {}, {}, {}])
     assert len(payload) <= messages.read_limit(len(document))
     _, seen = messages.unpack_read(payload, len(document))
-    assert seen == [vms]
+    assert seen == [vms, {}, {}, {}]
 
 
 @pytest.mark.parametrize(
     "payload",
     [b"", b"[]", b"{}", b'[[]]', b'[1, []]',
      b'[[[]], []]', b'[[[[7], "", ""]], []]',
-     b'[[[[], null, ""]], []]', b'[[["", 1, ""]], []]'],
+     b'[[[[], null, ""]], []]', b'[[["", 1, ""]], []]',
+     b'[[], [{}]]', b'[[], {}]', b'[[], null]'],
 )  # fmt: skip
 def test_what_no_reader_tells_is_refused(payload):
     """It has read documents from outside, and is not trusted either."""

@@ -41,8 +41,7 @@ def _unpack(
 ) -> dict[str, State]:
     by_id: dict[str, State] = {}
     try:
-        (of_document,) = states
-        for key, values in of_document.items():
+        for key, values in states.items():
             if not _FEWEST <= len(values) <= len(fields):
                 raise ValueError(f"{len(values)} values")
             checked = {name: check(value) for (name, check), value in zip(fields.items(), values)}

@@ -191,7 +191,7 @@ def history() -> Path:
     """
     file = state() / store.FILE
     try:
-        file.open("rb").close()
+        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK))  # it may be a pipe
     except PermissionError:
         raise NotPermitted(
             f"{file}: only root and the daemon's user may read it; run this with sudo"

@@ -17,12 +17,20 @@ from ovirt_scheduler.history.query import MOST_ROWS, Query, written
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.schema import Named
 from ovirt_scheduler.history.turns import Turn, Turns
+from ovirt_scheduler.history.unpacking import Unpacking
 from ovirt_scheduler.log.format import as_utf8
 from ovirt_scheduler.model.tasks import Role
 
 _QUERY_SECONDS = 1.0
+_RECORDS_BYTES = 32 << 20  # of the records of one answer; as objects they take twenty times as much
+_DOCUMENT_BYTES = 128 << 20  # of a document and what its elements are differences from
 _MOST_VERDICTS = 2_000_000  # hosts, and verdicts of units on them; each takes some 300 bytes
 _STEPS = 10_000  # of SQLite's virtual machine between two looks at the clock
+
+# What parts of a row raise that are not as the daemon writes them.
+_DAMAGES = (
+    zlib.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError
+)  # fmt: skip
 
 
 class DocumentOf(NamedTuple):
@@ -93,7 +101,7 @@ class Reader:
         with self._open(turn) as db:
             if query.brief:
                 rows = db.execute(_SELECT.format(schema.SUMMARY) + where + _NEWEST_FIRST, values)
-                return [schema.unpack_brief(row) for row in rows]
+                return [schema.unpack_brief(row) for row in Unpacking(_RECORDS_BYTES).counted(rows)]
             return _records(db, turn, where, values)
 
     def recorded(self, query: Query, limit: Optional[int] = None) -> list[int]:
@@ -123,15 +131,18 @@ class Reader:
         turn = Turn(self._seconds)
         with self._open(turn) as db:
             records = _records(db, turn, "decisions.number = ?", (number,))
-            rows = db.execute(
-                "SELECT request, role, of_engine, document FROM recordings "
-                "LEFT JOIN recorded_documents USING (decision) WHERE decision = ? ORDER BY place",
-                (number,),
-            ).fetchall()
-            if not records or not rows:
+            request = db.execute(
+                "SELECT request FROM recordings WHERE decision = ?", (number,)
+            ).fetchone()
+            if not records or request is None:
                 return None
-            documents = [DocumentOf(Role(of[1]), bool(of[2]), of[3]) for of in rows if of["role"]]
-            return Recorded(records[0], json.loads(rows[0]["request"]), documents)
+            rows = db.execute(
+                "SELECT role, of_engine, document FROM recorded_documents WHERE decision = ? "
+                "ORDER BY place",
+                (number,),
+            )
+            documents = [DocumentOf(Role(role), bool(of), document) for role, of, document in rows]
+            return Recorded(records[0], json.loads(request["request"]), documents)
 
     def document(self, number: int) -> bytes:
         """A recorded document, in UTF-8; empty if it is gone.
@@ -146,11 +157,14 @@ class Reader:
                 "LEFT JOIN elements AS bases ON bases.number = elements.base "
                 "WHERE document = ? ORDER BY place",
                 (number,),
-            ).fetchall()
-            bases = {base: recording.unpacked(base, b"") if base else b"" for _, _, base in rows}
-            pieces = [recording.unpacked(data, bases[base]) for _, data, base in rows]
-            if [recording.hash_of(piece) for piece in pieces] != [key for key, _, _ in rows]:
-                raise ValueError(f"the recorded document {number} is another than it was")
+            )
+            unpacking = Unpacking(_DOCUMENT_BYTES)
+            pieces = []
+            for key, packed, base in unpacking.counted(rows):
+                piece = unpacking.unpack(packed, unpacking.unpack(base) if base else b"")
+                if recording.hash_of(piece) != key:
+                    raise ValueError(f"the recorded document {number} is another than it was")
+                pieces.append(piece)
             return b"".join(pieces)
 
     def events(
@@ -189,6 +203,8 @@ class Reader:
         """
         turn = turn or Turn(self._seconds)
         turn.check()
+        if self._path.exists() and not self._path.is_file():  # SQLite would wait at a pipe
+            raise HistoryUnreadable(f"{self._path} cannot be read: it is not a plain file")
         try:
             quoted = urllib.parse.quote(str(self._path))
             name = f"file:{quoted}?mode=ro" if self._path.exists() else ":memory:"
@@ -210,7 +226,7 @@ class Reader:
             if not isinstance(error, (OSError, sqlite3.OperationalError)):  # no history of ours
                 mend = "; restart the daemon, which sets it aside and begins anew"
             raise HistoryUnreadable(f"{self._path} cannot be read: {error}{mend}") from None
-        except (zlib.error, ValueError, LookupError, TypeError) as error:  # of a row's parts
+        except _DAMAGES as error:
             raise HistoryUnreadable(f"{self._path} is damaged: {error}") from None
 
     def _connected(self, name: str) -> contextlib.closing[sqlite3.Connection]:
@@ -274,30 +290,33 @@ def _records(
     values: Union[Sequence[object], Mapping[str, object]],
 ) -> list[Record]:
     """The records, the newest first."""
-    rows = db.execute(
-        _SELECT.format("decisions.*, units") + where + _NEWEST_FIRST, values
-    ).fetchall()
+    unpacking = Unpacking(_RECORDS_BYTES)
     host_sets: dict[int, Sequence[Named]] = {}
     verdicts = 0
-    for row in rows:
+    for row in unpacking.counted(db.execute(_SELECT.format("host_set, units") + where, values)):
         turn.check()
         if row["host_set"] not in host_sets:
-            host_sets[row["host_set"]] = _hosts(db, row["host_set"])
+            host_sets[row["host_set"]] = _hosts(db, row["host_set"], unpacking)
         verdicts += len(host_sets[row["host_set"]]) * (1 + len(json.loads(row["units"])))
     if verdicts > _MOST_VERDICTS:
         raise HistoryUnreadable(
             f"the decisions asked for have {verdicts:,} verdicts on hosts, and {_MOST_VERDICTS:,} "
             "are read at once; ask for less: a smaller limit, a VM or a shorter time"
         )
-    return [schema.unpack(row, host_sets[row["host_set"]], turn.check) for row in rows]
+    rows = db.execute(_SELECT.format("decisions.*, units") + where + _NEWEST_FIRST, values)
+    return [
+        schema.unpack(row, host_sets[row["host_set"]], unpacking, turn.check)
+        for row in unpacking.counted(rows)
+    ]
 
 
-def _hosts(db: sqlite3.Connection, host_set: int) -> Sequence[Named]:
-    (members,) = db.execute("SELECT hosts FROM host_sets WHERE number = ?", (host_set,)).fetchone()
+def _hosts(db: sqlite3.Connection, host_set: int, unpacking: Unpacking) -> Sequence[Named]:
+    rows = db.execute("SELECT hosts FROM host_sets WHERE number = ?", (host_set,))
+    [(members,)] = unpacking.counted(rows)
     rows = db.execute(
         "SELECT number, id, name FROM names WHERE number IN "
         "(SELECT host FROM host_set_members WHERE host_set = ?)",
         (host_set,),
     )
-    found = {number: (each, name) for number, each, name in rows}
+    found = {number: (each, name) for number, each, name in unpacking.counted(rows)}
     return [found[member] for member in json.loads(members)]

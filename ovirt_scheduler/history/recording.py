@@ -120,8 +120,3 @@ def packed(piece: bytes, base: bytes) -> bytes:
 def hash_of(data: bytes) -> bytes:
     """A hash that identifies a piece, or the list of a document's pieces."""
     return hashlib.blake2b(data, digest_size=20).digest()
-
-
-def unpacked(data: bytes, base: bytes) -> bytes:
-    """The piece again."""
-    return zlib.decompressobj(zdict=base).decompress(data)

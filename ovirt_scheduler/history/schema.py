@@ -33,6 +33,7 @@ from ovirt_scheduler.history.record import (
     Unit,
     entity,
 )
+from ovirt_scheduler.history.unpacking import Unpacking
 from ovirt_scheduler.model.units import Kind
 
 VERSION = 4
@@ -145,7 +146,9 @@ def pack(record: Record) -> Row:
     }
 
 
-def unpack(row: sqlite3.Row, hosts: Sequence[Named], check: Callable[[], None]) -> Record:
+def unpack(
+    row: sqlite3.Row, hosts: Sequence[Named], unpacking: Unpacking, check: Callable[[], None]
+) -> Record:
     """The record.
 
     Args:
@@ -154,7 +157,7 @@ def unpack(row: sqlite3.Row, hosts: Sequence[Named], check: Callable[[], None]) 
         check: called again and again; may raise, which ends it.
     """
     check()
-    body: Row = json.loads(zlib.decompress(row["body"]))
+    body: Row = json.loads(unpacking.unpack(row["body"]))
     calls: Sequence[Call] = body.pop("units")
     record = cast("Record", {**_begun(row), **body})
     if row["cluster"] is not None:
@@ -256,7 +259,10 @@ def _unpack_said(hosts: Sequence[Host], unit: Unit, call: Call) -> None:
             entry["verdict"] = _WORDS[said]
         elif part == "costs":
             factor = unit["factor"]
-            entry.update(cost=said, factor=factor, weighted=factor * held.get(key, said))
+            weighed = held.get(key, said)
+            if type(factor) is not int or type(weighed) is not int:  # a text could be multiplied
+                raise ValueError(f"a cost of {unit['name']!r:.60} is no number")
+            entry.update(cost=said, factor=factor, weighted=factor * weighed)
         if key in held:
             entry["held"] = held[key]
         if key in reasons:

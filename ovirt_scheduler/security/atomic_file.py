@@ -5,24 +5,40 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import Union
 
 
 def read_whole(path: Union[Path, int], most_bytes: int) -> bytes:
-    """Read a file, a device or a pipe to its end.
+    """Read a file to its end, or what a program writes that a shell names ``<(program)``.
 
     Args:
-        path: of it, or a descriptor, which stays open.
+        path: of a plain file, or of a pipe that has no name of its own. Or a descriptor of
+            anything, which stays open.
 
     Raises:
-        OSError: it cannot be read, or has no end within so many bytes.
+        OSError: it cannot be read, is something else, or has no end within so many bytes.
     """
+    if isinstance(path, Path) and _may_wait(path):
+        raise OSError(errno.EINVAL, "it is not a plain file", str(path))
     with open(path, "rb", closefd=isinstance(path, Path)) as file:
         data = file.read(most_bytes + 1)
     if len(data) > most_bytes:
         raise OSError(errno.EFBIG, f"it is longer than {most_bytes >> 20} MiB", str(path))
     return data
+
+
+def _may_wait(path: Path) -> bool:
+    """Whether it is a device, or a pipe with a name, at which a reader could wait for good.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISFIFO(mode):
+        return not str(path.resolve()).startswith("/proc/")  # pipe:[1234] of a descriptor
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:

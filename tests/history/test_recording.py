@@ -11,12 +11,12 @@ from typing import Optional
 
 import pytest
 
-from ovirt_scheduler.history import recording
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.reader import Reader, Recorded
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.recording import Given, Inputs
 from ovirt_scheduler.history.store import History
+from ovirt_scheduler.history.unpacking import Unpacking
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Role
 from tests.support.daemon import Daemon, StartDaemon
@@ -66,9 +66,10 @@ def test_a_decisions_documents_are_kept(daemon: Daemon):
     assert [one[Role.HOSTS].decode() for one in kept] == [first, second]
     assert kept[0][Role.VM] == kept[1][Role.VM] == vm.partition("<init")[0].encode() + b"</vm>"
     assert not any(each.of_engine for one in found for each in one.documents)
+    unpacking = Unpacking(1 << 20)
     with closing(sqlite3.connect(path)) as db:
         names = [
-            recording.unpacked(data, recording.unpacked(base, b"") if base else b"")
+            unpacking.unpack(data, unpacking.unpack(base) if base else b"")
             for data, base in db.execute(
                 "SELECT elements.data, bases.data FROM elements "
                 "LEFT JOIN elements AS bases ON bases.number = elements.base"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -115,11 +116,19 @@ def test_a_document_in_another_encoding_is_refused(tmp_path):
 def test_a_snapshot_comes_from_a_pipe_as_from_a_file(tmp_path, suffix):
     """As <(...) in a shell has it, packed or not."""
     whole = Snapshot("Default", "", {"a": b'<host id="a"/>'}, {})
-    path, pipe = tmp_path / f"cluster.xml{suffix}", tmp_path / "pipe"
+    path = tmp_path / f"cluster.xml{suffix}"
     whole.write(path)
-    os.mkfifo(pipe)
-    with subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', path, pipe]):
-        assert Snapshot.read(pipe) == whole
+    with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert Snapshot.read(Path(f"/dev/fd/{program.stdout.fileno()}")) == whole
+
+
+def test_a_pipe_with_a_name_and_a_device_are_refused(tmp_path):
+    """Where nobody writes, whoever opens them waits for good."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/tty")):
+        with pytest.raises(BadInput, match="cannot be read: it is not a plain file"):
+            Snapshot.read(path)
 
 
 def test_a_file_that_cannot_be_read_or_written_is_told(tmp_path):

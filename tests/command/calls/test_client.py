@@ -187,7 +187,7 @@ def test_a_certificate_that_cannot_be_read_is_named(tmp_path):
         BadInput, match="cannot be read: Is a directory; sudo ovirt-scheduler cert "
     ):
         Daemon("https://localhost:1", tmp_path)
-    with pytest.raises(BadInput, match="/dev/zero: cannot be read: it is longer than 16 MiB"):
+    with pytest.raises(BadInput, match="/dev/zero: cannot be read: it is not a plain file"):
         Daemon("https://localhost:1", Path("/dev/zero"))
 
 

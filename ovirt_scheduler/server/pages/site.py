@@ -21,6 +21,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.tally import Tally
+from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.server.pages import status, times, views
 from ovirt_scheduler.server.pages.access import is_ours, may_read
@@ -236,7 +237,7 @@ def _typed(name: str, text: str) -> object:
 
 
 def _text(code: int, text: str) -> Page:
-    return _answer(code, "text/plain; charset=utf-8", f"{text}\n")
+    return _answer(code, "text/plain; charset=utf-8", f"{printable(text)}\n")
 
 
 def _json(value: object, code: int = 200) -> Page:

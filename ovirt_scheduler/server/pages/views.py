@@ -14,12 +14,15 @@ from typing import Any, Callable
 
 from ovirt_scheduler.history import explanation, placement, ranking
 from ovirt_scheduler.history.record import Host, Record, Unit
+from ovirt_scheduler.log.format import printable
 
 View = dict[str, Any]
 
 
 def templates(folder: Path) -> Any:
     """Jinja's environment of a folder; each value is escaped where it stands in a template.
+
+    So are characters that cannot be seen, or that turn round what follows.
 
     Raises:
         ImportError: jinja2 is not installed.
@@ -28,10 +31,18 @@ def templates(folder: Path) -> Any:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _shown(value: object) -> object:
+    """A value of a template as it stands on the page; what a macro has made stays as it is."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return "\n".join(map(printable, value.expandtabs().split("\n")))
 
 
 def as_json(record: Record, check: Callable[[], None]) -> str:
@@ -51,14 +62,14 @@ def as_json(record: Record, check: Callable[[], None]) -> str:
 
 def summaries(found: Iterable[Record]) -> list[View]:
     """A row of a list for each decision, from the reader's summary."""
-    return [explanation.cleaned(_summary(each)) for each in found]
+    return [*map(_summary, found)]
 
 
 def decision(of: Record) -> View:
     """All that the page of one decision shows."""
     columns = placement.columns(of)
     hosts, most = explanation.in_order(of), explanation.MOST_HOSTS
-    view = {
+    return {
         **_summary({**of, **explanation.summary(of)}),
         "ranked": ranking.best(of) is not None,
         "columns": columns,
@@ -68,7 +79,6 @@ def decision(of: Record) -> View:
             line.text.strip() for line in itertools.islice(explanation.lines(of), 2, None)
         ],
     }
-    return explanation.cleaned(view)
 
 
 def _summary(of: Record) -> View:
@@ -97,7 +107,7 @@ def failures(summaries: Iterable[Record], name: str) -> list[View]:
     Args:
         summaries: of decisions in which it failed.
     """
-    found = [
+    return [
         {
             "decision": of["id"],
             "time": of["time"],
@@ -108,4 +118,3 @@ def failures(summaries: Iterable[Record], name: str) -> list[View]:
         for unit, message in of["failures"]
         if unit == name
     ]
-    return explanation.cleaned(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from urllib.parse import quote
 
 import lxml.html
 import pytest
@@ -415,3 +416,35 @@ def test_a_list_costs_the_same_whatever_the_size_of_its_decisions(tmp_path):
         assert "2001 hosts: 2001 left; Odd failed" in site.text(target)
     (failure,) = json.loads(site.text("/units/Odd.json"))["failures"]
     assert (failure["decision"], failure["message"]) == (DECISION, "oh")
+
+
+def test_no_page_shows_characters_that_cannot_be_seen_or_turn_the_text_round(tmp_path):
+    """Of names, descriptions, messages, problems and plans; in JSON they are escaped, too."""
+    hidden = "a\u202eb\u200bc\x1b[31md\x7f\u2066e"
+    hosts = [
+        {"id": hidden, "name": hidden,
+         "verdicts": [{"unit": "Night", "verdict": "removed", "reason": hidden}]}
+    ]  # fmt: skip
+    failed = call("Night", outcome="raised", message=hidden)
+    site = MadeSite(
+        tmp_path, [record([failed], hosts, vm={"id": hidden, "name": hidden}, errors=[hidden])],
+        units=(unit_state("Night", description=hidden, properties=(("p", hidden),)),),
+        clusters=(ClusterLook("East", "on", 1_800_000_000.0, problem=hidden),),
+        stuck=hidden,
+    )  # fmt: skip
+    pages = ("/status", "/decisions", f"/decisions/{DECISION}", "/units/Night", "/clusters/East")
+    for path in (
+        *pages,
+        *(f"{page}.json" for page in pages),
+        "/health",
+        f"/decisions?vm={quote(hidden)}",
+    ):
+        text = site.get(path).body.decode()
+        assert [sign for sign in text if not sign.isprintable() and sign != "\n"] == []
+    for path in (*pages, "/health"):
+        assert r"a\u202eb\u200bc\x1b[31md\x7f\u2066e" in site.get(path).body.decode(), path
+
+
+def test_lines_of_a_description_stay_lines(tmp_path):
+    site = MadeSite(tmp_path, units=(unit_state("Night", description="One.\n\n\tTwo <b>."),))
+    assert "One.\n\n        Two &lt;b&gt;." in site.text("/units/Night")

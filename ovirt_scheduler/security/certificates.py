@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import ipaddress
 import re
+import secrets
 import shutil
 import socket
 import tempfile
@@ -218,7 +219,10 @@ def _self_signed(private_key: ec.EllipticCurvePrivateKey, address: str) -> x509.
         alternatives.append(_as_written(address))
     alternative_names = map(_general_name, dict.fromkeys(alternatives))
     common_name = next((name for name in names if len(name) <= 64), "localhost")
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    # Of two certificates with one subject OpenSSL would take either for the other's issuer, and
+    # trust one of them at most: callers could not trust the next one beside this.
+    own = x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, secrets.token_hex(8))
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name), own])
     now = datetime.datetime.now(datetime.timezone.utc)
     # No key usage: OpenSSL 1.1 takes a self-signed certificate for one only where the usage
     # has certificate signing or is missing, and signing is for a CA alone.

@@ -134,7 +134,6 @@ def _put_units_and_hosts(record: Record, decision: Decision) -> None:
             about = left if each.unit["mode"] == "live" else entries
             left = _put_verdicts(each, entries, about, missed=not execution.hosts)
     _put_costs(asked, entries)
-    ranking.put_totals(record)
 
 
 def _asked(decision: Decision) -> Iterator[_Asked]:
@@ -179,6 +178,7 @@ def _put_answer(record: Record, decision: Decision) -> None:
     request, answer, result = decision.request, decision.answer, decision.execution.result
     chosen: Container[str] = ()
     if request.returns is Returns.COSTS:
+        ranking.put_totals(record)
         answer = ranking.ranked(record)
         record["decisive"] = [*ranking.decisive(record)]
     elif isinstance(answer, Migration):
@@ -193,11 +193,12 @@ def _put_answer(record: Record, decision: Decision) -> None:
             record["vms"] = named
     elif isinstance(answer, tuple):
         chosen, answer = {*answer}, list(answer)
-        best = ranking.best(record)
-        if best is not None and answer[:1] == [best]:
-            record["decisive"] = [*ranking.decisive(record)]
     if answer is not None and request.returns is not Returns.VALUE:
         record["answer"] = answer
+    if request.returns in (Returns.SELECTION, Returns.TRUTH):
+        ranking.put_totals(record)
+        if any("total" in host for host in record["hosts"]):
+            record["decisive"] = [*ranking.decisive(record)]
     if result is not None:
         migrates = request.returns in (Returns.MIGRATION, Returns.MIGRATIONS)
         _put_reasons(record["hosts"], result, chosen, {} if migrates else {"verdict": REMOVED})
@@ -283,9 +284,12 @@ def _put_costs(asked: Sequence[_Asked], hosts: Sequence[Host]) -> None:
     counted += [aggregate.clamped_costs([*live, shadow])[-1] for shadow in shadows]
     for (call, result), costs in zip(scored, counted):
         for host in hosts:
-            if host["id"] in costs:
-                entry = _cost(call, result, host["id"], costs[host["id"]])
-                host.setdefault("costs", []).append(entry)
+            key = host["id"]
+            if key in costs:
+                host.setdefault("costs", []).append(_cost(call, result, key, costs[key]))
+            elif result.ok and key in result.reasons:
+                left_out: Cost = {"unit": call.unit.name, "reason": result.reasons[key]}
+                host.setdefault("costs", []).append(left_out)
 
 
 def _cost(call: UnitCall, result: CallResult, host: str, counted: int) -> Cost:

@@ -172,8 +172,9 @@ def why(decision: Record) -> dict[str, str]:
     def of(host: Host) -> str:
         if host["id"] in out:
             return _said(out[host["id"]])
-        if host.get("costs"):
-            return _sum(host, shadows)
+        costs = _sum(host, shadows)
+        if costs:
+            return costs
         verdicts = (each for each in host.get("verdicts", ()) if each["unit"] in counted)
         return "; ".join(_said(each) for each in verdicts if each.get("reason"))
 
@@ -279,8 +280,13 @@ class _Hosts:
         self._in_order = in_order(decision)
         self._removed = removed(decision)
         self._scored = len(ranking.ranked(decision))
-        others = ranking.without_each(decision).items()
-        self._others = {unit: ranking.places(totals) for unit, totals in others}
+        self._others = {
+            unit: ranking.places(totals, ranking.unsure(decision, totals))
+            for unit, totals in ranking.without_each(decision).items()
+        }
+        scored = (cost["unit"] for host in self._in_order for cost in ranking.scores(host))
+        self._functions = dict.fromkeys(scored)
+        self._selects = decision.get("method") != Kind.COST_FUNCTION.method
         self._shadow_filters = ranking.shadows(decision, Kind.FILTER)
         self._shadows = ranking.shadows(decision, Kind.COST_FUNCTION)
         self._filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
@@ -328,24 +334,43 @@ class _Hosts:
     def _rank(self, host: Host) -> Iterator[Line]:
         """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
         name, place = host["id"], host.get("rank")
+        total = self._total(host)
+        if name in self._removed:
+            return
         if place is None:
-            if self._counts_costs and name not in self._removed:
+            if self._selects and total:
+                yield Line(f"{total}; it is not in the answer")
+            elif self._counts_costs:
                 yield Line("no cost function scored it: it is not in the answer", Tone.TROUBLE)
             return
-        total = f"cost {host['total']} = {_sum(host, self._shadows)}"
-        ranks = [f"{ordinal(place)} of {self._scored}, {total}"]
+        ranks = [f"{ordinal(place)} of {self._scored}{f', {total}' if total else ''}"]
         for unit, places in self._others.items() if len(self._others) > 1 else ():
             if name not in places:
-                ranks.append(f"without {unit} it would have no cost")
+                if not self._selects:
+                    ranks.append(f"without {unit} it would have no cost")
             elif places[name] != place:
                 ranks.append(f"without {unit} it would be {ordinal(places[name])}")
         yield Line("; ".join(ranks), Tone.GOOD if place == 1 else Tone.PLAIN)
 
+    def _total(self, host: Host) -> str:
+        """``cost 14 = EvenVms 2 × 4 + Memory 1 × 6``; empty if no cost counts."""
+        if "total" not in host:
+            return ""
+        costs = _sum(host, self._shadows)
+        return f"cost {host['total']} = {costs}" if costs else "cost 0: no cost function scored it"
+
     def _costs(self, host: Host) -> Iterator[Line]:
-        """The costs of a host that have a reason, and those of units in shadow."""
-        for cost in host.get("costs", ()):
+        """The costs of a host that have a reason, those of units in shadow, and who left it out."""
+        costs = {cost["unit"]: cost for cost in host.get("costs", ())}
+        if "total" in host and _sum(host, self._shadows):
+            for name in self._functions:
+                if name not in costs and name not in self._shadows:
+                    yield Line(f"{name} leaves it out, which counts as a cost of 0")
+        for cost in costs.values():
             because = _because(cost)
-            if cost["unit"] in self._shadows:
+            if "cost" not in cost:
+                yield Line(f"{cost['unit']} leaves it out{because}")
+            elif cost["unit"] in self._shadows:
                 yield Line(f"{_share(cost)} would count, but looks on (shadow){because}")
             elif because:
                 yield Line(f"{cost['unit']} costs {cost['cost']}{because}")
@@ -361,8 +386,9 @@ def _because(entry: Union[Verdict, Cost]) -> str:
 
 
 def _sum(host: Host, shadows: Container[str]) -> str:
-    """What a host's total is made of."""
-    return " + ".join(_share(cost) for cost in host["costs"] if cost["unit"] not in shadows)
+    """What a host's total is made of; empty if no cost counts."""
+    costs = (cost for cost in ranking.scores(host) if cost["unit"] not in shadows)
+    return " + ".join(map(_share, costs))
 
 
 def _share(cost: Cost) -> str:
@@ -378,13 +404,18 @@ def _decisive(decision: Record) -> Iterator[Line]:
     best = ranking.best(decision)
     names = host_names([decision])
     for unit, totals in ranking.with_shadows(decision).items():
-        other = ranking.lowest(totals)
-        would = f"{names[other]} would be best{', too' if other == best else ''}"
-        yield Line(f"with {unit}, which looks on (shadow), {would}")
+        host, is_another = ranking.winner(decision, totals)
+        if host is not None or is_another:
+            would = f"{_winner(host, names)} would be best{', too' if host == best else ''}"
+            yield Line(f"with {unit}, which looks on (shadow), {would}")
     if len(ranking.without_each(decision)) < 2:
         return  # one alone decides all that is decided
     for unit, other in ranking.decisive(decision).items():
-        yield Line(f"{unit} was decisive: without it {names[other]} would be best")
+        yield Line(f"{unit} was decisive: without it {_winner(other, names)} would be best")
+
+
+def _winner(host: Optional[str], names: Mapping[str, str]) -> str:
+    return "another host" if host is None else names[host]
 
 
 def _migrations(decision: Record, answer: Mapping[str, Any]) -> str:

@@ -2,19 +2,41 @@
 
 A decision has its factors and raw costs, so this is exact: without a unit each sum is made anew,
 with costs clamped as in a call without it (contract 3.6). A decision is the struct of contract 8.1.
+
+Of a selection the rank is the scheduler's order. What it would be without a unit is told only if
+that order is one of costs; and of hosts whose costs would become equal nothing is told, because
+the scheduler's own preference would decide between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Container, Mapping, Sequence
 from operator import itemgetter
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from ovirt_scheduler.history.record import Record, Unit
+from ovirt_scheduler.history.record import REMOVED, Cost, Host, Record, Unit
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
 
-Totals = Mapping[str, int]  # host id to the sum of its costs, in the order given
+# Host id to the sum of its costs. Of equal ones the first is the best, unless the scheduler's own
+# preference decides between them.
+Totals = Mapping[str, int]
+
+_SELECTIONS = ("selectHost", "candidates", "hasAnyHosts")
+
+
+class Winner(NamedTuple):
+    """The host that would be the best by other totals.
+
+    Attributes:
+        host: its id; None if the scheduler's own preference would decide between several.
+        is_another: whether it is another host than in the decision; False also if that is not
+            known.
+    """
+
+    host: Optional[str]
+    is_another: bool
 
 
 def units_of(decision: Record, kind: Kind, mode: str = "live") -> list[Unit]:
@@ -32,22 +54,68 @@ def shadows(decision: Record, kind: Kind) -> set[str]:
 
 
 def put_totals(decision: Record) -> None:
-    """Add to each host with costs their sum, and its rank."""
+    """Add to each host with costs their sum; and to each that the decision puts in order its rank.
+
+    In a selection a host that no function scored costs 0 (contract 4.4), and the order is that of
+    the answer.
+    """
     functions = {unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)}
-    totals = {}
-    for host in decision["hosts"] if functions else ():
-        counted = [c["weighted"] for c in host.get("costs", ()) if c["unit"] in functions]
-        if counted:
-            totals[host["id"]] = sum(counted)
-    ranks = places(totals)
-    for host in decision["hosts"] if totals else ():
-        if host["id"] in totals:
-            host["total"], host["rank"] = totals[host["id"]], ranks[host["id"]]
+    hosts = _left(decision) if functions else ()
+    costs_nothing = is_selection(decision) and _has_answered(decision)
+    for host in hosts:
+        shares = [cost["weighted"] for cost in scores(host) if cost["unit"] in functions]
+        if shares or costs_nothing:
+            host["total"] = sum(shares)
+    answer = decision.get("answer")
+    order: Sequence[str] = by_cost(decision)
+    if is_selection(decision) and answer is not None:
+        order = answer if isinstance(answer, list) else ()
+    ranks = {host: place for place, host in enumerate(order, 1)}
+    for host in decision["hosts"]:
+        host.pop("rank", None)
+        if host["id"] in ranks:
+            host["rank"] = ranks[host["id"]]
 
 
-def places(totals: Totals) -> dict[str, int]:
-    """Host id to rank, from 1; equal totals rank in the order in which the hosts were given."""
-    return {host: place for place, host in enumerate(sorted(totals, key=totals.__getitem__), 1)}
+def is_selection(decision: Record) -> bool:
+    """Whether a scheduler was asked for hosts, or for whether there is one."""
+    return decision.get("method") in _SELECTIONS
+
+
+def _has_answered(decision: Record) -> bool:
+    """Whether a cost function has answered, with costs or without."""
+    functions = units_of(decision, Kind.COST_FUNCTION)
+    return any(unit.get("outcome", "ok") == "ok" for unit in functions)
+
+
+def _left(decision: Record) -> list[Host]:
+    """The hosts that no filter removed."""
+    filters = {unit["name"] for unit in units_of(decision, Kind.FILTER)}
+    return [
+        host
+        for host in decision["hosts"]
+        if not any(
+            verdict.get("verdict") == REMOVED and verdict["unit"] in filters
+            for verdict in host.get("verdicts", ())
+        )
+    ]
+
+
+def scores(host: Host) -> list[Cost]:
+    """The costs of a host, without the reasons of functions that left it out."""
+    return [cost for cost in host.get("costs", ()) if "cost" in cost]
+
+
+def by_cost(decision: Record) -> list[str]:
+    """The ids of the hosts with a total, the lowest first; of equal ones the first given."""
+    totals = {host["id"]: host["total"] for host in decision["hosts"] if "total" in host}
+    return sorted(totals, key=totals.__getitem__)
+
+
+def places(totals: Totals, unsure: Container[str] = ()) -> dict[str, int]:
+    """Host id to rank, from 1; without hosts whose rank is not sure."""
+    in_order = enumerate(sorted(totals, key=totals.__getitem__), 1)
+    return {host: place for place, host in in_order if host not in unsure}
 
 
 def lowest(totals: Totals) -> str:
@@ -62,7 +130,7 @@ def ranked(decision: Record) -> list[str]:
 
 
 def best(decision: Record) -> Optional[str]:
-    """The id of the host with the lowest total; None if no host was scored."""
+    """The id of the host that ranks first; None if none has a rank."""
     return next((host["id"] for host in decision["hosts"] if host.get("rank") == 1), None)
 
 
@@ -76,8 +144,9 @@ def without_each(decision: Record) -> dict[str, Totals]:
     found: dict[str, Totals] = {}
     for name in names:
         if name in shares.reaches:
-            found[name] = shares.totals(without=name) or dict.fromkeys(shares.costs, 0)
-    return found
+            totals = shares.totals(without=name) or dict.fromkeys(shares.costs, 0)
+            found[name] = _of_ranked(decision, totals)
+    return found if _goes_by_cost(decision) else {}
 
 
 def with_shadows(decision: Record) -> dict[str, Totals]:
@@ -90,15 +159,57 @@ def with_shadows(decision: Record) -> dict[str, Totals]:
     for name in shadows(decision, Kind.COST_FUNCTION):
         shares = _Shares(decision, {*live, name})
         if name in shares.reaches:
-            found[name] = shares.totals()
-    return found
+            found[name] = _of_ranked(decision, shares.totals())
+    return found if _goes_by_cost(decision) else {}
 
 
-def decisive(decision: Record) -> dict[str, str]:
-    """The cost functions without which another host would be the best, each with that host."""
-    first = best(decision)
-    others = {name: lowest(totals) for name, totals in without_each(decision).items()}
-    return {name: other for name, other in others.items() if other != first}
+def _of_ranked(decision: Record, totals: Totals) -> Totals:
+    """Of a selection the totals of the hosts that the scheduler accepted, in its order."""
+    if not is_selection(decision):
+        return totals
+    return {host: totals.get(host, 0) for host in ranked(decision)}
+
+
+def _goes_by_cost(decision: Record) -> bool:
+    """Whether a scheduler has put some hosts in the order of their costs; True without one."""
+    if not is_selection(decision):
+        return True
+    totals = {host["id"]: host.get("total", 0) for host in decision["hosts"]}
+    order = [totals[host] for host in ranked(decision)]
+    return bool(order) and order == sorted(order)
+
+
+def unsure(decision: Record, totals: Totals) -> frozenset[str]:
+    """The hosts of a selection whose rank by other totals is not sure.
+
+    Hosts that cost the same keep their order. It is not known which of those that only come to
+    cost the same the scheduler prefers.
+    """
+    if not is_selection(decision):
+        return frozenset()
+    before = {host["id"]: host.get("total", 0) for host in decision["hosts"]}
+    equal_now = Counter(totals.values())
+    equal_then = Counter((total, before[host]) for host, total in totals.items())
+    return frozenset(
+        host for host, total in totals.items() if equal_then[total, before[host]] < equal_now[total]
+    )
+
+
+def winner(decision: Record, totals: Totals) -> Winner:
+    """The host that would be the best by other totals."""
+    first, other = best(decision), lowest(totals)
+    if other not in unsure(decision, totals):
+        return Winner(other, other != first)
+    return Winner(None, first is not None and totals[first] > totals[other])
+
+
+def decisive(decision: Record) -> dict[str, Optional[str]]:
+    """The cost functions without which another host would be the best, each with that host.
+
+    The host is None if the scheduler's own preference would decide between several.
+    """
+    winners = {name: winner(decision, each) for name, each in without_each(decision).items()}
+    return {name: each.host for name, each in winners.items() if each.is_another}
 
 
 class _Shares:
@@ -120,7 +231,7 @@ class _Shares:
         by_function: dict[str, list[int]] = {}
         for host in decision.get("hosts", ()):
             of_host = self.costs.setdefault(host["id"], {})
-            for cost in host.get("costs", ()):
+            for cost in scores(host):
                 name = cost["unit"]
                 if name in names:
                     self._factors[name] = int(cost.get("factor", 1))

@@ -30,7 +30,7 @@ class Verdict(TypedDict, total=False):
 
 
 class Cost(TypedDict, total=False):
-    """What a cost function said of a host."""
+    """What a cost function said of a host; of one that it left out there is a reason alone."""
 
     unit: str
     cost: int
@@ -46,7 +46,7 @@ class Host(Entity, total=False):
     verdicts: Sequence[Verdict]  # in the order of the units
     costs: list[Cost]
     total: int  # the sum of the weighted costs
-    rank: int  # 1 is the best
+    rank: int  # 1 is the best; of a selection the scheduler's order
 
 
 class Unit(TypedDict, total=False):

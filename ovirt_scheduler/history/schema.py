@@ -171,12 +171,16 @@ def unpack(
         check()
         if "said" in call:
             _unpack_said(entries, unit, call)
+    answer = record.pop("answer", None)
     ranking.put_totals(record)
-    answer = record.get("answer")
     if answer == _FOLLOWS:
         record["answer"] = _following(record)
     elif isinstance(answer, list):
         record["answer"] = [entries[each]["id"] if type(each) is int else each for each in answer]
+    elif answer is not None:
+        record["answer"] = answer
+    if ranking.is_selection(record):
+        ranking.put_totals(record)  # its ranks are those of the answer
     return record
 
 
@@ -257,7 +261,7 @@ def _unpack_said(hosts: Sequence[Host], unit: Unit, call: Call) -> None:
             continue
         if said in _WORDS:
             entry["verdict"] = _WORDS[said]
-        elif part == "costs":
+        elif part == "costs" and said is not None:
             factor = unit["factor"]
             weighed = held.get(key, said)
             if type(factor) is not int or type(weighed) is not int:  # a text could be multiplied
@@ -276,8 +280,8 @@ def _part(unit: Unit) -> str:
 
 
 def _following(record: Record) -> list[str]:
-    """The hosts with a rank, the best first; if none has one, those that no filter removed."""
-    return ranking.ranked(record) or [
+    """The hosts with a total, the lowest first; if none has one, those that no filter removed."""
+    return ranking.by_cost(record) or [
         host["id"]
         for host in record["hosts"]
         if all(verdict.get("verdict") != REMOVED for verdict in host.get("verdicts", ()))

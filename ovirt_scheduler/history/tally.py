@@ -120,8 +120,8 @@ class Tally:
             if verdict.get("verdict") == REMOVED
         )
         hosts_out = explanation.removed(record)
-        shadows, best = ranking.with_shadows(record).items(), ranking.best(record)
-        would_be = {name for name, totals in shadows if ranking.lowest(totals) != best}
+        shadows = ranking.with_shadows(record).items()
+        would_be = {name for name, totals in shadows if ranking.winner(record, totals).is_another}
         decisive = {*record.get("decisive", ()), *would_be}
         with self._lock:
             outcome = "unit failed" if explanation.failed_units(record) else "ok"

@@ -32,6 +32,16 @@ SCORE = """
 def do_score(hosts, vm, properties):
     return [(host, {costs!r}[host.name]) for host in hosts]
 """
+ONLY_PUMA = """
+from ovirt_scheduler.plugin import reason
+
+def do_score(hosts, vm, properties):
+    for host in hosts:
+        if host.name == "puma":
+            yield host, -2
+        else:
+            reason(host, "is not known")
+"""
 BALANCE = """
 def do_balance(hosts, properties):
     return "44444444-aaaa-bbbb-cccc-444444444444", [hosts[1]]
@@ -47,6 +57,13 @@ class Best(Scheduler):
 
     def load_balance(self, hosts, vms, properties):
         return {vms[0]: hosts[:2]}
+
+class Worst(Scheduler):
+    name = "worst"
+    topic = None
+
+    def candidates(self, hosts, vm, properties):
+        return sorted(hosts, key=lambda host: -self.costs[host.id])[:2]
 
 class Speaks(Driver):
     name = topic = "speaks"
@@ -67,6 +84,7 @@ def daemon(start_daemon: StartDaemon) -> Daemon:
         "NotLynx": FILTER,
         "Cold": SCORE.format(costs={"lynx": 1, "puma": 5, "ocelot": 3}),
         "Near": SCORE.format(costs={"lynx": 1, "puma": 2, "ocelot": 9}),
+        "OnlyPuma": ONLY_PUMA,
         "Moves": BALANCE,
         "schedulers": SCHEDULERS,
     }
@@ -109,8 +127,38 @@ def test_a_selection_has_filters_costs_and_the_scheduler(daemon: Daemon):
     totals = {host["name"]: host.get("total") for host in record["hosts"]}
     assert totals == {"lynx": None, "puma": 12, "ocelot": 15}
     assert record["answer"] == [PUMA, OCELOT]
+    assert [host.get("rank") for host in record["hosts"]] == [None, 1, 2]
     assert record["decisive"] == ["Near"]
     assert record["properties"]["api_key"] == "\u2026"
+
+
+def test_the_ranks_of_a_selection_are_the_order_of_its_answer(daemon: Daemon):
+    """Of hosts that a filter or the scheduler leaves out there is none, and no unit is decisive."""
+    units = {"cost_functions": "Cold=2;OnlyPuma", "word": "ranks"}
+    with daemon.proxy() as proxy:
+        assert proxy.selectHost("worst", hosts_document(*HOSTS), WEB, units) == PUMA
+    (record,) = records(daemon, method="selectHost", unit="worst")
+    assert record["answer"] == [PUMA, OCELOT]
+    ranks = {host["name"]: (host["total"], host.get("rank")) for host in record["hosts"]}
+    assert ranks == {"lynx": (2, None), "puma": (8, 1), "ocelot": (6, 2)}
+    assert record["decisive"] == []
+
+
+def test_a_host_that_no_function_scored_costs_nothing_in_a_selection(daemon: Daemon):
+    """With the reason of the function that left it out."""
+    with daemon.proxy() as proxy:
+        hosts = hosts_document(*HOSTS)
+        assert proxy.selectHost("best", hosts, "one", {"cost_functions": "OnlyPuma"}) == PUMA
+    (record,) = records(daemon, vm="one")
+    assert [(host["total"], host["rank"]) for host in record["hosts"]] == [(0, 2), (-2, 1), (0, 3)]
+    assert record["hosts"][0]["costs"] == [{"unit": "OnlyPuma", "reason": "is not known"}]
+    told = [line.text for line in explanation.lines(record)][2:]
+    assert told == [
+        "  puma: 1st of 3, cost -2 = OnlyPuma 1 × (-2)",
+        "  lynx: 2nd of 3, cost 0: no cost function scored it",
+        "  lynx, ocelot: OnlyPuma leaves it out: is not known",
+        "  ocelot: 3rd of 3, cost 0: no cost function scored it",
+    ]
 
 
 @pytest.mark.parametrize("by", [WEB, "web", "lynx", LYNX], ids=["id", "name", "host", "host id"])

@@ -211,6 +211,40 @@ def test_a_host_that_nobody_scored_and_a_cost_that_was_clamped():
     ]
 
 
+def test_a_host_that_one_function_leaves_out_costs_nothing_there():
+    """Another one may have said why it does so."""
+    made = scored({"a": 2, "b": 1}, {"lynx": (1, None), "puma": (2, 3)})
+    made["hosts"][0]["costs"].append({"unit": "c", "reason": "is new"})
+    made["units"].append(function("c"))
+    ranking.put_totals(made)
+    assert text(explanation.lines(made))[2:] == [
+        "  lynx: 1st of 2, cost 2 = a 2 × 1; without a it would have no cost",
+        "  lynx: b leaves it out, which counts as a cost of 0",
+        "  lynx: c leaves it out: is new",
+        "  puma: 2nd of 2, cost 7 = a 2 × 2 + b 1 × 3; without a it would be 1st",
+        "  a was decisive: without it puma would be best",
+    ]
+
+
+def test_a_host_that_the_scheduler_refused_is_best_without_no_unit():
+    """It has costs, and no rank."""
+    units = [function("a"), function("b"), unit("default", "scheduler")]
+    hosts = [
+        host("lynx", {"default": ("removed", "is full")}, [("a", 1, 9), ("b", 1, 0)]),
+        host("puma", costs=[("a", 1, 1), ("b", 1, 2)]),
+        host("ocelot", costs=[("a", 1, 2), ("b", 1, 3)]),
+    ]
+    made = decision("selectHost", units, hosts, answer=["id-of-puma", "id-of-ocelot"])
+    ranking.put_totals(made)
+    assert ranking.decisive(made) == {}
+    assert text(explanation.lines(made))[2:] == [
+        "  puma: 1st of 2, cost 3 = a 1 × 1 + b 1 × 2",
+        "  ocelot: 2nd of 2, cost 5 = a 1 × 2 + b 1 × 3",
+        "  lynx: default: is full",
+        "  lynx: cost 9 = a 1 × 9 + b 1 × 0; it is not in the answer",
+    ]
+
+
 def test_a_filter_that_rejects_when_it_fails():
     """Is told as such."""
     made = decision(

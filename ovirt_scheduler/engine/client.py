@@ -331,7 +331,7 @@ class EngineClient:
             if body is not None:
                 curl.setopt(pycurl.COPYPOSTFIELDS, body)
             curl.perform()
-            content_type = curl.getinfo(pycurl.CONTENT_TYPE) or ""
+            content_type = (curl.getinfo_raw(pycurl.CONTENT_TYPE) or b"").decode("iso-8859-1")
             status = curl.getinfo(pycurl.RESPONSE_CODE)
             return _HttpReply(status, content_type, answer.getvalue(), answer.held)
         except pycurl.error as error:

@@ -226,6 +226,7 @@ def limited(engine, _folder):
         (broken(500, "text/html", "<reason>no fault</reason>"), "HTTP 500 Internal Server Error with text/html; expected XML"),
         (broken(400, "application/xml", f"<fault><reason>{'x' * 800}</reason></fault>"), f"{'x' * 300}"),
         (broken(200, "text/html; charset=utf-8", "<html/>"), "HTTP 200 OK with text/html; expected XML"),
+        (broken(200, "text/\xff\xfe", "<html/>"), "HTTP 200 OK with text/\xff\xfe; expected XML"),
         (broken(302, "text/html", ""), "HTTP 302 Found"),
         (broken(299, "", ""), "HTTP 299 with nothing"),
         (broken(200, "text/\x1b[1m", ""), "HTTP 200 OK with text/\N{REPLACEMENT CHARACTER}[1m; exp"),
@@ -245,6 +246,14 @@ def test_whatever_goes_wrong_is_one_line_that_names_the_url(engine, tmp_path, ch
     assert len(message) < 500
     assert PASSWORD not in message
     assert id_of("lynx") not in message
+
+
+def test_a_content_type_in_any_bytes_is_read(engine, asking):
+    """Of what is XML, so that the answer counts."""
+    engine.broken = Reply(
+        404, "application/xml; charset=\xff", "<fault><reason>No</reason></fault>"
+    )
+    assert asking.look_up(Sought(vm=id_of("web")), soon()).vm is None
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from typing import Optional, Union
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
 from ovirt_scheduler.clusters.check import SectionCheck
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
+from ovirt_scheduler.clusters.engine_side import EngineSide
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.news import News
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
@@ -79,6 +80,7 @@ class ClusterDrive:
         )
         self._check = SectionCheck(settings, services.executor)
         self.ownership = ClusterOwnership(settings, services.memory)
+        self._engine_side = EngineSide(settings, services.inventory)
         self._actions = ClusterActions(settings, services)
         self._migrations = self._actions.migrations
         now = time.monotonic()
@@ -99,7 +101,7 @@ class ClusterDrive:
         return ClusterLook(
             self.name, self._settings.drive.value, self._looked, next_look,
             _in_words(self._problem), imbalance, plans, driven_by, self._migrations.refused,
-            words, since,
+            words, since, self._engine_side.conflict, self._engine_side.is_upgraded,
         )  # fmt: skip
 
     def run(self) -> None:
@@ -160,7 +162,7 @@ class ClusterDrive:
         self._rest_until = now + max(self._pause, now - begun)
 
     def _run(self, timer: bool, balance: bool) -> None:
-        """Look at the cluster, call the hooks for changes, and call the scheduler if it is due."""
+        """Look at the cluster, and call the scheduler for what is due."""
         self.ownership.settle()  # also if the rest fails: else the marks of others would pile up
         try:
             driver = self._scheduler()  # first: a mistake in the section is logged in any case
@@ -173,14 +175,15 @@ class ClusterDrive:
             balance = True  # it shows whether an approved plan is still worth it
         if self.ownership.driven_by:
             timer = balance = False
-        # Statistics show whether a migration improves anything.
         balances = balance and not self._migrations.under_way
+        if balances:
+            self._engine_side.look()
+            balances = balance = not self._engine_side.is_upgraded
+        # Statistics show whether a migration improves anything.
         statistics = balances or (timer and self._wants_statistics(driver))
         view = self._reader.look(timer or balances, statistics, self._migrations.under_way)
         self._looked = time.time()
-        if self._services.decisions.recent is not None:
-            running = (vm for vm, state in view.state.vms.items() if state.host is not None)
-            self._services.decisions.recent.forget(running)
+        self._services.decisions.note_running(view.state)
         self._migrations.follow(view.state)
         if self.ownership.driven_by:
             self._services.plans.drop(self.name, "another daemon drives the cluster")
@@ -188,6 +191,10 @@ class ClusterDrive:
         if not self._memory.statuses:  # the cluster is new, or was taken over
             self._migrations.adopt(view.state)
         self._actions.settle_plans(view.state)
+        self._call(driver, view, timer, balance)
+
+    def _call(self, driver: DriverUnit, view: View, timer: bool, balance: bool) -> None:
+        """Call the hooks for changes, and the scheduler if it is due."""
         stopping = self._services.stopping
         try:
             self._call_hooks(driver, view)

@@ -18,10 +18,12 @@ from typing import Any, Optional, Union
 
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.clusters import engine_side
 from ovirt_scheduler.clusters.check import SectionCheck
 from ovirt_scheduler.command import arguments, control, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
+from ovirt_scheduler.engine import cluster_marks
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
@@ -76,6 +78,7 @@ def _run(options: argparse.Namespace) -> Shown:
             *(str(each) for each in of_clusters if each is not None),
             *_of_state(state, other),
         )
+        conflicts = list(_conflicts(settings, running.services.inventory))
     mend = (*of_settings, *catalogue.faults, *remarks)
     wrong = len(mend) + bool(port["problem"]) + sum(bool(each.problem) for each in reports)
     old_versions = list(control.old_versions(state))
@@ -84,11 +87,12 @@ def _run(options: argparse.Namespace) -> Shown:
         **_fields(catalogue), "listening": port,
         "settings": (*filter(None, [port["problem"]]), *of_settings),
         "remarks": list(map(_located, remarks)), "old_versions": old_versions,
+        "conflicts": conflicts,
     }  # fmt: skip
     port_line = f"port {port['port']} of {port['address']}: "
     port_line += "the daemon listens" if port["daemon"] else "free"
     lines = [*(each.line() for each in reports), f"{port['problem'] or port_line}\n"]
-    notes = (*old_versions, *_user_note(other), *_rotation_note(settings.log_file))
+    notes = (*old_versions, *conflicts, *_user_note(other), *_rotation_note(settings.log_file))
     lines += (f"note: {note}\n" for note in notes)
     lines += _lines(settings, catalogue, mend, wrong)
     return Shown("".join(lines), fields, not wrong)
@@ -235,6 +239,19 @@ def _lines(
         )
     yield from (f"{problem}\n" for problem in mend)
     yield f"{wrong} to mend\n" if wrong else "all is well\n"
+
+
+def _conflicts(settings: Settings, inventory: Optional[Inventory]) -> Iterator[str]:
+    """A sentence for each cluster that the engine balances, too, as far as it says so."""
+    if inventory is None:
+        return
+    with contextlib.suppress(EngineUnavailable):  # that has been said
+        for section in settings.clusters:
+            marks = cluster_marks.of_cluster(inventory, section.name)
+            policy = cluster_marks.policy_of(inventory, marks.policy)
+            problem = engine_side.conflict(section, policy)
+            if problem:
+                yield f"cluster {section.name}: {problem}"
 
 
 def problems(settings: Settings, inventory: Optional[Inventory]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
 from ovirt_scheduler.history import recording
 from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine
@@ -159,6 +160,11 @@ class DecisionService:
             else:
                 units.append(MissingUnit(what, name, namings.first, namings.times, because))
         return tuple(units)
+
+    def note_running(self, state: ClusterState) -> None:
+        """Note which VMs run: what was selected for them is no more to come."""
+        if self.recent is not None:
+            self.recent.forget(vm for vm, each in state.vms.items() if each.host is not None)
 
     def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
         """Run the units that a request names, and then the driver's method.

@@ -243,8 +243,23 @@ class Inventory:
             EngineUnavailable: as for ``look_up``.
         """
         path = f"/hosts?{urlencode({'migration_target_of': vm})}"
-        document = self._alone(path, time.monotonic() + _ACTION_SECONDS, MOST_BYTES)
+        document = self.bytes_at(path, time.monotonic() + _ACTION_SECONDS, MOST_BYTES)
         return frozenset(each.decode() for each in events.HOST.findall(document))
+
+    def bytes_at(self, path: str, deadline: float, most: int) -> bytes:
+        """What the engine answers there; if that fails, other queries are sent nevertheless.
+
+        Args:
+            most: bytes of the answer.
+
+        Raises:
+            EngineUnavailable: as for ``look_up``.
+        """
+        with self._lock:
+            if time.monotonic() < self._retry_at:
+                raise EngineUnavailable(self._failure)
+        with self._counted():
+            return cast("Document", self._client.get(path, deadline, most)).data
 
     def migrate(self, vm: str, host: str, mark: str) -> None:
         """Have a VM migrated; whoever asks has to follow the migration.
@@ -264,15 +279,7 @@ class Inventory:
 
     def _events(self, after: Optional[int], deadline: float) -> bytes:
         query = {"max": 1} if after is None else {"from": after, "max": events.MOST}
-        return self._alone(f"/events?{urlencode(query)}", deadline, events.MOST_BYTES)
-
-    def _alone(self, path: str, deadline: float, most: int) -> bytes:
-        """What the engine answers there; if that fails, other queries are sent nevertheless."""
-        with self._lock:
-            if time.monotonic() < self._retry_at:
-                raise EngineUnavailable(self._failure)
-        with self._counted():
-            return cast("Document", self._client.get(path, deadline, most)).data
+        return self.bytes_at(f"/events?{urlencode(query)}", deadline, events.MOST_BYTES)
 
     def _now(self, path: str, deadline: float, share: Optional[Share]) -> Document:
         """What the engine answers there. It is not kept.

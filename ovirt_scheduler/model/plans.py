@@ -175,3 +175,5 @@ class ClusterLook(NamedTuple):
     refusals: tuple[Refusal, ...] = ()  # that close something now; times are seconds since 1970
     denial: str = ""  # why the engine's user may not migrate VMs, in the engine's words
     denied_since: Optional[float] = None
+    conflict: str = ""  # of the engine's own policy with the section
+    upgraded: bool = False  # the engine upgrades it, and it is not balanced meanwhile

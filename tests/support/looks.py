@@ -13,7 +13,7 @@ import pytest
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.clusters import actions, drive, migrations, offers, reader
+from ovirt_scheduler.clusters import actions, drive, engine_side, migrations, offers, reader
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory
@@ -26,7 +26,7 @@ from ovirt_scheduler.settings.values import Drive
 from tests.support.place import Place
 from tests.support.rest_server import RestServer
 
-_TIMED = (actions, drive, migrations, offers, reader)
+_TIMED = (actions, drive, engine_side, migrations, offers, reader)
 
 
 class Looks:
@@ -46,7 +46,9 @@ class Looks:
         clock = SimpleNamespace(time=time.time, monotonic=lambda: self.now)
         for module in _TIMED:
             monkeypatch.setattr(module, "time", clock)
-        registry = Registry(Loader(place.settings, place.analyse, SHIPPED), LastGood(None))
+        self.registry = registry = Registry(
+            Loader(place.settings, place.analyse, SHIPPED), LastGood(None)
+        )
         registry.refresh()
         self.inventory = Inventory(engine.settings(cache_seconds=0))
         self.plans = Plans(self.ended.append, lambda _: None)

@@ -39,7 +39,7 @@ from urllib.parse import parse_qs, urlsplit
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings.table import EngineSettings
 from tests.support import rest_cluster
-from tests.support.elements import API, Element, collection, id_of
+from tests.support.elements import API, Element, at, collection, id_of
 from tests.support.rest_cluster import GIB, Event, Host, Named, Vm
 
 __all__ = ["GIB", "Host", "Named", "Query", "Reply", "RestServer", "Vm", "id_of"]
@@ -94,6 +94,7 @@ class RestServer:
         self.migrations: list[tuple[str, str]] = []  # names of VM and host, as asked for
         self.migrating: dict[str, str] = {}
         self.instant_migrations = False
+        self.policy, self.upgrading = "none", False  # of its clusters
         self.logins = 0
         self.logouts = 0
         self.refused = 0  # logins
@@ -311,7 +312,10 @@ class RestServer:
     def _document(self, query: Query) -> str:
         kind, _, rest = query.path.partition("/")
         entity_id, _, below = rest.partition("/")
-        others = {"": self._api, "events": self._events, "clusters": self._clusters}
+        others = {
+            "": self._api, "events": self._events, "clusters": self._clusters,
+            "schedulingpolicies": self._policies,
+        }  # fmt: skip
         if kind in others:
             return others[kind](query)
         entities, render = {"hosts": (self.hosts, self._host), "vms": (self.vms, self._vm)}[kind]
@@ -347,11 +351,23 @@ class RestServer:
         )
 
     def _clusters(self, query: Query) -> str:
-        name = re.sub('name="|".*', "", query.search)
+        name = query.search.partition(" sortby ")[0].removeprefix("name=").strip('"')
         there = {"id": id_of(f"cluster {name}")}
         known = any(host.cluster == name for host in self.hosts)
-        elements = [Element("cluster", [Element("name", name)], there)] if known else []
-        return collection("clusters", elements)
+        policy = Element("scheduling_policy", "", at("schedulingpolicies", id_of(self.policy)))
+        content = [Element("name", name), policy]
+        content += [Element("upgrade_in_progress", "true")] if self.upgrading else []
+        return collection("clusters", [Element("cluster", content, there)] if known else [])
+
+    def _policies(self, query: Query) -> str:
+        """The policy of the clusters, or its balances: one made by somebody may have one."""
+        if query.path.endswith("/balances"):
+            none, other = "38440000-8cf0-14bd-c43e-10b96e4ef00a", id_of("balance")
+            unit = {"id": other if self.policy.startswith("our balance") else none}
+            balance = Element("balance", [Element("scheduling_policy_unit", "", unit)])
+            return collection("balances", [balance])
+        inside = [Element("name", self.policy), Element("properties", [Element("name", "x")])]
+        return str(Element("scheduling_policy", inside, {"id": id_of(self.policy)}))
 
     def _matches(self, entity: Named, search: str) -> bool:
         """``id=1 or id=2``, ``host=lynx and status=up``: what is asked of it here, no more."""

@@ -190,6 +190,11 @@ def _of_surroundings(state: DaemonState) -> Iterator[Problem]:
                 "Give it a role with the permit Migrate VM", cluster.denial,
                 moment(cluster.denied_since),
             )  # fmt: skip
+        if cluster.conflict:
+            yield Problem(
+                "conflict", f"the engine balances cluster {cluster.name}, too",
+                "Set its scheduling policy there to none", cluster.conflict,
+            )  # fmt: skip
         yield from _refused(cluster)
     mend = "Make room on the disk, or mend the state folder's rights"
     if history is not None and history.problem:

@@ -68,6 +68,8 @@ def _cluster(cluster: ClusterLook) -> Status:
         refusals=[_refusal(refusal) for refusal in cluster.refusals] or None,
         denial=cluster.denial,
         denied_since=moment(cluster.denied_since),
+        conflict=cluster.conflict,
+        upgraded=cluster.upgraded or None,
     )
 
 
@@ -130,7 +132,9 @@ def cluster_state(cluster: Mapping[str, Any]) -> str:
     }
     number = count_of(len(refused), "VM")
     state = "the engine's user may not migrate VMs" if "denial" in cluster else ""
-    state = state or (f"{number} cannot be migrated" if refused else "well")
+    state = state or (f"{number} cannot be migrated" if refused else "")
+    state = state or ("the engine balances it, too" if "conflict" in cluster else "")
+    state = state or ("is being upgraded, and not balanced" if "upgraded" in cluster else "well")
     return str(cluster.get("problem", state))
 
 

@@ -131,3 +131,16 @@ def test_a_right_that_the_engines_user_lacks_is_a_problem_of_the_cluster(tmp_pat
     assert problem["what"] == "the user of [engine] may not migrate VMs of East"
     assert (problem["kind"], problem["detail"]) == ("denied", "not authorized")
     assert "may not migrate VMs" in site.text("/clusters/East")
+
+
+def test_a_cluster_that_the_engine_balances_too_is_a_problem(tmp_path):
+    """One that it upgrades is none; the page says why it is not balanced."""
+    looks = (
+        ClusterLook("East", "on", NOW, conflict="the engine balances it, too"),
+        ClusterLook("West", "on", NOW, upgraded=True),
+    )
+    site = MadeSite(tmp_path, clusters=looks)
+    (problem,) = json.loads(site.text("/status.json"))["problems"]
+    assert problem["what"] == "the engine balances cluster East, too"
+    assert "the engine balances it, too" in site.text("/clusters/East")
+    assert "is being upgraded, and not balanced" in site.text("/clusters/West")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional, cast
 
 from cryptography.x509.oid import NameOID
 from OpenSSL import SSL, crypto
+from OpenSSL._util import ffi, lib
 
 from ovirt_scheduler.security.certificates import UNREADABLE
 
@@ -26,6 +27,9 @@ _REASONS = {
     **dict.fromkeys((24, 79), "its certificate is signed by one that is no authority"),
     26: "its certificate is not for clients (extended key usage)",
 }
+
+_MODE = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+_REJECTED = 28  # X509_V_ERR_CERT_REJECTED: the alert "bad certificate"
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class Clients:
         # The certificate of a resumed session would not be verified again.
         context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
         context.set_options(SSL.OP_NO_TICKET)
-        context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT, self._verified)
+        context.set_verify(_MODE, self._verified)
+        _keep_error(context)
 
     def _verified(
         self, connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
@@ -81,6 +86,29 @@ class Clients:
         common = [str(each.value) for each in name.get_attributes_for_oid(NameOID.COMMON_NAME)]
         # A common name with a = in it may be the subject name of another client.
         return len(common) == 1 and "=" not in common[0] and common[0] in self.allowed
+
+
+def _keep_error(context: SSL.Context) -> None:
+    """Leave the reason of a refusal to OpenSSL, which tells it to the client in an alert.
+
+    pyOpenSSL lets its callback set no error. Where a fault in the chain was passed over until the
+    client's own certificate, or where that is not on the list, the alert said "internal error".
+    """
+    verified = cast("Callable[[int, object], int]", context._verify_callback)  # noqa: SLF001
+    passed_over: dict[object, int] = {}  # the first error, by the chain that is verified
+
+    def verify(ok: int, chain: object) -> int:
+        error = lib.X509_STORE_CTX_get_error(chain)
+        goes_on = verified(ok, chain)
+        if not goes_on:
+            lib.X509_STORE_CTX_set_error(chain, passed_over.pop(chain, error) or _REJECTED)
+        elif not ok:
+            passed_over.setdefault(chain, error)
+        return goes_on
+
+    callback = ffi.callback("int (*)(int, X509_STORE_CTX *)", verify)
+    lib.SSL_CTX_set_verify(context._context, _MODE, callback)  # noqa: SLF001
+    context.set_app_data(callback)  # as long as the context may call it
 
 
 def refusal(connection: SSL.Connection) -> Optional[str]:

@@ -89,31 +89,45 @@ def test_a_certificate_that_says_nothing_of_its_use_is_let_in(daemon, folder):
     assert call(daemon, silent) == IDS
 
 
+NOT_LISTED = "it is not in ssl_allowed_clients"
 REFUSED = {
-    "stranger": (made(["stranger"], ROOT), "it is not in ssl_allowed_clients"),
-    "two names": (made(["engine", "stranger"], ROOT), "it is not in ssl_allowed_clients"),
-    "another's subject": (made(["CN=engine,O=Example"], ROOT), "it is not in ssl_allowed_clients"),
-    "late": (made(["late"], ROOT, begins=-3, ends=-1), "its certificate has expired"),
-    "early": (made(["early"], ROOT, begins=1, ends=3), "its certificate is not valid yet"),
+    "stranger": (made(["stranger"], ROOT), NOT_LISTED, "BAD_CERTIFICATE"),
+    "two names": (made(["engine", "stranger"], ROOT), NOT_LISTED, "BAD_CERTIFICATE"),
+    "another's subject": (made(["CN=engine,O=Example"], ROOT), NOT_LISTED, "BAD_CERTIFICATE"),
+    "late": (
+        made(["late"], ROOT, begins=-3, ends=-1),
+        "its certificate has expired",
+        "CERTIFICATE_EXPIRED",
+    ),
+    "early": (
+        made(["early"], ROOT, begins=1, ends=3),
+        "its certificate is not valid yet",
+        "BAD_CERTIFICATE",
+    ),
     "server": (
         made(["server"], ROOT, usage=ExtendedKeyUsageOID.SERVER_AUTH),
         "its certificate is not for clients (extended key usage)",
+        "UNSUPPORTED_CERTIFICATE",
     ),
     "forged": (
         made(["monitor"], ROOT._replace(key=FOREIGN.key)),
         "the signature of its certificate is wrong",
+        "DECRYPT_ERROR",
     ),
     "foreign": (
         made(["monitor"], FOREIGN),
         "its certificate is signed by no authority in ssl_client_ca",
+        "UNKNOWN_CA",
     ),
     "self-signed": (
         made(["monitor"]),
         "its certificate is signed by no authority in ssl_client_ca",
+        "UNKNOWN_CA",
     ),
     "a client's": (
         made(["monitor"], ENGINE),
         "its certificate is signed by one that is no authority",
+        "UNKNOWN_CA",
     ),
 }
 
@@ -121,13 +135,14 @@ REFUSED = {
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("which", REFUSED)
 def test_a_client_that_may_not_call_is_refused_in_one_line(daemon, folder, which, version):
-    """With its name and the reason, and the others are served."""
-    pair, reason = REFUSED[which]
+    """With its name and the reason, which the alert tells the client; the others are served."""
+    pair, reason, alert = REFUSED[which]
     chain = {"foreign": (FOREIGN,), "a client's": (ENGINE,)}.get(which, ())
     certificate = pair.write(folder, "refused", *chain)
     before = daemon.log
-    with pytest.raises(OSError):
+    with pytest.raises(ssl.SSLError) as refused:
         call(daemon, certificate, version)
+    assert refused.value.reason.endswith(f"_ALERT_{alert}")
     assert call(daemon, ENGINE.write(folder, "engine")) == IDS
     (line,) = wait_until(
         lambda: [each for each in daemon.log[len(before) :].splitlines() if "handshake" in each]

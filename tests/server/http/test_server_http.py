@@ -14,6 +14,7 @@ from ovirt_scheduler.security.certificates import CertificateFiles
 from ovirt_scheduler.server.http.tls import TlsContext
 from tests.support.served import (
     CALL,
+    HASTY,
     SETTINGS,
     Reply,
     Running,
@@ -267,6 +268,32 @@ def test_there_is_room_for_so_many_large_bodies_at_one_time(
         connection.sendall(large)
         assert Reply(connection).value == "done"
     assert ask(running, large).value == "done"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "is_cut", "status"),
+    [
+        (post(b" " * 1000, Content_Length="1100"), True, 400),
+        (chunked(b" " * 1000)[:-5], True, 400),
+        (chunked(b" " * 1000).replace(b"\r\n0\r\n", b"\r\n40\r\n"), True, 400),
+        (chunked(b" " * 1000)[:-5], False, 408),
+        (post(gzip.compress(bytes(1000))[:-4], Content_Encoding="gzip"), False, 400),
+        (chunked(b" " * 1101), False, 413),
+        (post(b"<methodCall>".ljust(1000)), False, 200),
+    ],
+    ids=["cut", "cut before the last chunk", "cut in a chunk", "late", "gzip", "large", "no call"],
+)
+def test_the_room_of_a_body_that_is_cut_or_refused_is_given_back(
+    start: Callable[..., Running], request_bytes: bytes, is_cut: bool, status: int
+) -> None:
+    running = start(replace(HASTY, max_request_size=1100))
+    for _ in range(3):  # 36 bodies; there is room for 16
+        connections = [running.sent(request_bytes) for _ in range(12)]
+        for connection in connections:
+            if is_cut:
+                connection.shutdown(socket.SHUT_WR)
+            assert Reply(connection).status == status
+    assert ask(running, post(CALL.ljust(1100))).value == "design"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import re
 import time
 import xmlrpc.client
@@ -12,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from ovirt_scheduler.decisions.call_log import Failures
+from ovirt_scheduler.decisions.call_log import Failures, _failures, log_call
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
@@ -187,3 +188,25 @@ def test_all_failures_are_counted_at_recovery_in_however_many_ways_a_unit_failed
         failures.add("filter", CallResult("u", Outcome.RAISED, message=message))
     assert failures.over("filter", "u").times == 60
     assert failures.over("filter", "u") is None
+
+
+def test_a_unit_works_again_once_and_fails_anew_after_that(caplog):
+    """Each round by itself, and each kind and unit."""
+    caplog.set_level(logging.INFO)
+    good = CallResult("twice", Outcome.OK, value=[])
+    bad = CallResult("twice", Outcome.RAISED, message="no")
+    for times in (2, 1):
+        for _ in range(times):
+            log_call("r", "filter", bad)
+        log_call("r", "cost function", bad)
+        log_call("r", "filter", bad._replace(unit="other"))
+        for _ in range(3):
+            log_call("r", "filter", good)
+        told = [message for message in caplog.messages if "twice works again" in message]
+        assert [message.rpartition(" ")[2] for message in told] == [str(times)]
+        shown = [message for message in caplog.messages if "filter twice raised after" in message]
+        assert len(shown) == 1
+        caplog.clear()
+    assert _failures.over("cost function", "twice").times == 2
+    assert _failures.over("filter", "other").times == 2
+    assert _failures.over("filter", "twice") is None

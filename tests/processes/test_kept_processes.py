@@ -11,10 +11,11 @@ import pytest
 from ovirt_scheduler.errors import RefusedProperty
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.values import properties
-from ovirt_scheduler.processes import pool
-from tests.support.jobs import HOSTS, job_of
+from ovirt_scheduler.processes import exchange, pool
+from tests.support.jobs import HOSTS, job_of, only
 from tests.support.processes import processes_with
 from tests.support.settled_calls import ordinary, seen
+from tests.support.waiting import LONG
 
 
 def test_what_is_printed_after_the_answer_is_not_in_the_next_one(calls_of):
@@ -38,6 +39,29 @@ def test_what_is_printed_after_the_answer_is_not_in_the_next_one(calls_of):
         assert "in time\n" in printed
         assert {*printed} <= {*"in time\n", number}
     assert calls.replaced == {}
+
+
+def test_nor_is_it_where_one_call_follows_another_at_once(own, unit_of, monkeypatch):
+    """Which waits until the process is ready again."""
+    monkeypatch.setattr(exchange, "_PATIENCE", LONG)
+    unit = unit_of(
+        "import os, time\n"
+        "class Loud:\n"
+        "    def __del__(self):\n"
+        "        time.sleep(0.05)  # so the answer is read by then\n"
+        "        os.write(1, b'late')\n"
+        "        os.write(2, b'late')\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    global KEPT\n"
+        "    KEPT = Loud()\n"
+        "    print(os.getpid())\n"
+        "    return hosts\n"
+    )
+    calls = [only(own.run(job_of([unit]))) for _ in range(3)]
+    assert {call.outcome for call in calls} == {Outcome.OK}
+    (printed,) = {call.stdout for call in calls}  # in one process
+    assert printed.strip().isdecimal()
+    assert {call.stderr for call in calls} == {""}
 
 
 def test_class_units_that_print_find_a_stdout_of_their_own(calls_of):

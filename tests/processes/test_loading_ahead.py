@@ -15,8 +15,6 @@ from tests.support.jobs import HOSTS, job_of, only
 from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
 from tests.support.waiting import LONG, wait_until
 
-pytestmark = pytest.mark.long
-
 
 def below(executor: Executor) -> list[int]:
     return offspring(zygote_of(executor))
@@ -56,7 +54,7 @@ def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded, m
     monkeypatch.setattr(pool, "_TICK", 3600.0)
     monkeypatch.setattr(keeper, "_LONGEST_DELAY", 3600.0)
     os.kill(ahead, signal.SIGKILL)
-    assert wait_until(lambda: _ready(own)) != ahead
+    wait_until(lambda: _ready(own), suits=lambda pid: pid not in (0, ahead))
 
 
 def test_a_process_that_serves_one_call_is_replaced_at_once(own, load_ahead, loaded, monkeypatch):
@@ -72,6 +70,7 @@ def test_a_process_that_serves_one_call_is_replaced_at_once(own, load_ahead, loa
         wait_until(pids, suits=lambda seen, calls=calls: len(seen) >= before + calls)
 
 
+@pytest.mark.long
 def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
     own, unit_named, tmp_path, loaded
 ):
@@ -92,6 +91,7 @@ def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
     assert only(own.run(job_of(units[:1]))).value == HOSTS
 
 
+@pytest.mark.long
 def test_what_is_killed_while_it_loads_is_loaded_again(own, load_ahead, loaded, monkeypatch):
     """However often, and when its pause is over: who kills it may stop doing so."""
     monkeypatch.setattr(pool, "_REST", 3600.0)
@@ -109,6 +109,7 @@ def test_what_is_killed_while_it_loads_is_loaded_again(own, load_ahead, loaded, 
     assert last in below(own)
 
 
+@pytest.mark.long
 def test_what_is_loaded_ahead_may_print_a_lot(load_ahead, loaded):
     """More than a pipe holds: somebody reads it although nobody calls."""
     load_ahead(
@@ -118,6 +119,7 @@ def test_what_is_loaded_ahead_may_print_a_lot(load_ahead, loaded):
     assert wait_until(loaded.exists)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["threading.Timer(0.05, os._exit, [0]).start()", "differ()"])
 def test_a_plugin_whose_process_ends_itself_is_loaded_ahead_less_and_less_often(
     load_ahead, loaded, monkeypatch, how
@@ -145,6 +147,7 @@ def test_a_plugin_whose_process_ends_itself_is_loaded_ahead_less_and_less_often(
     assert float(last) - float(before) >= 8 * pool._TICK
 
 
+@pytest.mark.long
 def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(
     own, unit_named, monkeypatch
 ):

@@ -27,8 +27,6 @@ from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, open_files, title, zygote_of
 from tests.support.waiting import LONG, wait_until
 
-pytestmark = pytest.mark.long
-
 READER = "ovirt-scheduler: reader"
 
 _MANY = 450  # whose ends are more than a socket holds
@@ -52,6 +50,7 @@ def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkey
     assert {pid_of(own, unit) for _ in range(3)} == pids
 
 
+@pytest.mark.long
 def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
     """The alarm under which they are held to their patterns is taken back."""
     monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
@@ -63,6 +62,7 @@ def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
     assert own.state().replaced == {}
 
 
+@pytest.mark.long
 def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkeypatch):
     """Filter and cost function of a file are functions of the same code."""
     monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
@@ -77,6 +77,7 @@ def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkey
     assert pid_of(own, one) == pid_of(own, two)
 
 
+@pytest.mark.long
 def test_an_edited_plugin_has_a_process_of_its_own(own, unit_of):
     """The old version's answers no call of the new one, and ends when it is idle."""
     code = (
@@ -95,6 +96,7 @@ def test_other_limits_take_another_process(own, unit_named):
     assert pid_of(own, unit) != pid_of(own, less)
 
 
+@pytest.mark.long
 def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
     """A plugin that was edited or taken away leaves no process."""
     monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.0)
@@ -103,9 +105,10 @@ def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
     pid = pid_of(own, unit)
     own.want([])
     wait_until(lambda: below(own), suits=lambda seen: pid not in seen)
-    assert own.state().replaced["not in use"] == 1
+    assert own.state().replaced["outdated"] == 1
 
 
+@pytest.mark.long
 def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_named, monkeypatch):
     """By its birth, however short ago its last call was: libraries are updated under it."""
     monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
@@ -113,7 +116,7 @@ def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_na
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
     wait_until(lambda: pid_of(own, unit), suits=lambda seen: seen != pid)
-    assert own.state().replaced.keys() == {"age"}
+    assert own.state().replaced.keys() == {"served"}
 
 
 def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypatch):
@@ -140,6 +143,28 @@ def test_no_more_processes_are_kept_than_are_allowed(unit_of):
         assert set(pids[2:]) <= set(below(few))
 
 
+def test_the_process_used_longest_ago_ends_first_where_there_are_too_many(own, unit_of):
+    """Used, and not made: the older one is called last."""
+    text = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+    units = {name: unit_of(text, name) for name in ("one", "two")}
+    own.want([(unit.plugin, unit.limits) for unit in units.values()])
+    wait_until(lambda: own.state().kept == 2)
+    own.settle(LONG)
+    with own._pool._lock:
+        ((older,), (younger,)) = sorted(
+            (idle for key, idle in own._pool._idle.items() if key != pool.READERS),
+            key=lambda idle: idle[0].born,
+        )
+    for worker in (younger, older):
+        assert only(own.run(job_of([units[Path(worker.file).stem]]))).value == HOSTS
+        own.settle(LONG)
+    with own._pool._lock:
+        own._pool._most = 1
+        own._pool._look()
+        assert [worker for worker, _ in own._pool._over] == [younger]
+
+
+@pytest.mark.long
 def test_a_call_that_gets_no_process_is_counted_nowhere(own, unit_named):
     """Else there would be fewer processes kept for the calls after it."""
     unit = unit_named("tells_its_pid")
@@ -160,6 +185,7 @@ def test_idle_processes_may_be_killed_and_no_request_notices(own, unit_named):
         assert pid_of(own, unit) != pid
 
 
+@pytest.mark.long
 def test_a_reader_that_is_killed_fails_its_request_alone(own, unit_named):
     """It says so, and the next document is read."""
     big = Document(
@@ -202,17 +228,19 @@ def test_a_reader_reads_one_request_after_another(own, unit_named):
     ],
     ids=["refused", "by the SDK", "large"],
 )
+@pytest.mark.long
 def test_a_document_that_is_not_plain_is_its_readers_last(own, unit_named, last):
     """What it did to the reader's memory is no other request's."""
     unit, reader = unit_named("keeps_all"), reader_of(own)
     with contextlib.suppress(UnreadableDocument):
         own.run(job_of([unit], hosts=Document(last)))
-    wait_until(lambda: own.state().replaced, suits=lambda seen: seen == {"documents": 1})
+    wait_until(lambda: own.state().replaced, suits=lambda seen: seen.get("served") == 1)
     wait_until(lambda: below(own), suits=lambda seen: reader not in seen)
     assert own.settle(LONG) == []  # it is nobody's fault
     assert reader_of(own) != reader
 
 
+@pytest.mark.long
 def test_readers_are_no_processes_of_plugins_to_be_kept(unit_named):
     """``kept_processes = 0`` ends none of them, and one is ready ahead."""
     with running(parallel=2, max_waiting=8, kept=0) as few:
@@ -229,6 +257,7 @@ def test_readers_are_no_processes_of_plugins_to_be_kept(unit_named):
         assert reader_of(few)
 
 
+@pytest.mark.long
 def test_an_answer_for_which_there_is_no_memory_loses_no_reader(own, unit_named, monkeypatch):
     """The next request is served, and no descriptor and no count is left behind."""
     unit, document = unit_named("keeps_all"), Document(b"<hosts><host id='a'/></hosts>")
@@ -247,6 +276,7 @@ def test_an_answer_for_which_there_is_no_memory_loses_no_reader(own, unit_named,
     wait_until(lambda: len(open_files()), suits=lambda seen: seen <= len(before) + 3)
 
 
+@pytest.mark.long
 def test_an_idle_reader_that_is_killed_costs_nobody_a_document(own, unit_named):
     """Another one reads it, and no call of a plugin ends."""
     unit, document = unit_named("keeps_all"), Document(b"<hosts><host id='a'/></hosts>")
@@ -257,6 +287,7 @@ def test_an_idle_reader_that_is_killed_costs_nobody_a_document(own, unit_named):
     assert pid in below(own)
 
 
+@pytest.mark.long
 def test_requests_at_once_have_a_reader_each(own, unit_named, monkeypatch):
     """One is left after a while."""
     monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.2)
@@ -280,6 +311,7 @@ def _grown(pid: int) -> bool:
     return int(fields[11]) > 5
 
 
+@pytest.mark.long
 def test_idle_there_are_spare_processes_and_one_of_each_plugin(own, unit_named):
     """And a reader."""
     unit = unit_named("keeps_all")
@@ -300,6 +332,7 @@ def never_ready(unit_of):
     )
 
 
+@pytest.mark.long
 def test_a_call_does_not_wait_until_a_process_is_given_up(own, never_ready, monkeypatch):
     """It has another one before."""
     monkeypatch.setattr(pool, "_SETTLE_SECONDS", 3600.0)
@@ -307,14 +340,16 @@ def test_a_call_does_not_wait_until_a_process_is_given_up(own, never_ready, monk
     assert [result.outcome for result in results] == [Outcome.OK] * 2
 
 
+@pytest.mark.long
 def test_a_process_that_is_never_ready_again_costs_no_later_call(never_ready):
     """However few calls there are at once: a call that waited for it has another in time."""
     with running(parallel=1, max_waiting=8) as one:
         results = [only(one.run(job_of([never_ready]))) for _ in range(4)]
-        wait_until(lambda: one.state().replaced.get("did not get ready"))
+        wait_until(lambda: one.state().replaced.get("not ready"))
     assert {result.outcome for result in results} == {Outcome.OK}
 
 
+@pytest.mark.long
 def test_a_task_that_cannot_be_told_costs_no_process(own, unit_named):
     """None is taken for a call that cannot begin."""
     deep: list[object] = []
@@ -331,6 +366,7 @@ def test_a_task_that_cannot_be_told_costs_no_process(own, unit_named):
     assert own.state().replaced == {}
 
 
+@pytest.mark.long
 def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
     """What was told of its end came too early: else a request would find it, much later."""
 
@@ -344,6 +380,7 @@ def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
     assert kept._spare == []
 
 
+@pytest.mark.long
 def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
     own, unit_named, monkeypatch
 ):
@@ -367,6 +404,7 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
         kept.close()
 
 
+@pytest.mark.long
 def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_named, caplog):
     """It tells of it once, and tries again."""
     unit = unit_named("keeps_all")
@@ -387,6 +425,7 @@ def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_name
     assert caplog.text.count("keeping processes ready: RuntimeError: odd") == 1
 
 
+@pytest.mark.long
 def test_many_processes_that_end_together_are_no_knot(unit_named, request):
     """As after a reload with a lower kept_processes: calls go on, and so does the zygote."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

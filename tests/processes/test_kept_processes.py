@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import select
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from ovirt_scheduler.errors import RefusedProperty
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.values import properties
-from ovirt_scheduler.processes import exchange, pool
+from ovirt_scheduler.processes import pool
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.processes import processes_with
 from tests.support.settled_calls import ordinary, seen
@@ -41,9 +42,8 @@ def test_what_is_printed_after_the_answer_is_not_in_the_next_one(calls_of):
     assert calls.replaced == {}
 
 
-def test_nor_is_it_where_one_call_follows_another_at_once(own, unit_of, monkeypatch):
-    """Which waits until the process is ready again."""
-    monkeypatch.setattr(exchange, "_PATIENCE", LONG)
+def test_nor_is_it_where_a_call_follows_before_anybody_has_looked(own, unit_of):
+    """The process is ready, and its pipes hold what nobody has read."""
     unit = unit_of(
         "import os, time\n"
         "class Loud:\n"
@@ -57,11 +57,16 @@ def test_nor_is_it_where_one_call_follows_another_at_once(own, unit_of, monkeypa
         "    print(os.getpid())\n"
         "    return hosts\n"
     )
-    calls = [only(own.run(job_of([unit]))) for _ in range(3)]
-    assert {call.outcome for call in calls} == {Outcome.OK}
-    (printed,) = {call.stdout for call in calls}  # in one process
+    own._pool.keeper.stop()
+    results = []
+    for _ in range(3):
+        results.append(only(own.run(job_of([unit]))))
+        (worker,) = (idle[0] for key, idle in own._pool._idle.items() if key != pool.READERS)
+        assert select.select([worker.channel], [], [], LONG)[0]  # it says that it is ready
+    assert {result.outcome for result in results} == {Outcome.OK}
+    (printed,) = {result.stdout for result in results}  # in one process
     assert printed.strip().isdecimal()
-    assert {call.stderr for call in calls} == {""}
+    assert {result.stderr for result in results} == {""}
 
 
 def test_class_units_that_print_find_a_stdout_of_their_own(calls_of):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pty
@@ -13,10 +14,12 @@ import time
 import pytest
 
 from ovirt_scheduler.command import cli
+from ovirt_scheduler.command import decisions as decisions_command
 from ovirt_scheduler.command.decisions import query
 from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.database import Database
-from ovirt_scheduler.history.query import written
+from ovirt_scheduler.history.query import Query, written
+from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
 from tests.support.command import program, run, script, spawned
 from tests.support.processes import as_stranger
@@ -229,6 +232,22 @@ def test_what_is_recorded_is_followed(tmp_path):
     assert more == [f"{number:016x}\n" for number in range(100, 300)]
 
 
+def test_nothing_is_shown_twice_after_looks_that_found_nothing_new(tmp_path, monkeypatch, capsys):
+    write(tmp_path, FILTERED)
+    looks = itertools.count()
+
+    def pause(_: float) -> None:
+        look = next(looks)
+        if look in (3, 7):
+            write(tmp_path, {**SCORED, "id": f"{look:016x}"})
+        elif look == 10:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(decisions_command.time, "sleep", pause)
+    decisions_command.follow(Reader(tmp_path / "state" / FILE), Query(), "names")
+    assert capsys.readouterr().out.split() == [f"{number:016x}" for number in (1, 3, 7)]
+
+
 def test_the_list_names_units_that_failed_and_counted(tmp_path):
     """As the page does; a unit in shadow that fails changes nothing."""
     failed = {"outcome": "raised", "message": "oh", "kind": "cost function", "factor": 1}
@@ -331,6 +350,7 @@ def test_what_happened_to_plugins_is_listed(tmp_path):
 
 EACH = """
 from ovirt_scheduler.command import cli
+from ovirt_scheduler.command import decisions as decisions_command
 for words in (["replay"], ["decisions", "--events"], ["simulate", "--recorded"]):
     print(words[0], cli.main(words))
 """

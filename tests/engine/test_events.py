@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from ovirt_scheduler.engine.events import migration_ends
+from ovirt_scheduler.engine.events import MOST, migration_ends, read
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from tests.support.rest_server import Host, Reply, RestServer
@@ -93,3 +93,12 @@ def test_events_that_cannot_be_read_stop_no_other_query(tmp_path):
             asking.events(None, time.monotonic() + 20)
         assert len(engine.asked("events")) == 1
         asking.close()
+
+
+@pytest.mark.parametrize(("count", "are_all_told"), [(MOST - 1, True), (MOST, False)])
+def test_as_many_events_as_a_query_asks_for_may_not_be_all(count, are_all_told):
+    """Then which VMs and hosts they name is not known."""
+    document = f"<events>{''.join(event(number, 62, '') for number in range(count))}</events>"
+    events = read(document.encode())
+    assert events.latest == count - 1
+    assert events.named == (frozenset({WEB, MAIL}) if are_all_told else None)

@@ -38,6 +38,15 @@ def test_what_may_hold_passwords_is_left_out():
     assert split(Document(f"<vms>{VM}{VM}</vms>".encode())) == [b"<vms>", rest, rest, b"</vms>"]
 
 
+@pytest.mark.parametrize("name", ["xml:initialization", "ovirt:payloads", "a.b:initialization"])
+def test_what_may_hold_passwords_is_left_out_with_any_prefix(name: str):
+    """Once and again, empty and not, and inside of one another."""
+    secret = f"<{name}><root_password>s3cret</root_password><{name}/></{name}>"
+    vm = f'<vm id="v">{secret}<name/>{secret}{secret}<memory>1</memory><{name} a="s3cret"/></vm>'
+    rest = b'<vm id="v"><name/><memory>1</memory></vm>'
+    assert split(Document(f"<vms>{vm}{vm}</vms>".encode())) == [b"<vms>", rest, rest, b"</vms>"]
+
+
 @pytest.mark.parametrize("text", ["<hosts/>", "<hosts></hosts>", "<vms> </vms>"])
 def test_a_collection_without_elements_is_one_piece(text: str):
     """It is the document as it came."""

@@ -340,6 +340,22 @@ def test_a_chart_has_a_bar_for_the_calls_of_a_minute_and_one_for_the_failures(tm
     assert "chart large" in site.text("/units/Night")
 
 
+@pytest.mark.parametrize(("count", "limit"), [(7, "&limit=2"), (120, "")])
+def test_a_list_leads_from_page_to_page(tmp_path, count, limit):
+    """From each of four or three pages to the next, and from the last to none."""
+    made = [record([call("Night")], id=f"{number:016x}") for number in range(count)]
+    site = MadeSite(tmp_path, made)
+    target, pages = f"/decisions?unit=Night{limit}", []
+    while target and len(pages) <= count:
+        page = lxml.html.fromstring(site.text(target))
+        pages.append(page.xpath("//tbody/tr/td[1]/a/@href"))
+        (target,) = page.xpath("//a[@rel='next']/@href") or [None]
+    assert [link for links in pages for link in links] == [
+        f"/decisions/{number:016x}" for number in reversed(range(count))
+    ]
+    assert len(pages) == (4 if limit else 3)
+
+
 def test_a_list_leads_to_older_decisions(tmp_path):
     """With what was searched for, however many were asked for; the last list leads to none.
 
@@ -358,6 +374,20 @@ def test_a_list_leads_to_older_decisions(tmp_path):
         (target,) = page.xpath("//a[@rel='next']/@href")
     assert seen == [f"/decisions/{number:016x}" for number in (3, 2, 1, 0)]
     assert "Older ones" not in site.text(target)
+
+
+def test_a_units_page_has_a_failure_however_many_calls_were_well_since(tmp_path):
+    """And not those of another unit in the same decisions."""
+    made = [record([call("Night", outcome="raised", message="long ago"),
+                    call("Other", outcome="raised", message="another's")])]  # fmt: skip
+    made += [
+        record([call("Night"), call("Other", outcome="raised", message="no")], id=f"{number:016x}")
+        for number in range(30)
+    ]
+    site = MadeSite(tmp_path, made, units=(unit_state("Night"), unit_state("Other")))
+    failures = json.loads(site.text("/units/Night.json"))["failures"]
+    assert [failure["message"] for failure in failures] == ["long ago"]
+    assert "long ago" in site.text("/units/Night")
 
 
 def test_a_units_page_has_its_last_failures(tmp_path):

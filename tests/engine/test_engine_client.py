@@ -1,20 +1,29 @@
-"""Which way the daemon's requests take to the engine."""
+"""Which way the daemon's requests take to the engine, and what is told of its faults."""
 
 from __future__ import annotations
 
+import html
 import time
+from urllib.parse import quote_plus
 
 import pytest
 
 from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.tasks import Sought
 from tests.support.http_proxy import HttpProxy
-from tests.support.rest_server import Host, RestServer, id_of
+from tests.support.rest_server import PASSWORD, Host, Reply, RestServer, Vm, id_of
 
 
 @pytest.fixture
 def proxy():
     with HttpProxy() as started:
+        yield started
+
+
+@pytest.fixture
+def engine(tmp_path):
+    with RestServer(tmp_path, [Host("lynx")], [Vm("web", host="lynx")]) as started:
         yield started
 
 
@@ -46,3 +55,19 @@ def test_the_proxy_of_the_settings_is_used_whatever_the_environment_excepts(
     with RestServer(tmp_path, [Host("lynx")]) as engine:
         look_up(engine, proxy.url)
         assert set(proxy.requests) == {f"CONNECT localhost:{engine.port} HTTP/1.1"}
+
+
+def test_a_fault_is_repeated_without_the_secrets_that_were_ever_used(engine):
+    """By another client than the one that used them, too."""
+    used = Inventory(engine.settings())
+    former = used.access(time.monotonic() + 20).token
+    engine.expire_tokens()
+    used.look_up(Sought(vm=id_of("web")), time.monotonic() + 20)
+    secrets = [former, *engine.tokens, PASSWORD, quote_plus(PASSWORD)]
+    assert len(set(secrets)) == 4
+    words = html.escape(", ".join(secrets))
+    fault = f"<fault><reason>not {words}!</reason></fault>"
+    for kind, told in (("application/xml", "not …, …, …, …!"), (f"text/{former}", "with text/…; ")):
+        engine.broken = Reply(400, kind, fault)
+        with pytest.raises(EngineUnavailable, match=told):
+            Inventory(engine.settings()).look_up(Sought(vm=id_of("web")), time.monotonic() + 20)

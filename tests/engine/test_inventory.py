@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 import socket
 import threading
@@ -272,22 +271,6 @@ def test_a_404_of_somebody_else_is_a_failure_and_no_missing_vm(engine, asking, k
     engine.broken = Reply(404, kind, "<html>no such page</html>")
     with pytest.raises(EngineUnavailable, match=f"HTTP 404 Not Found with {kind}.*{words}"):
         asking.look_up(Sought(vm=id_of("web")), soon())
-
-
-def test_a_fault_is_repeated_without_the_secrets_that_were_ever_used(engine):
-    """By another client than the one that used them, too."""
-    used = Inventory(engine.settings())
-    former = used.access(soon()).token
-    engine.expire_tokens()
-    used.look_up(Sought(vm=id_of("web")), soon())
-    secrets = [former, *engine.tokens, PASSWORD, quote_plus(PASSWORD)]
-    assert len(set(secrets)) == 4
-    words = html.escape(", ".join(secrets))
-    fault = f"<fault><reason>not {words}!</reason></fault>"
-    for kind, told in (("application/xml", "not …, …, …, …!"), (f"text/{former}", "with text/…; ")):
-        engine.broken = Reply(400, kind, fault)
-        with pytest.raises(EngineUnavailable, match=told):
-            Inventory(engine.settings()).look_up(Sought(vm=id_of("web")), soon())
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,8 @@ class Assembly:
         self._drive = self._make_drive(services)
         server_settings, self._certificate = self._server_settings(services)
         self.server = SchedulerServer(server_settings, services.methods(), listener)
-        self.server.kept = notifier.keep(self.server.socket)
+        if notifier.keep(self.server.socket):
+            self.server.kept = True
         self._certificates_due = 0.0  # when they are looked at, on the monotonic clock
         self._watchdog = Watchdog(notifier, self.runtime.executor, self._line)
 

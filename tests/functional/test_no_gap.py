@@ -135,6 +135,25 @@ def test_a_socket_at_another_address_is_closed_and_told(manager):
     assert b"FDSTOREREMOVE=1\nFDNAME=listener" in manager.messages
 
 
+def test_a_socket_whose_owner_is_told_nothing_stays_open_for_the_next_daemon(tmp_path):
+    """It is the owner's, whom no message of the daemon's reaches."""
+    (tmp_path / "Keeps.py").write_text(KEEPS)
+    settings = "ssl = false\nlistening_address = 127.0.0.1"
+    with socket.create_server(("127.0.0.1", 0)) as owned:
+        port, descriptor = owned.getsockname()[1], owned.fileno()
+
+        def start() -> Daemon:
+            before = under_manager(None, descriptor)
+            return Daemon(tmp_path, tmp_path, settings, [], before, port, [descriptor])
+
+        assert start().stop() == 0
+        with socket.create_connection(("127.0.0.1", port)) as waiting:
+            daemon = start()
+            waiting.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert waiting.recv(12) == b"HTTP/1.1 200"
+        assert daemon.stop() == 0
+
+
 def test_what_is_no_listening_socket_is_left_alone_and_nobody_stumbles(manager):
     """A descriptor that somebody else meant."""
     with (manager.folder / "file").open("w+b") as file:

@@ -27,7 +27,8 @@ _LISTENS = re.compile(r'(?:^|")listening on (\S+?)(?:"|$)', re.MULTILINE)
 # What systemd does before it runs a program: the socket that it keeps is descriptor 3.
 _HAND_OVER = """
 import os, sys
-os.environ["NOTIFY_SOCKET"] = sys.argv[1]
+if sys.argv[1]:
+    os.environ["NOTIFY_SOCKET"] = sys.argv[1]
 if int(sys.argv[2]) >= 0:
     os.dup2(int(sys.argv[2]), 3)
     os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES="listener")
@@ -35,14 +36,14 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
-def under_manager(notify: Path, kept: int = -1) -> list[str]:
+def under_manager(notify: Optional[Path], kept: int = -1) -> list[str]:
     """The beginning of a command as systemd runs it.
 
     Args:
-        notify: the socket that it is told on.
+        notify: the socket that it is told on; None: it is told nothing.
         kept: the descriptor of a socket that it has kept.
     """
-    return [sys.executable, "-c", _HAND_OVER, str(notify), str(kept)]
+    return [sys.executable, "-c", _HAND_OVER, str(notify or ""), str(kept)]
 
 
 @contextlib.contextmanager

@@ -75,8 +75,9 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     Attributes:
         url: where it is to be reached, with the port that it really has.
         stopping: each connection ends after its answer.
-        kept: somebody keeps the listening socket for the next daemon. When this one accepts no
-            more, new callers wait for the next one, and are not refused.
+        kept: somebody keeps the listening socket for the next daemon, such as whoever handed it
+            over. When this one accepts no more, new callers wait for the next one, and are not
+            refused.
 
     Args:
         methods: the offered ones, beside the three ``system.`` methods that describe them.
@@ -103,7 +104,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self._cut_requests = 0  # those that the log has
         self._next_report: dict[str, float] = {}  # by message: on the monotonic clock
         self.stopping = False
-        self.kept = False
+        self.kept = listener is not None
         self._closing = threading.Event()  # none is accepted any more
         self._accepting = threading.Lock()
         bound = listener or listening.bound(settings.address, settings.port)

@@ -239,6 +239,7 @@ class Assembly:
             max_request_size=settings.max_request_size,
             connection_timeout=settings.connection_timeout,
             site=self._site(settings, certificate.names if certificate else ()),
+            decided=services.decisions.report,
         )
         return server_settings, certificate
 

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import CatalogueSource
+from ovirt_scheduler.decisions.engine_replies import EngineData
 from ovirt_scheduler.decisions.missing import MissingNames
 from ovirt_scheduler.decisions.recent import RecentSelections
-from ovirt_scheduler.decisions.service import DecisionService, EngineData
+from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.engine.inventory import LONGEST, Inventory
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.answer_memory import AnswerMemory
+from ovirt_scheduler.model.decisions import Trace
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.security.state_folder import StateFolder
 from ovirt_scheduler.server.dispatch import Method
-from ovirt_scheduler.server.methods import DecisionMethods, history_methods
+from ovirt_scheduler.server.history_methods import history_methods
+from ovirt_scheduler.server.methods import DecisionMethods
 from ovirt_scheduler.settings.table import Settings
 
 
@@ -70,9 +73,13 @@ class Runtime:
         loader = Loader(settings, self.executor.analyse, SHIPPED)
         self.registry = Registry(loader, store, want, self.keep_event)
         self.history: Optional[History] = None
+        self._shadows: Optional[Shadows] = None
+        self._decided: tuple[Callable[[Trace], None], ...] = ()
         if state is not None:
             self.history = History(state / FILE, self.executor.split, malloc.give_back)
-        self._shadows = None if self.history is None else Shadows(self.executor, self.history)
+            self._shadows = Shadows(self.executor, self.history, lambda: self._inventory)
+            # In this order: what units in shadow say is added to a record that is there.
+            self._decided = (self.history.decided, self._shadows.decided)
         self._selections: dict[str, tuple[str, ...]] = {}
         self._missing = MissingNames()
         # A command's own plugins, and what is simulated, know no calls but theirs.
@@ -123,7 +130,7 @@ class Runtime:
                 self.executor,
                 seconds,
                 asked,
-                self._shadows,
+                self._decided,
                 self._selections,
                 self._missing,
                 self._recent,

@@ -10,23 +10,21 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional, Protocol
+from typing import Any, Callable, Optional
 
 from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen
 from ovirt_scheduler.decisions import call_log
+from ovirt_scheduler.decisions.engine_replies import EngineData, with_engine
 from ovirt_scheduler.decisions.missing import MissingNames, MissingUnit
 from ovirt_scheduler.decisions.recent import RecentSelections
-from ovirt_scheduler.decisions.shadows import Shadows
-from ovirt_scheduler.errors import EngineUnavailable, UnknownUnit
-from ovirt_scheduler.history import recording
+from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.cluster_state import ClusterState
-from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request
+from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request, Trace
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
-from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine
-from ovirt_scheduler.model.requests import Subjects
+from ovirt_scheduler.model.requests import UUID, AnswerForm
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns, Role, Sought
+from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.processes.calls import PluginCall
@@ -50,16 +48,6 @@ _NOTHING: Mapping[Returns, object] = {
 }
 
 
-class EngineData(Protocol):
-    """The queries to an engine; ``engine.inventory.Inventory`` describes them."""
-
-    def look_up(self, sought: Sought, deadline: float) -> EngineReplies:
-        """The documents of hosts and VMs."""
-
-    def access(self, deadline: float) -> EngineAccess:
-        """The access that plugins may have to it."""
-
-
 @dataclass(eq=False)
 class DecisionService:
     """Answers requests. Safe to use from many threads.
@@ -69,7 +57,7 @@ class DecisionService:
         executor: runs them.
         request_timeout: seconds that one request may take, waiting included.
         inventory: asks the engine about ids; None if no engine is configured.
-        shadows: keeps decisions, after calls of the units in shadow; None: nothing is kept.
+        decided: those who listen: each is called with every decision, once its answer is out.
         selections: the hosts that each scheduler selected last, the best first, because a
             scheduler itself keeps nothing. The latest decision counts.
         missing: the names that callers use, and that are not there.
@@ -80,7 +68,7 @@ class DecisionService:
     executor: Executor
     request_timeout: float
     inventory: Optional[EngineData] = None
-    shadows: Optional[Shadows] = None
+    decided: Sequence[Callable[[Trace], None]] = ()
     selections: dict[str, tuple[str, ...]] = field(default_factory=dict)
     missing: MissingNames = field(default_factory=MissingNames)
     recent: Optional[RecentSelections] = None
@@ -167,9 +155,31 @@ class DecisionService:
             self.recent.forget(vm for vm, each in state.vms.items() if each.host is not None)
 
     def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
+        """Decide like ``trace``, and report it: for callers who are the daemon itself.
+
+        Raises:
+            RequestError, ExecutorUnavailable: as for ``trace``.
+        """
+        trace = self.trace(request, known)
+        self.report(trace)
+        return trace.decision
+
+    def report(self, trace: Trace) -> None:
+        """Tell those who listen of a decision whose answer is out; what they raise is logged."""
+        for listener in self.decided:
+            try:
+                listener(trace)
+            except Exception:  # noqa: BLE001  nobody else would tell
+                _log.exception(
+                    "request %(request)s is not kept whole, this is a bug",
+                    {"request": trace.decision.request.caller.request_id},
+                )
+
+    def trace(self, request: Request, known: Optional[EngineReplies] = None) -> Trace:
         """Run the units that a request names, and then the driver's method.
 
-        A unit or driver that fails is no error: the decision says so.
+        A unit or driver that fails is no error: the decision says so. Whoever calls this calls
+        ``report`` when the answer is out.
 
         Args:
             known: the engine's replies about the request's ids; None: it is asked.
@@ -211,16 +221,15 @@ class DecisionService:
             time=asked_at,
             seconds=time.monotonic() - started,
         )
-        if self.shadows is not None:
-            shadow_jobs = _shadow_jobs(request.subjects, job, chosen, execution)
-            inputs = recording.inputs(request, job.replies, selected)
-            self.shadows.call(decision, inputs, shadow_jobs, self._with_engine)
+        if request.caller.form is AnswerForm.ENGINE and not request.caller.cluster:
+            decision = _for_engine(decision)
         call_log.log_calls(decision, (*execution.errors, *of_answer))
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
             self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
             if self.recent is not None and execution.vm_states:
                 self.recent.add(execution.vm_states, answer)
-        return decision
+        shadows = tuple(call for units in chosen.values() for call in units.shadows)
+        return Trace(decision, job.replies, selected, shadows)
 
     def _run(
         self, job: Job, known: Optional[EngineReplies]
@@ -230,43 +239,8 @@ class DecisionService:
         if job.method is None and isinstance(hosts, tuple) and not (hosts and job.calls):
             vm = vm if isinstance(vm, str) else None
             return job, Execution(hosts, vm=vm, left=hosts), ()
-        job, errors = self._with_engine(job, known)
+        job, errors = with_engine(job, self.inventory, known)
         return job, self.executor.run(job), errors
-
-    def _with_engine(
-        self, job: Job, known: Optional[EngineReplies] = None
-    ) -> tuple[Job, tuple[str, ...]]:
-        """Add the engine's replies about its ids to a job, and the access that plugins need.
-
-        Args:
-            known: replies of a moment ago; the engine is not asked again.
-
-        Returns:
-            The job, and what is wrong. If the engine gives no answer within the job's deadline,
-            the log says so once and the job goes on without one.
-        """
-        if self.inventory is None:
-            return job, ()
-        units = [call.unit for call in job.calls]
-        plugins = [each.plugin for each in (*units, job.method) if each is not None]
-        # Units that are classes get ids, and no more.
-        by_ids = job.method is None and all(unit.class_name is not None for unit in units)
-        job = job._replace(engine=NOT_NAMED)
-        try:
-            if not by_ids:
-                statistics = any(plugin.wants_statistics for plugin in plugins)
-                sought = _sought(job)._replace(statistics=statistics)
-                replies = known or self.inventory.look_up(sought, job.deadline)
-                job = job._replace(replies=replies)
-            if any(plugin.wants_engine for plugin in plugins):
-                job = job._replace(engine=self.inventory.access(job.deadline))
-        except EngineUnavailable as error:
-            _log.warning(
-                "the engine's REST API gives no answer: %(reason)s", {"reason": str(error)}
-            )
-            message = f"the engine's REST API gives no answer: {error}"
-            return job._replace(engine=NoEngine(message)), (message,)
-        return job, ()
 
 
 def _planned(
@@ -289,20 +263,6 @@ def _planned(
     job = Job(subjects, deadline, calls, method, request.strict)
     wanted = {kind: units.wanted for kind, units in chosen.items()}
     return request._replace(wanted=wanted), job
-
-
-def _shadow_jobs(
-    subjects: Subjects, job: Job, chosen: Mapping[Kind, Chosen], execution: Execution
-) -> list[Job]:
-    """A job for each unit in shadow: filters look at all hosts, others at those that are left."""
-    hosts = {Kind.FILTER: subjects.hosts}
-    return [
-        Job(
-            Subjects(hosts.get(kind, execution.left), vm=subjects.vm),
-            job.deadline, (call,), strict=False, packs=execution.packs,
-        )
-        for kind, units in chosen.items() for call in units.shadows
-    ]  # fmt: skip
 
 
 def _method_call(
@@ -350,14 +310,17 @@ def _answer(
     return _NOTHING[request.returns] if answer is None else answer, errors
 
 
-def _sought(job: Job) -> Sought:
-    """The ids that the engine is asked about: what came as a document is known."""
-    hosts, vms, vm = job.subjects.hosts, job.subjects.vms, job.subjects.vm
-    vms = vms if isinstance(vms, tuple) else ()
-    return Sought(
-        hosts if isinstance(hosts, tuple) and Role.HOSTS not in job.packs else (),
-        vm if isinstance(vm, str) and vm not in vms else None,
-        vms,
+def _for_engine(decision: Decision) -> Decision:
+    """The same without a migration whose VM's id is no UUID, which no engine has (contract 3.6)."""
+    migration = decision.answer
+    is_migration = decision.request.returns is Returns.MIGRATION
+    if not is_migration or migration is None or UUID.fullmatch(migration.vm):
+        return decision
+    (wanted,) = decision.request.wanted[Kind.BALANCE]
+    error = f"answered with {migration.vm!r:.80}, which is not the id of a VM"
+    messages = (*decision.unit_errors.get(wanted.name, ()), error)
+    return decision._replace(
+        answer=None, unit_errors={**decision.unit_errors, wanted.name: messages}
     )
 
 

@@ -1,7 +1,12 @@
-"""Calls units in shadow after the answer, and keeps the decision with their answers.
+"""Calls units in shadow after the answer, and has what they say added to the decision's record.
 
-They never delay a request (contract 10.4): one thread calls them one after another, only while a
-place for calls is free, and takes none. Other calls are skipped, and recorded as such.
+::
+
+    an answer is out ──► History.decided ──► the record
+                    └──► Shadows.decided ──► one thread ──► History.add_shadows ──► more of it
+
+They never delay a request (contract 10.4), nor a record: one thread calls them one after another,
+only while a place for calls is free, and takes none. Other calls are skipped, and recorded as such.
 """
 
 from __future__ import annotations
@@ -10,17 +15,17 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Callable, Optional
 
 from ovirt_scheduler.decisions import call_log
+from ovirt_scheduler.decisions.engine_replies import EngineData, with_engine
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import conversion
-from ovirt_scheduler.history.recording import Inputs
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.model.decisions import Decision, ShadowCall
+from ovirt_scheduler.model.decisions import Decision, ShadowCall, Trace
+from ovirt_scheduler.model.requests import Subjects
+from ovirt_scheduler.model.units import Kind, UnitCall
 from ovirt_scheduler.processes.executor import Executor, Job
 
 _log = logging.getLogger(__name__)
@@ -32,109 +37,94 @@ _LEAST_BYTES = 4 << 20  # for which each of them counts, so that no more than 32
 _ENGINE_SECONDS = 20.0
 _STOPS = "in shadow, and the daemon stops"
 
-AddEngine = Callable[[Job], tuple[Job, tuple[str, ...]]]
-
 
 class Shadows:
-    """Calls units in shadow, and keeps decisions. Safe to use from many threads.
+    """Calls units in shadow. Safe to use from many threads.
 
     Args:
         executor: runs the units.
-        history: keeps the decisions.
+        history: has the decisions' records, and adds to them.
+        engine: returns the engine that is in force; None if none is configured.
     """
 
-    def __init__(self, executor: Executor, history: History) -> None:
-        self._executor, self._history = executor, history
+    def __init__(
+        self,
+        executor: Executor,
+        history: History,
+        engine: Callable[[], Optional[EngineData]] = lambda: None,
+    ) -> None:
+        self._executor, self._history, self._engine = executor, history, engine
         self._thread = ThreadPoolExecutor(1, "shadows")
         self._lock = threading.Lock()
         self._bytes = 0  # of what waits
         self._stopped = False
 
-    def call(
-        self,
-        decision: Decision,
-        inputs: Optional[Inputs],
-        jobs: Sequence[Job],
-        add_engine: AddEngine,
-    ) -> None:
-        """Call units in shadow once the answer is out, and keep the decision then.
-
-        Args:
-            inputs: what the decision was made on, if that is known.
-            jobs: the units' calls, each as a job. Without any the decision is kept at once.
-            add_engine: adds the engine's replies to a job.
-        """
-        put = partial(self._put, decision, inputs, jobs, add_engine)
-        later = decision.request.caller.afterwards
-        if not jobs:
-            self._history.keep(decision, inputs)
-        elif later is None:
-            put()
-        else:
-            later.append(put)
-
-    def stop(self) -> None:
-        """Call no more units; decisions are kept without."""
-        with self._lock:
-            self._stopped = True
-
-    def close(self) -> None:
-        """Keep the decisions that wait, when the executor is closed."""
-        self.stop()
-        with contextlib.suppress(RuntimeError):  # a thread for those that came when none started
-            self._thread.submit(int)
-        self._thread.shutdown()
-
-    def _put(
-        self,
-        decision: Decision,
-        inputs: Optional[Inputs],
-        jobs: Sequence[Job],
-        add_engine: AddEngine,
-    ) -> None:
-        size = max(_LEAST_BYTES, conversion.size(decision))
-
-        def run() -> None:
-            made = decision
-            try:
-                made = self._called(decision, jobs, add_engine)
-            except Exception:  # noqa: BLE001  nobody else would tell
-                _log.exception("units in shadow could not be called, this is a bug")
-            finally:
-                with self._lock:
-                    self._bytes -= size
-            self._history.keep(made, inputs)
-
+    def decided(self, trace: Trace) -> None:
+        """Have the units in shadow called on what was decided; returns at once."""
+        if not trace.shadows:
+            return
+        size = max(_LEAST_BYTES, conversion.size(trace.decision))
         with self._lock:
             if self._bytes + size <= _MOST_BYTES and not self._stopped:
                 self._bytes += size
                 # Where no thread can be started, it waits in the queue for the next one's.
                 with contextlib.suppress(RuntimeError):
-                    self._thread.submit(run)
+                    self._thread.submit(self._run, trace, size)
                 return
         why = _STOPS if self._stopped else "in shadow, and too many decisions wait for theirs"
-        ended = tuple(ShadowCall(job.calls[0], problem=why) for job in jobs)
-        self._history.keep(decision._replace(shadows=ended), inputs)
+        skipped = [ShadowCall(call, problem=why) for call in trace.shadows]
+        self._history.add_shadows(trace.decision, skipped)
 
-    def _called(self, decision: Decision, jobs: Sequence[Job], add_engine: AddEngine) -> Decision:
-        ended: list[ShadowCall] = []
-        for job in jobs:
-            (call,) = job.calls
-            problem, result = "in shadow, and no place was free", None
-            try:
-                if self._executor.is_free and not self._stopped:
-                    patient = job._replace(deadline=time.monotonic() + _ENGINE_SECONDS)
-                    one, _ = add_engine(patient)
-                    if not self._stopped:  # meanwhile
-                        deadline = time.monotonic() + call.unit.limits.timeout
-                        execution = self._executor.run_shadow(one._replace(deadline=deadline))
-                        result = next(iter(execution.results), None)
-                        problem = "; ".join(execution.errors)
-            except (RequestError, ExecutorUnavailable) as error:
-                problem = str(error)
-            if self._stopped and result is None:
-                problem = _STOPS
-            if result is not None:
-                call_log.log_call(decision.request.caller.request_id, call.unit.label, result)
-            ended.append(ShadowCall(call, result, problem))
-        return decision._replace(shadows=tuple(ended))
+    def stop(self) -> None:
+        """Call no more units; records say so."""
+        with self._lock:
+            self._stopped = True
+
+    def close(self) -> None:
+        """Add what is still to be said to the records, when the executor is closed."""
+        self.stop()
+        with contextlib.suppress(RuntimeError):  # a thread for those that came when none started
+            self._thread.submit(int)
+        self._thread.shutdown()
+
+    def _run(self, trace: Trace, size: int) -> None:
+        """Call the units in shadow of a decision, one after another.
+
+        Args:
+            size: bytes that the decision counts for.
+        """
+        try:
+            ended = [self._called(trace.decision, call) for call in trace.shadows]
+            self._history.add_shadows(trace.decision, ended)
+        except Exception:  # noqa: BLE001  nobody else would tell
+            _log.exception("units in shadow could not be called, this is a bug")
+        finally:
+            with self._lock:
+                self._bytes -= size
+
+    def _called(self, decision: Decision, call: UnitCall) -> ShadowCall:
+        problem, result = "in shadow, and no place was free", None
+        try:
+            if self._executor.is_free and not self._stopped:
+                patient = _job(decision, call, time.monotonic() + _ENGINE_SECONDS)
+                job, _ = with_engine(patient, self._engine())
+                if not self._stopped:  # meanwhile
+                    deadline = time.monotonic() + call.unit.limits.timeout
+                    execution = self._executor.run_shadow(job._replace(deadline=deadline))
+                    result = next(iter(execution.results), None)
+                    problem = "; ".join(execution.errors)
+        except (RequestError, ExecutorUnavailable) as error:
+            problem = str(error)
+        if self._stopped and result is None:
+            problem = _STOPS
+        if result is not None:
+            call_log.log_call(decision.request.caller.request_id, call.unit.label, result)
+        return ShadowCall(call, result, problem)
+
+
+def _job(decision: Decision, call: UnitCall, deadline: float) -> Job:
+    """The call of a unit in shadow: filters look at all hosts, others at those that are left."""
+    subjects, execution = decision.request.subjects, decision.execution
+    hosts = subjects.hosts if call.unit.kind is Kind.FILTER else execution.left
+    about = Subjects(hosts, vm=subjects.vm)
+    return Job(about, deadline, (call,), strict=False, packs=execution.packs)

@@ -25,7 +25,7 @@ from ovirt_scheduler.history.record import (
     entity,
 )
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.decisions import Decision, Request
+from ovirt_scheduler.model.decisions import Decision, Request, ShadowCall
 from ovirt_scheduler.model.requests import Document, Hosts, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
@@ -62,12 +62,12 @@ def without_documents(decision: Decision) -> Decision:
     )
 
 
-def size(decision: Decision) -> int:
-    """About how many bytes of memory a decision takes."""
+def size(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> int:
+    """About how many bytes of memory a decision takes, with what units in shadow said of it."""
     execution = decision.execution
     documents = (each for each in decision.request.subjects if isinstance(each, Document))
     called = [*execution.results]
-    called += [each.result for each in decision.shadows if each.result is not None]
+    called += [each.result for each in shadows if each.result is not None]
     texts = [*itertools.chain(*decision.request.properties.items())]
     for result in called:
         texts += (result.stdout, result.stderr, result.traceback, *result.reasons.values())
@@ -76,11 +76,12 @@ def size(decision: Decision) -> int:
     return of_hosts + packs + sum(len(each.data) for each in documents) + sum(map(len, texts))
 
 
-def make_record(decision: Decision) -> Record:
+def make_record(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> Record:
     """The record of a call: of policy units, or of a driver and the policy units before it.
 
     Args:
         decision: maybe ``without_documents``.
+        shadows: the calls of the units in shadow, if they were made already.
     """
     caller, given = decision.request.caller, decision.request.properties
     record: Record = {
@@ -99,7 +100,7 @@ def make_record(decision: Decision) -> Record:
             name: hidden.HIDDEN if properties.is_secret(name) else hidden.without_secrets(value)
             for name, value in given.items()
         }
-    _put_units_and_hosts(record, decision)
+    _put_units_and_hosts(record, decision, shadows)
     _put_answer(record, decision)
     if decision.errors:
         record["errors"] = list(decision.errors)
@@ -116,10 +117,10 @@ def _method(request: Request) -> str:
     return first + "".join(map(str.title, others))
 
 
-def _put_units_and_hosts(record: Record, decision: Decision) -> None:
+def _put_units_and_hosts(record: Record, decision: Decision, shadows: Sequence[ShadowCall]) -> None:
     """Add the calls, the hosts, and the verdicts and costs of the policy units."""
     request, execution, names = decision.request, decision.execution, decision.execution.names
-    asked = [*_asked(decision)]
+    asked = [*_asked(decision, shadows)]
     record["units"] = [each.unit for each in asked]
     if request.last is not None:
         driver = request.last.driver
@@ -136,7 +137,7 @@ def _put_units_and_hosts(record: Record, decision: Decision) -> None:
     _put_costs(asked, entries)
 
 
-def _asked(decision: Decision) -> Iterator[_Asked]:
+def _asked(decision: Decision, shadows: Sequence[ShadowCall]) -> Iterator[_Asked]:
     """The policy units that the request names, in its order, and those in shadow."""
     for kind, results in decision.execution.by_kind():
         called = {call.unit.name: call for call in decision.calls if call.unit.kind is kind}
@@ -145,7 +146,7 @@ def _asked(decision: Decision) -> Iterator[_Asked]:
             name = each.name
             problems = () if name in called else decision.unit_errors.get(name, ())
             yield _asked_one(kind, each, called.get(name), ended.get(name), "; ".join(problems))
-    for call, result, problem in decision.shadows:
+    for call, result, problem in shadows:
         wanted = WantedUnit(call.unit.name, call.factor)
         yield _asked_one(call.unit.kind, wanted, call, result, problem)
 

@@ -111,11 +111,17 @@ class Database:
         self._sets.clear()
         self._db.execute("PRAGMA shrink_memory").fetchall()
 
-    def write(self, decisions: Sequence[Made], events: Sequence[tuple[float, Event]] = ()) -> None:
+    def write(
+        self,
+        decisions: Sequence[Made],
+        events: Sequence[tuple[float, Event]] = (),
+        completed: Sequence[Row] = (),
+    ) -> None:
         """Write all of these or none; after an error it is to be closed.
 
         Args:
             events: each with its time, in seconds since 1970.
+            completed: decisions that are there already, or among these, with more of their units.
         """
         recorded = [inputs for _, inputs in decisions if inputs is not None]
         documents = (each.document for inputs in recorded for each in inputs.documents)
@@ -130,6 +136,8 @@ class Database:
                 number = self._write_decision(row)
                 if inputs is not None:
                     self._write_inputs(number, inputs, keys, pieces)
+            for row in completed:
+                self._write_again(row)
         if len(self._known) > _MOST_KNOWN:
             self._forget()
         self._least = self._path.stat().st_size
@@ -140,17 +148,27 @@ class Database:
         self._bases.clear()
 
     def _write_decision(self, row: Row) -> int:
-        columns = dict(row)
-        vms = [self._name(each) for each in columns.pop("vms")]
+        number = self._insert("decisions", **self._columns(row))
+        self._db.executemany(
+            "INSERT OR IGNORE INTO vm_decisions VALUES (?, ?)",
+            [(self._name(vm), number) for vm in row["vms"]],
+        )
+        return number
+
+    def _write_again(self, row: Row) -> None:
+        """Write a decision in place of its former row; nothing, if that is deleted by now."""
+        columns = self._columns(row)
+        assignments = ", ".join(f"{column} = ?" for column in columns)
+        update = f"UPDATE decisions SET {assignments} WHERE id = ?"  # noqa: S608  names of our own
+        self._db.execute(update, (*columns.values(), row["id"]))
+
+    def _columns(self, row: Row) -> Row:
+        """The columns of ``decisions``: names and sets are written, and stand there as numbers."""
+        columns = {name: each for name, each in row.items() if name != "vms"}
         columns["vm"] = columns["vm"] and self._name(columns["vm"])
         columns["host_set"] = self._host_set(columns.pop("hosts"))
         columns["unit_set"] = self._unit_set(columns.pop("units"))
-        number = self._insert("decisions", **columns)
-        self._db.executemany(
-            "INSERT OR IGNORE INTO vm_decisions VALUES (?, ?)",
-            [(vm, number) for vm in vms],
-        )
-        return number
+        return columns
 
     def _write_inputs(
         self,

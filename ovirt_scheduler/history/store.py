@@ -25,14 +25,14 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
-from ovirt_scheduler.history import conversion, query, schema
+from ovirt_scheduler.history import conversion, query, recording, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.recording import Event, Inputs, Made, Split, leave_out
-from ovirt_scheduler.history.schema import OtherVersion
+from ovirt_scheduler.history.schema import OtherVersion, Row
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.decisions import Decision, ShadowCall, Trace
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class _Entry(NamedTuple):
     what: Union[Make, tuple[float, Event]]
     size: int = 0  # bytes
     inputs: Optional[Inputs] = None  # what the decision was made on, where that is recorded
+    completes: bool = False  # the record that is there already, by what units in shadow said
 
 
 class History:
@@ -118,10 +119,23 @@ class History:
         self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
         self._records = keeps and records
 
-    def keep(self, decision: Decision, inputs: Optional[Inputs]) -> None:
-        """Have a decision written; ``inputs`` as in ``put``."""
+    def decided(self, trace: Trace) -> None:
+        """Have a decision written."""
+        decision, inputs = trace.decision, None
+        if self._records:
+            inputs = recording.inputs(decision.request, trace.replies, trace.selected)
         light = conversion.without_documents(decision)
         self.put(partial(conversion.make_record, light), conversion.size(light), inputs)
+
+    def add_shadows(self, decision: Decision, shadows: Sequence[ShadowCall]) -> None:
+        """Have a decision's record completed by what units in shadow said.
+
+        Args:
+            decision: that was given to ``decided`` before.
+        """
+        light = conversion.without_documents(decision)
+        make = partial(conversion.make_record, light, shadows)
+        self._append(_Entry(make, conversion.size(light, shadows), completes=True))
 
     def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
         """Have a decision written.
@@ -209,17 +223,23 @@ class History:
 
     def _write_together(self, entries: Sequence[_Entry]) -> None:
         try:
-            events, decisions = self._made(entries)
+            events, decisions, completed = self._made(entries)
             if self._keeps:
-                self._write(events, decisions)
+                self._write(events, decisions, completed)
                 self._delete_old()
         except Exception as error:  # noqa: BLE001  nobody else would tell
             self._fail(error, len(entries))
 
-    def _made(self, waiting: Iterable[_Entry]) -> tuple[list[tuple[float, Event]], list[Made]]:
-        """The events, and the counted decisions; those that cannot be made are logged."""
+    def _made(
+        self, waiting: Iterable[_Entry]
+    ) -> tuple[list[tuple[float, Event]], list[Made], list[Row]]:
+        """The events, the counted decisions, and those that are completed.
+
+        Those that cannot be made are logged.
+        """
         events: list[tuple[float, Event]] = []
         decisions: list[Made] = []
+        completed: list[Row] = []
         for entry in waiting:
             if isinstance(entry.what, tuple):
                 events.append(entry.what)
@@ -228,31 +248,39 @@ class History:
                 time.sleep(_BREATH)
             try:
                 made = entry.what()
-                self.tally.add(made, query.moment(made["time"]))
-                if self._keeps:
+                count = self.tally.add_shadows if entry.completes else self.tally.add
+                count(made, query.moment(made["time"]))
+                if self._keeps and entry.completes:
+                    completed.append(schema.pack(made))
+                elif self._keeps:
                     decisions.append((schema.pack(made), entry.inputs))
                 del made  # before the next is made: it may have many hosts
             except Exception:  # noqa: BLE001  nobody else would tell
                 with self._lock:
                     self.dropped += 1
                 _log.exception("the history: a record could not be made, this is a bug")
-        return events, decisions
+        return events, decisions, completed
 
-    def _write(self, events: Sequence[tuple[float, Event]], decisions: Sequence[Made]) -> None:
+    def _write(
+        self,
+        events: Sequence[tuple[float, Event]],
+        decisions: Sequence[Made],
+        completed: Sequence[Row],
+    ) -> None:
         """Write them, into another file if this one is of no use.
 
         Raises:
             OSError, sqlite3.Error: they cannot be written.
         """
         try:
-            self._opened().write(decisions, events)
+            self._opened().write(decisions, events, completed)
         except sqlite3.DatabaseError as error:
             # Errors of the moment are of other classes below these.
             if type(error) not in (sqlite3.DatabaseError, OtherVersion):
                 raise
             self._close()
             self._set_aside(error)
-            self._opened().write(decisions, events)
+            self._opened().write(decisions, events, completed)
         if self._problem:
             self._problem = ""
             _log.info("the history is written again; records that are missing in all: %(count)d",

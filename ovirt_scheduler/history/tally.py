@@ -107,22 +107,14 @@ class Tally:
         self.no_host_left: Counter[str] = Counter()
 
     def add(self, record: Record, time: float) -> None:
-        """Count a decision.
+        """Count a decision, without its units in shadow.
 
         Args:
             record: as the history keeps it (contract 8.1).
             time: when it was made, seconds since 1970.
         """
-        removed = Counter(
-            verdict["unit"]
-            for host in record["hosts"]
-            for verdict in host.get("verdicts", ())
-            if verdict.get("verdict") == REMOVED
-        )
+        removed = _removed_hosts(record)
         hosts_out = explanation.removed(record)
-        shadows = ranking.with_shadows(record).items()
-        would_be = {name for name, totals in shadows if ranking.winner(record, totals).is_another}
-        decisive = {*record.get("decisive", ()), *would_be}
         with self._lock:
             outcome = "unit failed" if explanation.failed_units(record) else "ok"
             self.requests[record["method"], record["form"], outcome] += 1
@@ -130,18 +122,37 @@ class Tally:
             seconds = record["milliseconds"] / 1000
             times = self.request_times.setdefault(record["method"], Histogram())
             times.add(Exemplar(record["id"], seconds, time))
-            for unit in record["units"]:
-                asked, mode = unit["outcome"] != NOT_ASKED, unit.get("mode", "live")
-                if not asked and mode == "live":
-                    continue
-                key = unit["name"], unit["kind"]
-                tally = self._units.setdefault(key, UnitTally(*key))
-                if asked:
-                    _add_call(tally, unit, record["id"], time)
-                    tally.hosts_removed[mode] += removed[unit["name"]]
-                    tally.decisive[mode] += unit["name"] in decisive
-                else:  # it was skipped
-                    tally.outcomes[NOT_ASKED, mode] += 1
+            self._add_units(record, "live", removed, {*record.get("decisive", ())}, time)
+
+    def add_shadows(self, record: Record, time: float) -> None:
+        """Count the units in shadow of a decision that was counted without; ``time`` as above."""
+        removed, would_be = _removed_hosts(record), ranking.with_shadows(record).items()
+        decisive = {name for name, totals in would_be if ranking.winner(record, totals).is_another}
+        with self._lock:
+            self._add_units(record, "shadow", removed, decisive, time)
+
+    def _add_units(
+        self, record: Record, mode: str, removed: Counter[str], decisive: set[str], time: float
+    ) -> None:
+        """Count the units that are live, or those in shadow.
+
+        Args:
+            removed: how many hosts each unit removed.
+            decisive: the units without which, or in shadow with which, another host had won.
+        """
+        for unit in record["units"]:
+            if unit.get("mode", "live") != mode:
+                continue
+            asked, key = unit["outcome"] != NOT_ASKED, (unit["name"], unit["kind"])
+            if not asked and mode == "live":
+                continue
+            tally = self._units.setdefault(key, UnitTally(*key))
+            if asked:
+                _add_call(tally, unit, record["id"], time)
+                tally.hosts_removed[mode] += removed[unit["name"]]
+                tally.decisive[mode] += unit["name"] in decisive
+            else:  # it was skipped
+                tally.outcomes[NOT_ASKED, mode] += 1
 
     def units(self) -> Sequence[UnitTally]:
         """Those that were called since the start, in the order of their names."""
@@ -152,6 +163,16 @@ class Tally:
         """The calls of one; empty if there was none."""
         with self._lock:
             return _copied(self._units.get((name, kind)) or UnitTally(name, kind))
+
+
+def _removed_hosts(record: Record) -> Counter[str]:
+    """How many hosts each unit removed, or in shadow would have."""
+    return Counter(
+        verdict["unit"]
+        for host in record["hosts"]
+        for verdict in host.get("verdicts", ())
+        if verdict.get("verdict") == REMOVED
+    )
 
 
 def _copied(tally: UnitTally) -> UnitTally:

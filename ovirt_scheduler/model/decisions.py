@@ -7,13 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model.drivers import Coming, Destinations, DriverUnit, InterfaceMethod
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.tasks import Pack, Returns, Role
+from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
 from ovirt_scheduler.model.units import Kind, UnitCall
 
 
@@ -76,14 +76,6 @@ class Request(NamedTuple):
         return self.caller.form is AnswerForm.DESIGN
 
 
-class ShadowCall(NamedTuple):
-    """A call of a unit in shadow, after the answer (contract 10.4)."""
-
-    call: UnitCall
-    result: Optional[CallResult] = None  # None: it was not called
-    problem: str = ""  # why it was not
-
-
 class Execution(NamedTuple):
     """What the executor returns for one request."""
 
@@ -120,10 +112,33 @@ class Decision(NamedTuple):
     calls: tuple[UnitCall, ...] = ()  # of the units that were to be called, filters first
     time: float = 0.0  # when it was asked for, in seconds since 1970
     seconds: float = 0.0  # that it took
-    shadows: tuple[ShadowCall, ...] = ()
 
     @property
     def failure(self) -> Optional[str]:
         """Why a balance or a driver gave no answer; None if it gave one, or was not called."""
         result = self.execution.result
         return None if result is None or result.ok else result.message
+
+
+class Trace(NamedTuple):
+    """A decision, and what it was made on: for those who listen once its answer is out.
+
+    Attributes:
+        replies: the engine's, about the request's ids.
+        selected: ids of the hosts that the request's scheduler had selected last.
+        shadows: the calls of the units in shadow, of the kinds that the request asks; they are yet
+            to be made (contract 10.4).
+    """
+
+    decision: Decision
+    replies: EngineReplies = EngineReplies()
+    selected: Sequence[str] = ()
+    shadows: tuple[UnitCall, ...] = ()
+
+
+class ShadowCall(NamedTuple):
+    """How the call of a unit in shadow ended."""
+
+    call: UnitCall
+    result: Optional[CallResult] = None  # None: it was not called
+    problem: str = ""  # why it was not

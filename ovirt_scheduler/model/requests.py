@@ -6,7 +6,7 @@ import enum
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Callable, NamedTuple, Optional, Union
+from typing import NamedTuple, Optional, Union
 
 from ovirt_scheduler.model.answer_memory import Held
 
@@ -98,8 +98,6 @@ class Caller:
     peer: str  # address:port, for the log; before it the name in a client's certificate
     cluster: str = ""  # whose thread it is, where the daemon calls by itself
     address: str = ""  # the peer's, where it is a client
-    # What is to be done when the answer is out; None: at once, as nobody waits for an answer.
-    afterwards: Optional[list[Callable[[], None]]] = field(default=None, compare=False)
 
     @classmethod
     def of_cluster(cls, cluster: str) -> Caller:

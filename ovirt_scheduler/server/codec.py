@@ -15,12 +15,11 @@ import datetime
 import math
 import re
 import xmlrpc.client
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable, cast
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import NotXmlRpc
-from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.values.text import writable
 
 MAX_DEPTH = 64  # elements within elements
@@ -108,7 +107,7 @@ def encode_answer(value: object) -> bytes:
     return _to_bytes(document)
 
 
-def encode_records(records: Iterable[Record], check: Callable[[], None]) -> bytes:
+def encode_records(records: Iterable[Mapping[str, Any]], check: Callable[[], None]) -> bytes:
     """Write records of decisions as the document of a ``methodResponse``: an array.
 
     An int beyond 32 bits becomes a double.
@@ -121,12 +120,12 @@ def encode_records(records: Iterable[Record], check: Callable[[], None]) -> byte
     return _RESPONSE % (b"<value><array><data>\n%s</data></array></value>\n" % array)
 
 
-def encode_record(record: Record, check: Callable[[], None]) -> bytes:
+def encode_record(record: Mapping[str, Any], check: Callable[[], None]) -> bytes:
     """Write a record, or an empty one, like ``encode_records``: a struct."""
     return _RESPONSE % _record_value(record, check)
 
 
-def _record_value(record: Record, check: Callable[[], None]) -> bytes:
+def _record_value(record: Mapping[str, Any], check: Callable[[], None]) -> bytes:
     marshaller = xmlrpc.client.Marshaller()
 
     def dump_struct(_: object, value: Any, write: Callable[[str], object]) -> None:

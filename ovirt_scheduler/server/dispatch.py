@@ -11,9 +11,10 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 from xmlrpc.server import SimpleXMLRPCDispatcher
 
+from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.errors import (
     BadParameters,
     ExecutorUnavailable,
@@ -21,10 +22,9 @@ from ovirt_scheduler.errors import (
     RequestError,
     UnknownMethod,
 )
-from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.log.fields import Name
+from ovirt_scheduler.model.decisions import Trace
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server import values
 from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
@@ -66,17 +66,16 @@ _PARAMETERS = {  # by name: the same in every method
 
 
 class Reply(NamedTuple):
-    """A method's answer, and how each plugin call of it ended.
+    """What a method has, if it is more than an answer.
 
-    ``log_fields`` are added to the log's line on the request. ``record`` makes the record of what
-    was decided (contract 8.1), or None if there is none. ``document`` is the answer where it is
-    encoded already.
+    Attributes:
+        make_answer: returns what XML-RPC can carry, or raises what is a fault in the answer.
+        trace: what was decided for it.
+        document: the answer, where it is encoded already.
     """
 
-    answer: Any  # what XML-RPC can carry
-    log_fields: Mapping[str, object] = MappingProxyType({})
-    results: tuple[CallResult, ...] = ()
-    record: Callable[[], Optional[Record]] = lambda: None
+    make_answer: Callable[[], object] = lambda: None
+    trace: Optional[Trace] = None
     document: bytes = b""
 
 
@@ -188,7 +187,7 @@ class Dispatcher:
         for form in method.forms:
             self.forms[form].register_function(method, method.name)  # type: ignore[arg-type]
 
-    def answer(self, caller: Caller, body: bytes) -> bytes:
+    def answer(self, caller: Caller, body: bytes) -> tuple[bytes, Optional[Trace]]:
         """Run one call, and log it in one line.
 
         Args:
@@ -196,17 +195,23 @@ class Dispatcher:
             body: a ``methodCall`` document.
 
         Returns:
-            A ``methodResponse`` document, with the method's result or a fault.
+            A ``methodResponse`` document, with the method's result or a fault; and what was
+            decided, if anything was, also before a fault. It is to be reported when the answer is
+            out.
         """
         started = time.monotonic()
         name, request = "-", {"request": caller.request_id}
         fields: dict[str, object] = {"outcome": "ok"}
+        trace = None
         try:
             name, parameters = decode_call(body)
-            answer = self._method(caller, name)(caller, parameters)
-            reply = answer if isinstance(answer, Reply) else Reply(answer)
-            document = reply.document or encode_answer(reply.answer)
-            fields.update(reply.log_fields)
+            answer, document = self._method(caller, name)(caller, parameters), b""
+            if isinstance(answer, Reply):
+                _, trace, document = answer
+                answer = answer.make_answer()
+            document = document or encode_answer(answer)
+            if trace is not None:
+                fields.update(summary.fields(trace.decision))
         except RequestError as error:
             document, fields = _refused(error)
         except MemoryError:
@@ -226,7 +231,7 @@ class Dispatcher:
                 "milliseconds": round((time.monotonic() - started) * 1000, 1),
             }
         )
-        return document
+        return document, trace
 
     def _method(self, caller: Caller, name: str) -> Method:
         methods = self.forms[caller.form].funcs

@@ -12,26 +12,20 @@ from functools import partial
 
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.errors import DriverFailed, HistoryUnreadable, UnknownUnit
-from ovirt_scheduler.history import conversion, query
-from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.errors import DriverFailed, UnknownUnit
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.decisions import Decision, Request
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS
 from ovirt_scheduler.model.requests import (
-    UUID,
     AnswerForm,
     Caller,
     EngineScores,
-    Pages,
 )
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server import discovery, values
 from ovirt_scheduler.server.call_parameters import driver_request, unit_request
-from ovirt_scheduler.server.codec import encode_record, encode_records
 from ovirt_scheduler.server.dispatch import Method, Parameters, Reply, in_both_forms, in_form
-from ovirt_scheduler.server.pages.access import may_read
 
 _DISCOVERS = (
     (AnswerForm.DESIGN, "string", "All policy units, as an XML document."),
@@ -72,13 +66,6 @@ _CALLS = (
 # The results where there is no scheduler to ask, by their types.
 _NOTHING: Mapping[str, object] = {"string": "", "boolean": False, "array": [], "struct": {}}
 
-_DECISION = "Gives the record of what was decided, a struct; an empty one where none is kept."
-_DECISIONS = """Gives the records that fit, the newest first; with brief what a list shows of each.
-A query has vm and host (id or name), unit, cluster, method, outcome (ok, raised, timed out, killed,
-bad answer, refused, not asked), since and until (such as 2026-01-31T12:00:00Z), limit (100 unless
-given, 1000 at most), before (the id of the last record of an answer: those that follow it), brief
-(boolean)."""
-
 _ANYTHING = (
     "string", "int", "boolean", "double", "array", "struct", "base64", "dateTime.iso8601"
 )  # fmt: skip
@@ -118,21 +105,21 @@ class DecisionMethods:
         text = "All topics, each a struct: its driver, and the methods of that."
         yield from in_both_forms("getTopics", (), ("array",), text, self._topics)
 
-    def reply(self, decision: Decision) -> Reply:
-        """The reply to a decision, in its caller's form."""
-        caller, returns = decision.request.caller, decision.request.returns
-        errors = decision.errors
+    def answer(self, decision: Decision) -> object:
+        """The answer to a decision, in its caller's form."""
+        caller, returns, errors = decision.request.caller, decision.request.returns, decision.errors
         if caller.form is AnswerForm.DESIGN:
             result = _result(decision)
         else:
-            decision = _for_engine(decision)
             result = self._engine_result(decision)
             selects = returns in (Returns.HOSTS, Returns.SELECTION) and decision.failure is None
             if self.engine_reasons and selects and decision.execution.hosts and not decision.answer:
                 errors = (*errors, summary.text(decision))
-        answer = in_form(caller, result, decision.unit_errors, errors)
-        record_of = partial(conversion.make_record, decision)
-        return Reply(answer, summary.fields(decision), decision.execution.results, record_of)
+        return in_form(caller, result, decision.unit_errors, errors)
+
+    def _reply(self, request: Request) -> Reply:
+        trace = self.service.trace(request)
+        return Reply(partial(self.answer, trace.decision), trace)
 
     def _discover(self, caller: Caller, _none: Parameters) -> object:
         units = self.service.discover()
@@ -140,7 +127,7 @@ class DecisionMethods:
         return discovery.document(units) if is_design else discovery.structs(units)
 
     def _run(self, kind: Kind, caller: Caller, parameters: Parameters) -> Reply:
-        return self.reply(self.service.decide(unit_request(caller, kind, parameters)))
+        return self._reply(unit_request(caller, kind, parameters))
 
     def _call(self, method: str, nothing: object, caller: Caller, parameters: Parameters) -> object:
         name = values.string("scheduler", parameters[0])
@@ -149,7 +136,7 @@ class DecisionMethods:
             driver = self.service.scheduler(name, method)
         except UnknownUnit as error:
             return _unknown(caller, name, error, nothing)
-        return self.reply(self.service.decide(driver_request(caller, driver, method, arguments)))
+        return self._reply(driver_request(caller, driver, method, arguments))
 
     def _schedule(self, caller: Caller, parameters: Parameters) -> object:
         topic, method = map(values.string, ("topic", "method"), parameters)
@@ -158,10 +145,20 @@ class DecisionMethods:
             driver = self.service.publisher(topic, method)
         except UnknownUnit as error:
             return _unknown(caller, topic, error, "")
-        decision = self.service.decide(driver_request(caller, driver, method, arguments))
-        if decision.failure is not None and caller.form is AnswerForm.DESIGN:
-            raise DriverFailed(f"{driver.label} {driver.name}: {method}: {decision.failure}")
-        return self.reply(decision)
+        trace = self.service.trace(driver_request(caller, driver, method, arguments))
+        return Reply(partial(self._scheduled, trace.decision), trace)
+
+    def _scheduled(self, decision: Decision) -> object:
+        """The answer of ``schedule``.
+
+        Raises:
+            DriverFailed: the driver did (design form).
+        """
+        last, failure = decision.request.last, decision.failure
+        if last is not None and failure is not None and decision.request.strict:
+            driver = last.driver
+            raise DriverFailed(f"{driver.label} {driver.name}: {last.method}: {failure}")
+        return self.answer(decision)
 
     def _schedulers(self, caller: Caller, _none: Parameters) -> object:
         found = [
@@ -226,61 +223,8 @@ def _result(decision: Decision) -> object:
     return list(answer)
 
 
-def _for_engine(decision: Decision) -> Decision:
-    """The same without a migration whose VM's id is no UUID, which no engine has (contract 3.6)."""
-    migration = decision.answer
-    is_migration = decision.request.returns is Returns.MIGRATION
-    if not is_migration or migration is None or UUID.fullmatch(migration.vm):
-        return decision
-    (wanted,) = decision.request.wanted[Kind.BALANCE]
-    error = f"answered with {migration.vm!r:.80}, which is not the id of a VM"
-    messages = (*decision.unit_errors.get(wanted.name, ()), error)
-    return decision._replace(
-        answer=None, unit_errors={**decision.unit_errors, wanted.name: messages}
-    )
-
-
 def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> object:
     """Answer a call for an unknown name: with a fault, or in the envelope (contract 4.3)."""
     if caller.form is AnswerForm.DESIGN:
         raise error
     return in_form(caller, nothing, {name: (str(error),)})
-
-
-def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method]:
-    """``decision`` and ``decisions``, in the design form (contract 8.4).
-
-    Args:
-        pages: only clients that may read all pages may call them.
-        kept: whether decisions are kept now; there may be former ones.
-    """
-
-    def one(caller: Caller, parameters: Parameters) -> Reply:
-        _check_reader(caller, pages)
-        decision = values.string("id", parameters[0])
-        with reader.turns.taken() as turn:
-            record = reader.decision(decision, turn)
-            if record is None and not kept:  # so that nobody waits for it
-                raise HistoryUnreadable("scheduler.conf says history = false: no decision is kept")
-            return Reply(None, document=encode_record(record or {}, turn.check))
-
-    def many(caller: Caller, parameters: Parameters) -> Reply:
-        _check_reader(caller, pages)
-        conditions = query.read(
-            values.struct("query", "a struct of what has to fit", parameters[0])
-        )
-        with reader.turns.taken() as turn:
-            records = reader.decisions(conditions, turn)
-            return Reply(None, document=encode_records(records, turn.check))
-
-    forms = (AnswerForm.DESIGN,)
-    yield Method("decision", ("id",), ("struct",), _DECISION, one, forms)
-    yield Method("decisions", ("query",), ("array",), _DECISIONS, many, forms)
-
-
-def _check_reader(caller: Caller, pages: Pages) -> None:
-    if not may_read(pages, caller.address):
-        raise HistoryUnreadable(
-            "scheduler.conf lets you read no decisions: pages = loopback allows it on the "
-            "daemon's machine, pages = callers to all who may call"
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,8 +121,8 @@ def asked(service: DecisionService, of: Case, functions: Any) -> Decision:
     return service.decide(Request(caller, subjects, properties, units, last))
 
 
-def recorded(decision: Decision) -> Record:
-    return conversion.make_record(conversion.without_documents(decision))
+def recorded(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> Record:
+    return conversion.make_record(conversion.without_documents(decision), shadows)
 
 
 def expect_ranks_of_the_answer(record: Record) -> None:
@@ -169,10 +169,8 @@ def play_shadow(service: DecisionService, seed: int, scheduler: str) -> int:
     (call,) = (each for each in alone.calls if each.unit.kind is Kind.COST_FUNCTION)
     shadow = call._replace(unit=replace(call.unit, shadow=True), functions=len(of.factors))
     decision = asked(service, of, live)
-    results = alone.execution.cost_functions
-    if results:
-        decision = decision._replace(shadows=(ShadowCall(shadow, results[0]),))
-    record = recorded(decision)
+    shadows = [ShadowCall(shadow, result) for result in alone.execution.cost_functions]
+    record = recorded(decision, shadows)
     expect_ranks_of_the_answer(record)
     real = asked(service, of, of.factors).answer
     for totals in ranking.with_shadows(record).values():

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import socket
 import struct
 import threading
-import time
 import xmlrpc.client
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,24 +14,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.decisions.shadows import Shadows
-from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.store import FILE, History, Reader
-from ovirt_scheduler.model.decisions import Decision, Execution, Request
-from ovirt_scheduler.model.plugins import EngineAccess
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects
-from ovirt_scheduler.model.tasks import Sought
-from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.model.values import hidden
+from ovirt_scheduler.history.record import Record, Unit
+from ovirt_scheduler.history.store import FILE, Reader
 from tests.support.command import run
 from tests.support.daemon import Daemon, StartDaemon
-from tests.support.jobs import HOSTS, job_of
 from tests.support.pages import get
-from tests.support.rest_server import Host, RestServer
 from tests.support.served import post
 from tests.support.waiting import LONG, wait_until
 
@@ -116,11 +103,21 @@ def pipe(tmp_path: Path) -> Iterator[tuple[str, int]]:
     os.close(end)
 
 
-def decided(daemon: Daemon, call: Callable[[], object]) -> Record:
-    """The record of the one decision that a call leaves."""
+def decided(daemon: Daemon, call: Callable[[], object], in_shadow: int = 1) -> Record:
+    """The record of the one decision that a call leaves, with what units in shadow said of it."""
     before = {each["id"] for each in records(daemon)}
     call()
-    return wait_until(lambda: [each for each in records(daemon) if each["id"] not in before])[0]
+    return wait_until(
+        lambda: [
+            each
+            for each in records(daemon)
+            if each["id"] not in before and len(shadows_of(each)) == in_shadow
+        ]
+    )[0]
+
+
+def shadows_of(record: Record) -> list[Unit]:
+    return [unit for unit in record["units"] if unit["mode"] == "shadow"]
 
 
 def records(daemon: Daemon, **query: str) -> list[Record]:
@@ -221,7 +218,7 @@ def test_a_scheduler_is_asked_as_though_it_were_not_named(daemon):
     """A filter looks on at all hosts, a cost function at those that the filters left."""
     asked = {"filters": "NotLynx;New", "cost_functions": "Even=1;Dear=3", "without": "ocelot"}
     with daemon.proxy() as scheduler:
-        record = decided(daemon, lambda: scheduler.selectHost("first", DOCUMENT, VM, asked))
+        record = decided(daemon, lambda: scheduler.selectHost("first", DOCUMENT, VM, asked), 2)
     assert [(unit["name"], unit["mode"]) for unit in record["units"]] == [
         ("NotLynx", "live"), ("Even", "live"), ("New", "shadow"), ("Dear", "shadow"),
         ("first", "live"),
@@ -240,7 +237,7 @@ def test_a_scheduler_is_asked_as_though_it_were_not_named(daemon):
 def test_a_scheduler_that_names_no_unit_has_no_unit_look_on(daemon):
     """Nor has a hook, or a topic."""
     with daemon.proxy() as scheduler:
-        record = decided(daemon, lambda: scheduler.selectHost("first", DOCUMENT, VM, {}))
+        record = decided(daemon, lambda: scheduler.selectHost("first", DOCUMENT, VM, {}), 0)
     assert [unit["name"] for unit in record["units"]] == ["first"]
 
 
@@ -265,7 +262,9 @@ def test_one_that_hangs_holds_up_nobody(daemon, pipe):
         for _ in range(count):
             assert scheduler.runFilters(["NotLynx"], IDS, vm, {}) == IDS
         os.write(end, b"go on\n")  # only now does the first one end
-        wait_until(lambda: len(records(daemon, vm=vm)) == 1 + count)
+        wait_until(
+            lambda: sum(len(shadows_of(each)) for each in records(daemon, vm=vm)) == 1 + count
+        )
     skipped = [each["units"][-1] for each in records(daemon, vm=vm)]
     messages = {each["message"] for each in skipped if each["outcome"] == "not asked"}
     assert messages == {"in shadow, and too many decisions wait for theirs"}
@@ -284,8 +283,31 @@ def test_a_caller_who_has_gone_costs_no_decision(daemon, pipe):
         wait_until(lambda: get(daemon.url, "/status.json").json["calls"]["running"])
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     os.write(end, b"go on\n")
-    (record,) = wait_until(lambda: records(daemon, vm="of a gone caller"))
+    wait_until(lambda: [*map(shadows_of, records(daemon, vm="of a gone caller"))] not in ([], [[]]))
+    (record,) = records(daemon, vm="of a gone caller")
     assert [unit["mode"] for unit in record["units"]] == ["live", "shadow"]
+
+
+def test_one_that_hangs_delays_no_record_and_loses_none_when_the_daemon_is_killed(
+    start_daemon: StartDaemon, pipe
+):
+    """Records, metrics and why have what counted while it still hangs; what it says is lost."""
+    path, _ = pipe
+    plugins = {name: PLUGINS[name] for name in ("NotLynx", "New")}
+    conf = f"{SHADOW}timeout = 60\ncustomProperties = without=[a-z]*\ndefaultValues = puma\n"
+    daemon = start_daemon(plugins, "pages = loopback\nssl = false", confs={"New": conf})
+    counted = 'unit_calls_total{{kind="filter",mode="live",outcome="ok",unit="NotLynx"}} {}'
+    with daemon.proxy() as scheduler:
+        for vm in ("first", "second"):
+            scheduler.runFilters(["NotLynx", "New"], DOCUMENT, vm, {"pipe": path})
+        wait_until(Path(f"{path}.begun").exists)
+        both = wait_until(lambda: len(found := records(daemon)) == 2 and found)
+        wait_until(lambda: counted.format(2) in get(daemon.url, "/metrics").body)
+    daemon.process.kill()  # it still hangs: nobody has written into its pipe
+    daemon.process.wait(LONG)
+    assert [shadows_of(record) for record in both] == [[], []]
+    assert records(daemon) == both
+    assert told(both[0]) == ["puma, ocelot: passed NotLynx", "lynx: removed by NotLynx"]
 
 
 def test_it_is_not_called_while_no_place_is_free(daemon, pipe):
@@ -331,7 +353,7 @@ def test_a_daemon_that_stops_calls_no_further_unit_in_shadow(
         daemon.process.terminate()
         wait_until(lambda: "stopping on SIGTERM" in daemon.log)
         os.write(end, b"go on\n")
-        wait_until(lambda: records(daemon, vm="second"))
+        wait_until(lambda: [*map(shadows_of, records(daemon, vm="second"))] != [[]])
         os.write(live_end, b"go on\n")
         live.join(LONG)
     assert daemon.process.wait(LONG) == 0
@@ -346,31 +368,6 @@ def test_a_daemon_that_stops_calls_no_further_unit_in_shadow(
         assert of_shadow[vm]["message"] == "in shadow, and the daemon stops"
 
 
-def test_a_stop_while_the_engine_is_asked_for_it_is_heeded(executor, unit_named, tmp_path: Path):
-    """The engine may take many seconds."""
-    units = [dataclasses.replace(unit_named("keeps_all"), shadow=True) for _ in range(2)]
-    history = History(tmp_path / FILE)
-    history.start()
-    shadows = Shadows(executor, history)
-    times: list[int] = []
-
-    def stop_at_the_second(job):
-        times.append(1)
-        if len(times) == 2:
-            shadows.stop()
-        return job, ()
-
-    caller = Caller("0" * 16, AnswerForm.ENGINE, "here")
-    request = Request(caller, Subjects(HOSTS, vm="vm-1"), {}, {Kind.FILTER: ()})
-    decision = Decision(request, Execution(HOSTS), HOSTS, time=time.time())
-    shadows.call(decision, None, [job_of([unit]) for unit in units], stop_at_the_second)
-    (kept,) = wait_until(lambda: history.reader.decisions(Query()))
-    shadows.close()
-    history.close()
-    assert [unit["outcome"] for unit in kept["units"]] == ["ok", "not asked"]
-    assert kept["units"][1]["message"] == "in shadow, and the daemon stops"
-
-
 def test_check_and_status_say_that_it_is_in_shadow(daemon, tmp_path):
     """And discover's log line counts the others alone."""
     state = {unit["name"]: unit["state"] for unit in get(daemon.url, "/status.json").json["units"]}
@@ -379,91 +376,3 @@ def test_check_and_status_say_that_it_is_in_shadow(daemon, tmp_path):
     conf = str(daemon.state.parent / "scheduler.conf")
     _, out, _ = run(tmp_path, "check", "--config", conf, "--plugins", str(daemon.plugins))
     assert "filter in shadow" in out
-
-
-def test_a_property_with_a_token_of_the_daemons_is_in_no_record(
-    executor, unit_named, tmp_path: Path
-):
-    unit = dataclasses.replace(unit_named("keeps_all"), shadow=True)
-    access = EngineAccess("https://engine.example.com/ovirt-engine/api", None, "the-token")
-    hidden.remember(access.token)
-    caller = Caller("0" * 16, AnswerForm.ENGINE, "here", afterwards=[])
-    subjects = Subjects(HOSTS, vm="vm-1")
-    request = Request(caller, subjects, {"said": "the-token"}, {Kind.FILTER: ()})
-    history = History(tmp_path / "history.sqlite")
-    history.start()
-    shadows = Shadows(executor, history)
-    shadows.call(
-        Decision(request, Execution(HOSTS), HOSTS, time=time.time()),
-        None,
-        [job_of([unit], strict=False)],
-        lambda job: (job._replace(engine=access), ()),
-    )
-    assert history.waiting == 0  # the answer is not out yet
-    (after,) = caller.afterwards
-    after()
-    (kept,) = wait_until(lambda: history.reader.decisions(Query()))
-    shadows.close()
-    history.close()
-    assert [(unit["name"], unit["outcome"]) for unit in kept["units"]] == [(unit.name, "ok")]
-    assert kept["properties"] == {"said": hidden.HIDDEN}
-
-
-@pytest.mark.parametrize("comes_another", [True, False])
-def test_without_a_thread_a_decision_waits_for_the_next(
-    executor, unit_named, tmp_path: Path, monkeypatch, comes_another: bool
-):
-    """Or for the end. Its request ends as ever, and no memory counts as taken for good."""
-    unit = dataclasses.replace(unit_named("keeps_all"), shadow=True)
-    history = History(tmp_path / "history.sqlite")
-    history.start()
-    shadows = Shadows(executor, history)
-
-    def call() -> None:
-        caller = Caller("0" * 16, AnswerForm.ENGINE, "here")
-        request = Request(caller, Subjects(HOSTS, vm="vm-1"), {}, {Kind.FILTER: ()})
-        decision = Decision(request, Execution(HOSTS), HOSTS, time=time.time())
-        shadows.call(decision, None, [job_of([unit], strict=False)], lambda job: (job, ()))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", no_thread)
-        call()
-    if comes_another:
-        call()
-        wait_until(lambda: len([*history.reader.decisions(Query())]) == 2)
-    shadows.close()
-    history.close()
-    assert len([*history.reader.decisions(Query())]) == 1 + comes_another
-    assert shadows._bytes == 0
-
-
-def no_thread(_: threading.Thread) -> None:
-    raise RuntimeError("can't start new thread")
-
-
-def test_a_short_timeout_makes_no_slow_engine_an_absent_one(place, executor, tmp_path: Path):
-    """For seconds after a query that failed, every request would go without the engine."""
-    place.write("New", PLUGINS["New"])
-    (place.confs / "New.conf").write_text(f"{SHADOW}timeout = 0.1\n")
-    place.registry.refresh()
-    history = History(tmp_path / "history.sqlite")
-    history.start()
-    with RestServer(tmp_path, [Host("lynx"), Host("puma")], tls=False) as engine:
-        inventory = Inventory(engine.settings(cache_seconds=0))
-        lynx, puma = engine.ids()
-        inventory.look_up(Sought((puma,)), time.monotonic() + LONG)  # logs in
-        assert engine.arrived.acquire(timeout=LONG)
-        engine.answering.clear()
-        shadows = Shadows(executor, history)
-        service = DecisionService(place.registry, executor, LONG, inventory, shadows)
-        caller = Caller("0" * 16, AnswerForm.ENGINE, "here")
-        service.decide(Request(caller, Subjects((lynx,)), {}, {Kind.FILTER: ()}))
-        assert engine.arrived.acquire(timeout=LONG)
-        threading.Event().wait(0.5)  # seconds: longer than the unit's timeout
-        engine.answering.set()
-        assert inventory.look_up(Sought((puma,)), time.monotonic() + LONG).hosts
-        wait_until(lambda: history.reader.decisions(Query()))
-        assert inventory.state().answers == {"ok": 3}
-        shadows.close()
-        inventory.close()
-    history.close()

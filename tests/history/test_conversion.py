@@ -241,8 +241,8 @@ def test_costs_of_a_function_in_shadow_are_as_they_would_count_beside_the_live_o
             Execution(("h",), cost_functions=(answered[0],)),
             {"h": 6 * 10**8},
             calls=(UnitCall(live, {}),),
-            shadows=(ShadowCall(UnitCall(shadow, {}, functions=2), answered[1]),),
-        )
+        ),
+        [ShadowCall(UnitCall(shadow, {}, functions=2), answered[1])],
     )
     (host,) = record["hosts"]
     assert [cost["weighted"] for cost in host["costs"]] == [6 * 10**8, 5 * 10**8]

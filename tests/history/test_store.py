@@ -9,6 +9,7 @@ import queue
 import signal
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,11 @@ from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import History
+from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall, Trace
+from ovirt_scheduler.model.plugins import Limits, PluginCode
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects
+from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.waiting import LONG, wait_until
 
@@ -261,3 +267,35 @@ def test_memory_is_given_back_when_there_is_nothing_to_write(
     history.close(LONG)
     with contextlib.closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
         assert db.execute("SELECT count(*) FROM events").fetchone() == (501,)
+
+
+def test_what_units_in_shadow_say_is_added_to_the_record_that_is_there(tmp_path: Path):
+    """It is one decision, found by what is in it now; one that was deleted does not come back."""
+    caller = Caller("5" * 16, AnswerForm.ENGINE, "here")
+    request = Request(caller, Subjects(("h",), vm="vm-1"), {}, {Kind.FILTER: ()})
+    decision = Decision(request, Execution(("h",), vm="vm-1"), ("h",), time=time.time())
+    code, limits = PluginCode("New", "/", ()), Limits(1, 1, 1, 1)
+    unit = PolicyUnit("New", Kind.FILTER, "", code, "", limits, shadow=True)
+    added = [ShadowCall(UnitCall(unit, {}), CallResult("New", Outcome.OK, ()))]
+    history = History(tmp_path / "history.sqlite")
+    history.start()
+    for trace in (Trace(decision), Trace(decision._replace(request=of_other(request)))):
+        history.decided(trace)
+    (_, bare) = wait_until(lambda: len(both := history.reader.decisions(Query())) == 2 and both)
+    assert bare["units"] == []
+    history.add_shadows(decision, added)
+    (whole,) = wait_until(lambda: history.reader.decisions(Query(unit="New")))
+    assert history.reader.decisions(Query())[1] == whole
+    assert [(each["name"], each["outcome"]) for each in whole["units"]] == [("New", "ok")]
+    assert whole["hosts"][0]["verdicts"] == [{"unit": "New", "verdict": "removed"}]
+    assert {**whole, "units": [], "hosts": bare["hosts"]} == bare
+    assert history.tally.requests == {("runFilters", "engine", "ok"): 2}
+    assert history.tally.unit("New", "filter").hosts_removed == {"shadow": 1}
+    gone = decision._replace(request=of_other(request, "6" * 16))
+    history.add_shadows(gone, added)
+    history.close(LONG)
+    assert len(Reader(tmp_path / "history.sqlite", LONG).decisions(Query())) == 2
+
+
+def of_other(request: Request, request_id: str = "7" * 16) -> Request:
+    return request._replace(caller=replace(request.caller, request_id=request_id))

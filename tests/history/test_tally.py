@@ -147,7 +147,8 @@ def test_a_shadow_is_counted_apart():
     hosts = [{"id": "1", "verdicts": [{"unit": "Night", "verdict": "removed"}]}]
     tally = Tally()
     for outcome in ("ok", "raised", "not asked"):
-        tally.add(record([{**night(outcome), "mode": "shadow"}], hosts), NOON)
+        tally.add(record([], [{"id": "1"}]), NOON)
+        tally.add_shadows(record([{**night(outcome), "mode": "shadow"}], hosts), NOON)
     unit = tally.unit("Night", "filter")
     assert (unit.calls, unit.failures, unit.outcomes["not asked", "shadow"]) == (2, 1, 1)
     assert unit.hosts_removed == {"shadow": 2}

@@ -36,6 +36,8 @@ BREACHES = [
     ("the daemon's process loads no plugin, no SDK and no reader of documents", "engine/inventory.py", "import lxml.etree"),
     ("the worker's side loads nothing of the daemon", "processes/loading/imports.py", "import configobj"),
     ("what both sides share needs the standard library alone", "model/values/spelling.py", "import pycurl"),
+    ("what decides and answers knows no history and no unit in shadow", "decisions/service.py", "import ovirt_scheduler.history.store"),
+    ("what decides and answers knows no history and no unit in shadow", "server/methods.py", "import ovirt_scheduler.decisions.shadows"),
     ("the server knows no settings", "server/methods.py", "import ovirt_scheduler.settings.table"),
 ]  # fmt: skip
 

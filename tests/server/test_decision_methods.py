@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ovirt_scheduler.model import aggregate
@@ -18,7 +20,6 @@ from ovirt_scheduler.model.requests import (
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.server import methods
-from ovirt_scheduler.server.dispatch import Reply
 
 CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
 ENGINE = Caller("r1", AnswerForm.ENGINE, "127.0.0.1:1")
@@ -26,8 +27,8 @@ UUID = "0f7a9c6e-3b0d-4f6a-9a3e-5f0d6c1b2a79"
 SUMMED, PER_UNIT = EngineScores.SUMMED, EngineScores.PER_UNIT
 
 
-def reply(decision: Decision, scores: EngineScores) -> Reply:
-    return methods.DecisionMethods(None, scores).reply(decision)
+def answer_to(decision: Decision, scores: EngineScores) -> Any:
+    return methods.DecisionMethods(None, scores).answer(decision)
 
 
 def decision(caller: Caller, kind: Kind, answer: object, **changes: object) -> Decision:
@@ -50,7 +51,7 @@ def decision(caller: Caller, kind: Kind, answer: object, **changes: object) -> D
 def test_the_design_form_is_the_bare_answer(kind, answer, shown):
     """Array, struct of ints, struct of arrays (contract 2.2 to 2.4)."""
     made = decision(CALLER, kind, answer, errors=("not shown",))
-    assert reply(made, SUMMED).answer == shown
+    assert answer_to(made, SUMMED) == shown
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_the_design_form_is_the_bare_answer(kind, answer, shown):
 )
 def test_the_engine_form_is_an_envelope_without_empty_parts(kind, answer, result):
     """Errors are not there when there are none (contract 3.2 to 3.5)."""
-    answered = reply(decision(ENGINE, kind, answer), SUMMED).answer
+    answered = answer_to(decision(ENGINE, kind, answer), SUMMED)
     assert answered == {"result_code": 0, "result": result}
 
 
@@ -81,22 +82,8 @@ def test_the_engine_form_is_an_envelope_without_empty_parts(kind, answer, result
 def test_the_engine_form_tells_errors_with_the_code_that_has_them_read(changes, shown):
     """The engine looks at them only where the code is not 0 (contract 3.2)."""
     made = decision(ENGINE, Kind.FILTER, ("h1",), **changes)
-    answered = reply(made, SUMMED).answer
+    answered = answer_to(made, SUMMED)
     assert answered == {"result_code": 1, "result": ["h1"], **shown}
-
-
-def test_the_engine_form_gives_no_vm_that_is_no_uuid():
-    """The engine could not read it: nothing to do, and an error that says why (3.6)."""
-    migration = Migration("vm-7", ("h1",))
-    before = decision(ENGINE, Kind.BALANCE, migration, unit_errors={"u": ("first",)})
-    told = reply(before, SUMMED)
-    assert told.log_fields["outcome"] == "degraded"
-    assert told.answer == {
-        "result_code": 1,
-        "result": ["", []],
-        "plugin_errors": {"u": ["first", "answered with 'vm-7', which is not the id of a VM"]},
-    }
-    assert before.unit_errors == {"u": ("first",)}
 
 
 def test_scores_per_unit_lead_the_engine_to_the_same_sums():
@@ -114,8 +101,8 @@ def test_scores_per_unit_lead_the_engine_to_the_same_sums():
     execution = Execution(("h1", "h2"), cost_functions=results)
     answer, _ = aggregate.summed(calls, results)
     made = decision(ENGINE, Kind.COST_FUNCTION, answer, execution=execution, calls=calls)
-    summed = reply(made, SUMMED).answer["result"]
-    per_unit = reply(made, PER_UNIT).answer["result"]
+    summed = answer_to(made, SUMMED)["result"]
+    per_unit = answer_to(made, PER_UNIT)["result"]
     assert per_unit == [["h1", 5, "a"], ["h2", -1, "a"], ["h2", 4, "c"]]
     by_engine: dict = {}
     for host, cost, name in per_unit:

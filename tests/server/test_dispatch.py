@@ -11,11 +11,20 @@ from typing import Any
 import pytest
 
 from ovirt_scheduler import errors
-from ovirt_scheduler.log.fields import Names
-from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.model.decisions import Decision, Execution, Request, Trace
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server.dispatch import Dispatcher, Method, Reply
 
 CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
+HOSTS = ("host-1", "host-2")
+TRACE = Trace(
+    Decision(
+        Request(CALLER, Subjects(HOSTS), {}, {Kind.FILTER: (WantedUnit("Quiet"),)}),
+        Execution(HOSTS, left=HOSTS),
+        HOSTS,
+    )
+)
 
 
 def method(name: str, run: Any, *parameters: str) -> Method:
@@ -31,7 +40,8 @@ def raising(error: BaseException) -> Dispatcher:
 
 def call(dispatcher: Dispatcher, name: str, *parameters: Any) -> Any:
     body = xmlrpc.client.dumps(parameters, name, allow_none=True).encode()
-    ((answer,), _) = xmlrpc.client.loads(dispatcher.answer(CALLER, body))
+    document, _ = dispatcher.answer(CALLER, body)
+    ((answer,), _) = xmlrpc.client.loads(document)
     return answer
 
 
@@ -133,8 +143,10 @@ def test_multicall_is_off(echo: Dispatcher) -> None:
 
 def test_a_body_that_is_no_call_is_a_fault(echo: Dispatcher) -> None:
     """The place of the mistake is in the text."""
+    document, trace = echo.answer(CALLER, b"hello")
+    assert trace is None
     with pytest.raises(xmlrpc.client.Fault, match="line 1, column 1"):
-        xmlrpc.client.loads(echo.answer(CALLER, b"hello"))
+        xmlrpc.client.loads(document)
 
 
 def test_the_methods_are_listed(echo: Dispatcher) -> None:
@@ -185,11 +197,25 @@ def test_each_call_is_logged_in_one_line(
 def test_a_reply_is_answered_and_its_fields_logged(caplog: pytest.LogCaptureFixture) -> None:
     """In the one line that the request has anyway."""
     caplog.set_level(logging.INFO)
-    told = {"units": Names(["Quiet"]), "decided": "2 hosts: 1 left", "hosts_in": 2, "hosts_out": 1}
-    reply = Reply(["host-1"], told)
+    reply = Reply(lambda: ["host-1"], TRACE)
     assert call(Dispatcher([method("run", lambda *_: reply)]), "run") == ["host-1"]
     (record,) = caplog.records
-    assert ": ok; units Quiet; 2 hosts: 1 left; " in record.getMessage()
+    assert ": ok; units Quiet; 2 hosts: 2 left; " in record.getMessage()
+
+
+@pytest.mark.parametrize("error", [errors.DriverFailed("no"), ZeroDivisionError(), MemoryError()])
+def test_what_was_decided_before_a_fault_is_known(error: Exception) -> None:
+    """It is as true as an answer would be, and is recorded like that."""
+
+    def raise_it() -> object:
+        raise error
+
+    dispatcher = Dispatcher([method("run", lambda *_: Reply(raise_it, TRACE))])
+    body = xmlrpc.client.dumps((), "run").encode()
+    document, trace = dispatcher.answer(CALLER, body)
+    assert trace is TRACE
+    with pytest.raises(xmlrpc.client.Fault):
+        xmlrpc.client.loads(document)
 
 
 def test_what_is_registered_with_a_form_is_served_there_and_nowhere_else() -> None:

@@ -93,4 +93,5 @@ def check_answer(document: bytes) -> None:
 def test_a_call_is_answered(dispatcher: Dispatcher, body: bytes, form: AnswerForm) -> None:
     """With what it asks for, or a fault that is not of our own making."""
     with bounded():
-        check_answer(dispatcher.answer(Caller("0a1b2c3d", form, "127.0.0.1:50000"), body))
+        document, _ = dispatcher.answer(Caller("0a1b2c3d", form, "127.0.0.1:50000"), body)
+        check_answer(document)

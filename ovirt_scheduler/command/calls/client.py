@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Callable, Optional, Union, cast
+from typing import Any, Callable, NamedTuple, Optional, Union, cast
 from urllib.parse import SplitResult, urlsplit
 from xml.etree.ElementTree import ParseError
 from xml.parsers.expat import ExpatError
@@ -32,11 +32,12 @@ from ovirt_scheduler.errors import (
     NoAnswer,
     UnreadableDocument,
 )
-from ovirt_scheduler.history import store
+from ovirt_scheduler.history import conversion, store
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.requests import AnswerForm, Caller
+from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.values.text import NOT_IN_XML, one_line
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.security.addresses import url_host
@@ -61,10 +62,22 @@ _OTHER_NAME = (62, 64)  # a host name, an address
 _MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError,
               ParseError)  # fmt: skip
 
-# Calls a method: answer form, name, parameters. The reply has the results of the plugins' calls
-# only if they ran in this process, as XML-RPC carries no output of theirs; and the record of the
-# decision, if it can be read.
-Call = Callable[..., Reply]
+
+class Answered(NamedTuple):
+    """The answer to a call.
+
+    Attributes:
+        results: how plugins' calls ended, if they ran in this process: XML-RPC carries no output of
+            theirs.
+        record: returns the record of the decision; None if there is none, or it cannot be read.
+    """
+
+    answer: Any
+    results: tuple[CallResult, ...] = ()
+    record: Callable[[], Optional[Record]] = lambda: None
+
+
+Call = Callable[..., Answered]  # calls a method: answer form, name, parameters
 
 
 class Daemon:
@@ -109,7 +122,7 @@ class Daemon:
             context = _tls_context(certificate)
             self._connect = functools.partial(http.client.HTTPSConnection, context=context)
 
-    def __call__(self, form: AnswerForm, name: str, *parameters: Any) -> Reply:
+    def __call__(self, form: AnswerForm, name: str, *parameters: Any) -> Answered:
         """Call a method."""
         try:
             body = xmlrpc.client.dumps(parameters, name, allow_none=True)
@@ -132,7 +145,7 @@ class Daemon:
                 decision = response.getheader("X-Request-Id", "")  # its id (contract 8.4)
             (answer,), _ = xmlrpc.client.loads(text, use_builtin_types=True)
         self.latest_call = (name, answer)
-        return Reply(answer, record=lambda: self._wait_for_record(decision))
+        return Answered(answer, record=lambda: self._wait_for_record(decision))
 
     def decision(self, decision: str) -> Optional[Record]:
         """The record of that id; None if there is none."""
@@ -228,9 +241,15 @@ def of_services(services: Services) -> Call:
     """The methods of services in this process, as ``Call``."""
     offered = {(form, each.name): each for each in services.methods() for form in each.forms}
 
-    def call(form: AnswerForm, name: str, *parameters: object) -> Reply:
+    def call(form: AnswerForm, name: str, *parameters: object) -> Answered:
         answer = offered[form, name].run(Caller("local", form, "here"), parameters)
-        return answer if isinstance(answer, Reply) else Reply(answer)
+        if not isinstance(answer, Reply):
+            return Answered(answer)
+        if answer.trace is None:
+            return Answered(answer.make_answer())
+        decision = answer.trace.decision
+        record = functools.partial(conversion.make_record, decision)
+        return Answered(answer.make_answer(), decision.execution.results, record)
 
     return call
 

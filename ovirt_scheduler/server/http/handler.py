@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import socket
@@ -9,7 +10,7 @@ import time
 from collections.abc import Mapping
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
@@ -89,15 +90,24 @@ class ConnectionHandler:
             TimeoutError: the answer was not taken in time.
             ConnectionError: the connection broke, or was closed for another.
         """
+        with contextlib.ExitStack() as at_end:  # also where nobody takes the answer
+            goes_on = self._answer_one(at_end)
+        return self._table.set_idle(self._connection) and goes_on
+
+    def _answer_one(self, at_end: contextlib.ExitStack) -> bool:
+        """Like ``_serve_one``.
+
+        Args:
+            at_end: takes what is to be done when the answer is out.
+        """
         settings, request = self._server.settings, Request()
-        afterwards: list[Callable[[], None]] = []
         answer: Optional[Page] = None  # nobody waits for one
         goes_on = False  # after a refusal
         self._stream.deadline = time.monotonic() + settings.connection_timeout
         try:
             if request.read(self._input):
                 is_call = not is_page(request.path)
-                answer = self._call(request, afterwards) if is_call else self._page(request)
+                answer = self._call(request, at_end) if is_call else self._page(request)
                 goes_on = request.stays_open()
         except RequestRefused as refusal:
             answer = _refusal(request, refusal.status, str(refusal))
@@ -107,14 +117,10 @@ class ConnectionHandler:
         except MemoryError:
             text = "the daemon has no memory for a request of this size now; try again later"
             answer = _refusal(request, HTTPStatus.SERVICE_UNAVAILABLE, text)
-        try:
-            if answer is not None:
-                self._end_arrival()
-                goes_on = self._send_in_room(request, answer, goes_on)
-        finally:  # also where nobody takes the answer
-            for each in afterwards:
-                each()
-        return self._table.set_idle(self._connection) and goes_on
+        if answer is not None:
+            self._end_arrival()
+            goes_on = self._send_in_room(request, answer, goes_on)
+        return goes_on
 
     def _send_in_room(self, request: Request, answer: Page, goes_on: bool) -> bool:
         """Like ``_send``, with a refusal instead of an answer that there is no room for."""
@@ -244,11 +250,11 @@ class ConnectionHandler:
             text = "internal error; the daemon's log has more"
             raise RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, text) from None
 
-    def _call(self, request: Request, afterwards: list[Callable[[], None]]) -> Page:
+    def _call(self, request: Request, at_end: contextlib.ExitStack) -> Page:
         """The answer to a call; its body is read here.
 
         Args:
-            afterwards: takes what is to be done when the answer is out.
+            at_end: reports what was decided, and gives back the room of the body.
 
         Raises:
             RequestRefused: it cannot be taken; the text is for the client.
@@ -259,16 +265,16 @@ class ConnectionHandler:
         reader = BodyReader(
             request.headers, self._input, settings.max_request_size, self._server.room
         )
+        at_end.callback(reader.release)  # what was decided has its documents until then
         self._table.begin_body(self._connection, self._stream)
         if "100-continue" in listed(request.headers, "expect") and not request.is_old:
             self._stream.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
-        caller = Caller(request.id, form, self._peer, address=self._address, afterwards=afterwards)
-        try:
-            body = reader.read()
-            self._end_arrival()
-            document = self._server.dispatcher.answer(caller, body)
-        finally:
-            reader.release()
+        caller = Caller(request.id, form, self._peer, address=self._address)
+        body = reader.read()
+        self._end_arrival()
+        document, trace = self._server.dispatcher.answer(caller, body)
+        if trace is not None:
+            at_end.callback(settings.decided, trace)
         return Page(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
 
 

@@ -31,7 +31,8 @@ from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedU
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
+from ovirt_scheduler.workbench.made_cluster import MadeCluster
+from ovirt_scheduler.workbench.made_engine import MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 __tracebackhide__ = True  # a failure reads as one of the test

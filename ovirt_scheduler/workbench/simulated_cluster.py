@@ -28,7 +28,8 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
 from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
 from ovirt_scheduler.workbench.entity_document import CPU, HOST, MEMORY, EntityDocument
-from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
+from ovirt_scheduler.workbench.made_cluster import MadeCluster
+from ovirt_scheduler.workbench.made_engine import MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 UP, DOWN = "up", "down"

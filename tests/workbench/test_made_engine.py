@@ -8,7 +8,8 @@ import ovirtsdk4
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
+from ovirt_scheduler.workbench.made_cluster import MadeCluster
+from ovirt_scheduler.workbench.made_engine import MadeEngine
 
 LYNX, PUMA = "8a4745b8-40a2-5229-b807-2d83b53f70d9", "972c2880-7a7c-521b-a86d-9cc628861077"
 WEB, MAIL = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b02"
@@ -33,10 +34,17 @@ CLUSTER = """<cluster id="c"><name>Gold</name><affinity_groups><affinity_group i
     <name>pair</name><vms><vm id="w"/></vms></affinity_group></affinity_groups></cluster>"""
 
 
+def cluster(puma="maintenance", web=""):
+    """With puma in that status, and with more in the element of web."""
+    hosts = [host.replace("<status>maintenance<", f"<status>{puma}<") for host in HOSTS]
+    vms = [VMS[0].replace("</vm>", f"{web}</vm>"), VMS[1]]
+    return MadeCluster(map(fromstring, hosts), map(fromstring, vms), [fromstring(CLUSTER)])
+
+
 @pytest.fixture
 def engine():
     made = MadeEngine()
-    made.cluster = MadeCluster(map(fromstring, HOSTS), map(fromstring, VMS), [fromstring(CLUSTER)])
+    made.cluster = cluster()
     yield made
     made.close()
 
@@ -104,6 +112,7 @@ def test_tags_labels_and_groups_can_be_listed(system):
 
 def test_a_migration_is_done_and_recorded(engine, system):
     """To a host by name or id, or to any."""
+    engine.cluster = cluster(puma="up")
     web = system.vms_service().vm_service(WEB)
     web.migrate(host=types.Host(id=PUMA))
     assert web.get().host.id == PUMA
@@ -112,6 +121,47 @@ def test_a_migration_is_done_and_recorded(engine, system):
     assert engine.cluster.migrations == [("web", "puma"), ("web", "lynx"), ("web", None)]
     with pytest.raises(ovirtsdk4.Error, match="has no host ocelot to migrate web to"):
         web.migrate(host=types.Host(name="ocelot"))
+
+
+@pytest.mark.parametrize(
+    ("puma", "web", "words"),
+    [
+        ("maintenance", "", "Host puma is maintenance."),
+        ("up", "<placement_policy><affinity>pinned</affinity></placement_policy>", "non migratable"),
+        ("up", f'<placement_policy><hosts><host id="{LYNX}"/></hosts></placement_policy>',
+         "The host puma did not satisfy internal filter PinToHost."),
+    ],
+)  # fmt: skip
+def test_what_an_engine_would_refuse_is_refused(engine, system, puma, web, words):
+    """With a fault, and with an event that has the correlation id."""
+    engine.cluster = cluster(puma, web)
+    service = system.vms_service().vm_service(WEB)
+    with pytest.raises(ovirtsdk4.Error, match=rf"Cannot migrate VM\..*{words}") as refused:
+        service.migrate(host=types.Host(id=PUMA), query={"correlation_id": "ours"})
+    assert refused.value.code == 409
+    (event,) = system.events_service().list(from_=0)
+    assert (event.code, event.correlation_id, event.vm.id) == (65, "ours", WEB)
+    assert words in event.description
+    assert engine.cluster.unknown == []
+
+
+def test_it_says_beforehand_which_hosts_could_take_a_vm(engine, system):
+    def targets():
+        hosts = system.hosts_service().list(query={"migration_target_of": WEB})
+        return [host.name for host in hosts]
+
+    assert targets() == ["lynx"]
+    engine.cluster = cluster(puma="up")
+    assert targets() == ["lynx", "puma"]
+
+
+def test_events_of_a_migration_are_listed_the_newest_first(engine, system):
+    """After a number, as many as are asked for."""
+    engine.cluster = cluster(puma="up")
+    system.vms_service().vm_service(WEB).migrate(host=types.Host(id=PUMA))
+    events = system.events_service()
+    assert [event.code for event in events.list()] == [63, 62]
+    assert [event.code for event in events.list(from_=1, max=1)] == [63]
 
 
 def test_what_it_does_not_know_is_told_and_recorded(engine, system):

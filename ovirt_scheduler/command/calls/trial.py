@@ -38,7 +38,8 @@ from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.table import Settings
-from ovirt_scheduler.workbench.made_engine import MadeCluster, MadeEngine
+from ovirt_scheduler.workbench.made_cluster import MadeCluster
+from ovirt_scheduler.workbench.made_engine import MadeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"

@@ -81,7 +81,7 @@ def begin_upload(daemon: Daemon) -> tuple[socket.socket, memoryview]:
     ids=["heads", "bodies", "greetings", "parts of greetings"],
 )
 def test_good_calls_and_a_large_upload_come_through(start_daemon, plugins, ssl, half):
-    daemon = start_daemon(plugins, f"ssl = {ssl}")
+    daemon = start_daemon(plugins, f"ssl = {ssl}\nconnection_timeout = 120")  # of a busy machine
     with contextlib.ExitStack() as connections:
         upload, rest = begin_upload(daemon)
         connections.enter_context(upload)

@@ -211,6 +211,10 @@ class CheckTask(NamedTuple):
     seconds: float  # time for checking them
 
 
+class PingTask(NamedTuple):
+    """Only say READY: whether the process waits for a task."""
+
+
 class PrintedTask(NamedTuple):
     """Read a class unit's answer from what its call printed (contract 5.3)."""
 
@@ -249,4 +253,6 @@ class SplitTask(NamedTuple):
     documents: tuple[Document, ...]
 
 
-Task = Union[Setup, ReaderSetup, CallTask, CheckTask, PrintedTask, ReadTask, SplitTask, Candidate]
+Task = Union[
+    Setup, ReaderSetup, CallTask, CheckTask, PingTask, PrintedTask, ReadTask, SplitTask, Candidate
+]

@@ -1,11 +1,14 @@
-"""Counts why processes have ended."""
+"""Logs and counts why processes have ended."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter, deque
 
 from ovirt_scheduler.processes.protocol.ending import OWN, Ending, Reason
+
+_log = logging.getLogger(__name__)
 
 _MOST_LATEST = 100
 
@@ -18,8 +21,15 @@ class Endings:
         self._latest: deque[Ending] = deque(maxlen=_MOST_LATEST)
         self._lock = threading.Lock()
 
-    def count(self, ending: Ending, is_of_a_plugin: bool) -> None:
-        """Count an end."""
+    def note(self, ending: Ending, file: str, is_of_a_plugin: bool) -> None:
+        """Log and count an end.
+
+        Args:
+            file: of the plugin whose process it was, or what stands for it.
+        """
+        _log.debug(
+            "a process of %(file)s is ended: %(reason)s", {"file": file, "reason": str(ending)}
+        )
         with self._lock:
             self._counts[ending.reason] += 1
             if is_of_a_plugin and ending.reason in OWN:

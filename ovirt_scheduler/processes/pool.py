@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import math
 import threading
 import time
@@ -32,8 +31,6 @@ from ovirt_scheduler.processes.keeper import Allowance, Delays, Keeper
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.ending import ENDED, Ending, Reason
 from ovirt_scheduler.processes.workers import Worker
-
-_log = logging.getLogger(__name__)
 
 SPARE = 2  # workers forked ahead
 # How often a task is handed over: an idle process, each spare one and a new one may be killed.
@@ -81,6 +78,7 @@ class Pool:
         self._wanted: Mapping[ProcessKey, AnySetup] = {READERS: ReaderSetup()}
         self.endings = Endings()
         self._failed = Delays()  # loads ahead whose process ended before a call
+        self._unproven = False  # whether one said READY since its task, and was not asked again
         self._looked = 0.0  # when all idle processes were looked at last, on the monotonic clock
         self._closed = False
         self._allowance = Allowance()
@@ -238,6 +236,8 @@ class Pool:
         if called and worker.key.serves_one_call:
             self.discard(worker, Ending(Reason.SERVED, "calls_per_process"))
             return
+        if called:
+            worker.zygote.sweep()
         worker.has_answered(nonce, _SETTLE_SECONDS)
         self.put_back(worker)
 
@@ -272,13 +272,9 @@ class Pool:
         how they ended, and would take no further message.
         """
         worker.abandon()
-        self.endings.count(why, is_of_a_plugin=worker.key != READERS)
         self.keeper.wake()
         if not self._closed:
-            _log.debug(
-                "a process of %(file)s is ended: %(reason)s",
-                {"file": worker.file, "reason": str(why)},
-            )
+            self.endings.note(why, worker.file, is_of_a_plugin=worker.key != READERS)
 
     def _end_idle(self, worker: Worker, why: Ending) -> None:
         if worker.loading and why.reason not in (Reason.SURPLUS, Reason.OUTDATED):
@@ -334,7 +330,7 @@ class Pool:
         with self._lock:
             missing = [*self._missing()]  # an end just now may put off the next load
             few = SPARE - len(self._spare)
-        if self._make(missing, few) or not settled:
+        if self._make(missing, few) or not settled or self._unproven:
             return _TICK
         return max(_TICK, min(_REST, self._failed.shortest()))
 
@@ -345,7 +341,7 @@ class Pool:
             Whether all that stay are ready for a call.
         """
         now = self._looked = time.monotonic()
-        settled = True
+        settled, self._unproven = True, False
         everyone = sorted(itertools.chain(*self._idle.values()), key=lambda worker: worker.used)
         of_plugins = [worker for worker in everyone if worker.key != READERS]
         too_many = {*of_plugins[: max(0, self.kept - self._most)]}  # those used longest ago
@@ -362,6 +358,8 @@ class Pool:
                     if now >= worker.ready_by:  # ready for a while: the plugin loads well
                         self._failed.forget(worker.key)
                     why = self._superfluous(worker, now, worker in too_many)
+                    if not why and worker.key != READERS:  # no plugin runs in a reader
+                        self._unproven |= worker.prove(now - _TICK, _SETTLE_SECONDS)
                 if why:
                     self._over.append((worker, why))
                     self._idle[worker.key].remove(worker)

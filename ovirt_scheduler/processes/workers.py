@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from ovirt_scheduler.model.plugins import ProcessKey
-from ovirt_scheduler.model.tasks import NO_PLUGIN, ReaderSetup, Setup
+from ovirt_scheduler.model.tasks import NO_PLUGIN, PingTask, ReaderSetup, Setup
 from ovirt_scheduler.processes.protocol import ending, frames
 from ovirt_scheduler.processes.protocol.ending import Ending
 from ovirt_scheduler.processes.protocol.frames import Unframer
@@ -42,6 +42,7 @@ class Worker:
         ready: it takes a task: it has had none yet, or has said READY to its last one.
         grown: it has said that it takes more memory than a new one would.
         nonce: of its last task.
+        was_pinged: it was asked, since its last task, whether it really waits for another.
         setup: the rest of the setup's frame that is still to be sent; None: nothing is.
         loading: its last task was the setup: nobody has called it yet.
         patient: a call waits for it until ``ready_by``, and uses no other process instead.
@@ -62,7 +63,7 @@ class Worker:
         self.was_killed = False
         self.key: ProcessKey
         self.ready = True
-        self.grown = self.loading = self.patient = False
+        self.grown = self.loading = self.patient = self.was_pinged = False
         self.nonce = 0
         self.setup: Optional[memoryview] = None
         self.ready_by = 0.0
@@ -101,7 +102,7 @@ class Worker:
     def begin_setup(self, setup: Union[Setup, ReaderSetup], nonce: int, frame: memoryview) -> None:
         """Make it a process of a plugin, or a reader; ``send_setup`` sends the setup's frame."""
         self.key, self.file, self.nonce, self.setup = setup.key, setup.file, nonce, frame
-        self.ready, self.loading = False, True
+        self.ready, self.loading, self.was_pinged = False, True, False
 
     def send_setup(self) -> None:
         """Send as much of the setup as goes without waiting; ``setup`` is what is left of it.
@@ -120,9 +121,35 @@ class Worker:
     def has_answered(self, nonce: int, seconds: float) -> None:
         """Note that the task of this nonce was answered, and by when the worker has to be ready."""
         now = time.monotonic()
-        self.nonce, self.ready, self.loading = nonce, False, False
+        self.nonce, self.ready, self.loading, self.was_pinged = nonce, False, False, False
         self.ready_by, self.used = now + seconds, now
         self.unframer.limit = _SHORT
+
+    def prove(self, used_before: float, seconds: float) -> bool:
+        """Have it say READY once more, after a while without a call.
+
+        A call may have said it, with an answer of its own, and go on. A child that it made the
+        zygote's is looked for, too.
+
+        Args:
+            used_before: when its last call has to have ended, on the monotonic clock.
+            seconds: for READY, if it had not more.
+
+        Returns:
+            Whether it is still to be found out whether it is ready.
+        """
+        if self.was_pinged:
+            return False
+        if self.used <= used_before:
+            self.zygote.sweep()
+            nonce = frames.new_nonce()
+            try:
+                self.send(frames.pack_task(PingTask(), nonce))
+            except OSError:  # it has ended, as ``hear`` will find; or memory lacks
+                return True
+            self.nonce, self.ready, self.was_pinged = nonce, False, True
+            self.ready_by = max(self.ready_by, time.monotonic() + seconds)
+        return True
 
     def hear(self) -> Optional[Ending]:
         """Read what it has said since its last answer, without waiting.

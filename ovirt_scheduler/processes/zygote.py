@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import math
 import os
 import socket
 import struct
@@ -37,6 +38,9 @@ _END_SECONDS = 5.0  # for the zygote to end a worker, and to tell how it ended
 _ORPHANS_SECONDS = 2.0  # for what a zygote left behind to be gone
 _OBEY_SECONDS = 5.0  # for the zygote to give a sign of life
 
+_SWEPT_SECONDS = 0.05  # after which a sweep has been made
+_PAGE = 4096  # bytes: one read of a list of children gives no more
+
 _SERIALS = itertools.count(1)
 
 
@@ -44,6 +48,18 @@ def unavailable(wanted: str, error: OSError) -> str:
     """The message of an error: descriptors or memory are short, or a file to run is missing."""
     file = f"{error.filename}: " if error.filename else ""
     return f"{wanted} cannot be had: {file}{error.strerror}"
+
+
+def _opened_children(pid: int) -> int:
+    """The list of a process's children, to be read again and again.
+
+    An empty file where there is none: without CONFIG_PROC_CHILDREN, or if it is hidden. Then the
+    zygote alone looks, every few seconds.
+    """
+    try:
+        return os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY)
+    except OSError:
+        return os.open(os.devnull, os.O_RDONLY)
 
 
 class Zygote:
@@ -95,6 +111,10 @@ class Zygote:
         self._stopping = False
         self._news = threading.Condition()
         self._signs = 0  # of its life: messages
+        self._children = _opened_children(self.pid)
+        weakref.finalize(self, os.close, self._children)
+        self._swept = b""  # the list of its children when it was told to sweep last
+        self._read_at = 0.0  # when the whole list is read again, on the monotonic clock
         self._workers: dict[int, Worker] = {}  # by serial: those that have not ended
         self._watcher = threading.Thread(target=self._watch, name="zygote-watcher", daemon=True)
         try:
@@ -159,6 +179,26 @@ class Zygote:
             self._give_up()
         except OSError:  # it has ended
             pass
+
+    def sweep(self) -> None:
+        """Have the zygote end children that are none of its workers, if it has others than before.
+
+        clone(2) can make them (CLONE_PARENT). This is done with each answer: where nothing has
+        changed, the end of the list is read, which takes a microsecond.
+        """
+        now = time.monotonic()
+        if now < self._read_at and not os.pread(self._children, _PAGE, len(self._swept)):
+            return
+        with self._news:
+            found = b""
+            while part := os.pread(self._children, _PAGE, len(found)):
+                found += part
+            former, self._swept = self._swept, found
+            self._read_at = math.inf if found == former else now + _SWEPT_SECONDS
+        if found == former:
+            return
+        with contextlib.suppress(OSError):  # it has ended, or takes no message now
+            self._control.send(frames.ORDER.pack(frames.SWEEP, 0), socket.MSG_DONTWAIT)
 
     def has_ended(self, worker: Worker, seconds: float) -> bool:
         """Whether a worker ends within so many seconds, or the zygote does."""
@@ -299,6 +339,7 @@ class Zygote:
             serial, status, left = frames.ENDED.unpack(message)
         with self._news:
             worker = self._workers.pop(serial, None)
+            self._read_at = 0.0  # the list has become shorter: what is new may stand in its midst
         if left and worker is not None:  # told before the call that waits for the end goes on
             _log.error(
                 "what a call of %(file)s left behind does not end (below the zygote, pid %(pid)d)",

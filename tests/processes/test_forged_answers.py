@@ -9,8 +9,10 @@ import pytest
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import PolicyUnit
+from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only, running
+from tests.support.processes import processes_with
 from tests.support.waiting import wait_until
 
 
@@ -81,6 +83,58 @@ def test_who_answers_twice_is_not_called_again(executor, unit_named):
         assert forged(executor, unit, good, **how).value == HOSTS[:1]
     wait_until(lambda: executor.state().replaced.get("misled", 0), suits=lambda n: n >= 2)
     assert still_works(executor, unit_named)
+
+
+FORGES_BOTH = """
+import os, struct, subprocess, sys, time
+
+def forge(kind, payload=b""):
+    frame = sys._getframe()
+    while "nonce" not in frame.f_locals:
+        frame = frame.f_back
+    os.write(3, struct.pack("!cQQ", kind, frame.f_locals["nonce"], len(payload)) + payload)
+
+def do_filter(hosts, vm, properties):
+    if "marker" in properties:
+        subprocess.Popen(["sleep", properties["marker"]])
+        forge(b"a", properties["answer"].encode())
+        forge(b"r")
+        time.sleep(3600)
+    return hosts
+"""
+
+
+def test_who_forges_an_answer_and_that_it_is_ready_is_ended_without_another_call(
+    own, unit_of, marker
+):
+    """With all that the call left: who said READY is asked once more."""
+    unit = unit_of(FORGES_BOTH)
+    good = answer(value=[[0], 0, []])
+    assert forged(own, unit, good, marker=marker).value == HOSTS[:1]
+    wait_until(lambda: not processes_with(marker))
+    wait_until(lambda: own.state().replaced == {"not ready": 1})
+    assert only(own.run(job_of([unit]))).value == HOSTS
+
+
+def test_who_forges_that_it_has_loaded_is_not_called(own, unit_of, tmp_path, monkeypatch):
+    """A file that hangs only in the process of its calls, where it says READY in its stead."""
+    monkeypatch.setattr(pool, "_LOAD_SECONDS", 1.0)
+    loaded = tmp_path / "loaded"
+    unit = unit_of(
+        "import os, struct, sys, time\n"
+        f"if os.path.exists({str(loaded)!r}):\n"
+        "    frame = sys._getframe()\n"
+        "    while 'nonce' not in frame.f_locals:\n"
+        "        frame = frame.f_back\n"
+        "    os.write(3, struct.pack('!cQQ', b'r', frame.f_locals['nonce'], 0))\n"
+        f"    os.remove({str(loaded)!r})\n"
+        "    time.sleep(3600)\n"
+        "def do_filter(hosts, vm, properties):\n    return hosts\n"
+    )
+    loaded.touch()
+    own.want([(unit.plugin, unit.limits)])
+    wait_until(lambda: own.state().replaced == {"not ready": 1})
+    assert only(own.run(job_of([unit]))).value == HOSTS
 
 
 def test_a_frame_without_end_is_a_failure_before_it_fills_memory(executor, unit_named):

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable
+from unittest import mock
 
 import pytest
 
@@ -21,9 +22,10 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import PolicyUnit
+from ovirt_scheduler.processes import exchange, zygotes
 from ovirt_scheduler.processes import zygote as daemons_zygote
-from ovirt_scheduler.processes import zygotes
 from ovirt_scheduler.processes.executor import Executor
+from ovirt_scheduler.processes.protocol import frames
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, processes_with, zygote_of
 from tests.support.waiting import LONG, wait_until
@@ -163,9 +165,43 @@ def test_a_child_that_a_call_made_the_zygotes_is_ended(own, unit_of):
         "    return hosts\n"
     )
     own.want([(unit.plugin, unit.limits)])  # no process ends, which would have the zygote look
-    result = only(own.run(job_of([unit])))
-    assert result.value == HOSTS
-    wait_until(lambda: not Path(f"/proc/{int(result.stdout)}").exists())
+    wait_until(lambda: own._pool.kept)
+    zygote = own._zygotes._zygote
+    for _ in range(3):
+        result = only(own.run(job_of([unit])))
+        assert result.value == HOSTS
+        own.settle(LONG)
+        # With something to do all the time it has no leisure in which it would look by itself.
+        child = Path(f"/proc/{int(result.stdout)}")
+        wait_until(lambda its=child: zygote.check_alive() and not its.exists())
+
+
+def test_the_zygote_is_told_to_sweep_only_if_it_may_have_others(own, unit_named, monkeypatch):
+    """Its children are read with each answer, and are its workers."""
+    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
+    unit = unit_named("keeps_all")
+    own.want([(unit.plugin, unit.limits)])
+    wait_until(lambda: len(offspring(zygote_of(own))), suits=lambda count: count == 1 + SPARE_BELOW)
+    own.settle(LONG)
+    zygote = own._zygotes._zygote
+    told: list[bytes] = []
+    control = zygote._control
+    send = mock.Mock(side_effect=lambda data, *_: told.append(data) or control.send(data))
+    monkeypatch.setattr(zygote, "_control", mock.Mock(wraps=control, send=send))
+
+    def sweeps() -> int:
+        return sum(order[:1] == frames.SWEEP for order in told)
+
+    wait_until(lambda: own.run(job_of([unit])) and zygote._read_at == math.inf)
+    told.clear()
+    for _ in range(20):
+        own.run(job_of([unit]))
+    assert sweeps() == 0
+    one_more = own._zygotes.fork(math.inf)
+    wait_until(lambda: len(offspring(zygote.pid)), suits=lambda count: count == 2 + SPARE_BELOW)
+    own.run(job_of([unit]))
+    assert sweeps() == 1
+    one_more.abandon()
 
 
 SEIZE = 0x4206  # ptrace(2)

@@ -4,6 +4,7 @@
 
     daemon  -- FORK: serial + 3 descriptors, KILL: serial -->  zygote    SOCK_SEQPACKET
     daemon  -- ASK: whether it lives ----------------------->  zygote
+    daemon  -- SWEEP: it may have other children ----------->  zygote
     daemon  <-- ALIVE, ENDED: serial, status, left ----------  zygote
 
     daemon  -- TASK + descriptors -------------------------->  process   SOCK_STREAM
@@ -33,8 +34,8 @@ from typing import Any, NamedTuple, NoReturn, Union
 from ovirt_scheduler.model.plugins import NoEngine
 from ovirt_scheduler.model.tasks import CallTask, Function, Returns, Task
 
-ORDER = struct.Struct("!cI")  # FORK, KILL or ASK, serial of the process
-FORK, KILL, ASK = b"f", b"k", b"a"
+ORDER = struct.Struct("!cI")  # FORK, KILL, ASK or SWEEP, serial of the process
+FORK, KILL, ASK, SWEEP = b"f", b"k", b"a", b"s"
 ALIVE = b"alive"
 # Serial of the process, its wait status; whether something of it could not be ended.
 ENDED = struct.Struct("!Ii?")

@@ -5,6 +5,7 @@
     Setup ─► the plugin is loaded once ─► READY
     CallTask ─► fresh module, fresh entities ─► ANSWER ─► as it was before? ─► READY
                                                             └─ no: DIFFERS, and the end
+    PingTask ─► READY
 
     stdin   /dev/null
     stdout  a pipe to the daemon, which captures it
@@ -21,7 +22,6 @@ import contextlib
 import contextvars
 import ctypes
 import importlib
-import io
 import itertools
 import os
 import random
@@ -31,7 +31,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from types import GeneratorType, ModuleType
-from typing import TYPE_CHECKING, Any, Optional, TextIO, Union
+from typing import Any, Optional, TextIO, Union
 
 from ovirt_scheduler import plugin
 from ovirt_scheduler.errors import RefusedProperty, SlowProperty
@@ -49,12 +49,7 @@ from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.worker import answers
 from ovirt_scheduler.processes.worker.answers import BadAnswer
 from ovirt_scheduler.processes.worker.baseline import Baseline
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
-KEPT_OUTPUT = 1 << 20  # bytes of each stream that may be a class unit's answer (contract 5.4)
-_MOST_HELD = 1 << 16  # bytes of each stream that go with the answer
+from ovirt_scheduler.processes.worker.output import Output, Stream
 
 _A_CHILD_CAME_BACK = (
     b"a child that the plugin forked came back from the plugin's code and was ended; end it with "
@@ -65,72 +60,6 @@ _CPU_LIMIT = Ending(Reason.LIMIT, "cpu_limit")
 _EXIT = Ending(Reason.EXIT)
 _flush_c = ctypes.CDLL(None).fflush  # of what C code prints by way of stdio
 _CHILDREN_SECONDS = 1.0  # for what a call left running to be gone, once it is killed
-
-
-class _Output(io.FileIO):
-    """Standard output or error that keeps what Python writes to it: it may be the answer.
-
-    Attributes:
-        holds: whether to hold back what is written, to be sent with the answer: each write to the
-            pipe would wake the daemon once more.
-        held: the output that is held back; it is written if it becomes too much.
-    """
-
-    __slots__ = ("held", "holds", "kept")  # so that ``vars`` has what a plugin added
-
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(descriptor, "wb", closefd=False)
-        self.kept = bytearray()
-        self.holds = False
-        self.held = bytearray()
-
-    def begin(self) -> None:
-        """Forget what was kept: another call follows."""
-        self.kept.clear()
-        self.holds = False
-        self.held.clear()
-
-    def write(self, data: ReadableBuffer) -> int:
-        """Write, and keep what is written."""
-        written = memoryview(data).nbytes
-        if self.holds and len(self.held) + written <= _MOST_HELD:
-            self.held += data
-        else:
-            self.release()
-            written = super().write(data)
-        self.kept += memoryview(data)[: min(written, KEPT_OUTPUT - len(self.kept))]
-        return written
-
-    def release(self) -> None:
-        """Write the output that is held back, and hold back no more."""
-        self.holds = False
-        if self.held:
-            super().write(self.held)
-            self.held.clear()
-
-
-class _Stream(io.TextIOWrapper):
-    """``sys.stdout`` or ``sys.stderr`` of a plugin."""
-
-    def __init__(self, output: _Output) -> None:
-        super().__init__(io.BufferedWriter(output), "utf-8", errors="backslashreplace")
-
-    def reconfigure(self, **settings: Any) -> None:
-        """Change settings, and remember that."""
-        self._reconfigured = True
-        super().reconfigure(**settings)
-
-    @property
-    def changed(self) -> bool:
-        """Whether it has other settings or attributes now, or is closed or detached."""
-        try:
-            if self.closed:
-                return True
-            buffer: Any = self.buffer
-            attributes = {**vars(self), **vars(buffer), **vars(buffer.raw)}
-            return attributes.keys() != {"name"}  # which FileIO itself sets
-        except ValueError:  # detached
-            return True
 
 
 class PluginProcess:
@@ -148,8 +77,8 @@ class PluginProcess:
         self._pid = os.getpid()
         self._own = [module.name for module in setup.plugin.modules]
         self._finder = modules.finder_of(setup.plugin)
-        self._outputs: list[_Output] = []
-        self._streams: list[_Stream] = []
+        self._outputs: list[Output] = []
+        self._streams: list[Stream] = []
         calls = setup.limits.calls_per_process  # some a few less: not all end together
         self._calls_left = calls - random.randrange(calls // 10 + 1)  # noqa: S311  no secret
         self._module: Optional[ModuleType] = None  # for the next call; nothing of it has run
@@ -174,14 +103,15 @@ class PluginProcess:
         self._send(frames.pack(frames.READY, nonce))
         while True:
             task, nonce, descriptors = frames.receive_task(self._daemon)
-            called = isinstance(task, tasks.CallTask)
-            if self._do(task, nonce, descriptors):
-                return
-            del task  # before memory is looked at: it may have many hosts
-            ending = (self._forgotten() if called else None) or self._allowed()
-            if ending:
-                self._send(frames.pack(frames.DIFFERS, nonce, ending.pack()))
-                os._exit(os.EX_OK)  # whatever is freed would be copied first: it shares its memory
+            if not isinstance(task, tasks.PingTask):
+                called = isinstance(task, tasks.CallTask)
+                if self._do(task, nonce, descriptors):
+                    return
+                del task  # before memory is looked at: it may have many hosts
+                ending = (self._forgotten() if called else None) or self._allowed()
+                if ending:
+                    self._send(frames.pack(frames.DIFFERS, nonce, ending.pack()))
+                    os._exit(os.EX_OK)  # what is freed would be copied first: its memory is shared
             grown = frames.GROWN if self._baseline.has_grown else b""
             self._send(frames.pack(frames.READY, nonce, grown))
 
@@ -323,8 +253,8 @@ class PluginProcess:
         anew where the plugin closed or changed one.
         """
         if not self._streams or any(stream.changed for stream in self._streams):
-            self._outputs = [_Output(1), _Output(2)]
-            self._streams = [*map(_Stream, self._outputs)]
+            self._outputs = [Output(1), Output(2)]
+            self._streams = [*map(Stream, self._outputs)]
         for output in self._outputs:
             output.begin()
         sys.stdout, sys.stderr = self._streams

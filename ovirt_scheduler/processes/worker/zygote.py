@@ -2,7 +2,7 @@
 
 ::
 
-    daemon ──(FORK, KILL, ASK)──► zygote ──fork──► process of a plugin, reader, ...
+    daemon ──(FORK, KILL, ASK, SWEEP)──► zygote ──fork──► process of a plugin, reader, ...
            ◄─(ALIVE, ENDED)─────┘
 
 It is started by exec with one descriptor, the daemon's control socket. It has one thread, no secret
@@ -156,6 +156,9 @@ class _Zygote:
             self._tell(serial, -errno.EMFILE)  # there was none left for it
         elif order == frames.ASK:
             self._say(frames.ALIVE)
+        elif order == frames.SWEEP:
+            self._sweeping = True
+            self._reap()
         elif order == frames.KILL:
             for pid in [pid for pid, known in self._workers.items() if known == serial]:
                 children.kill(pid)

@@ -247,7 +247,8 @@ def main() -> int:
     print(
         f"of {hindered.requests} migrations {hindered.refused} refused, {hindered.failed} failed, "
         f"{hindered.taken_back} taken back: mean imbalance {found.imbalance:.1f} %, {times:.2f} "
-        f"times that without; {hindered.again} asked for again within the pause"
+        f"times that without, {found.migrations} migrations, {found.undone} undone within an hour; "
+        f"{hindered.again} asked for again within the pause"
     )
     return int(hindered.again > 0 or times > MOST_TIMES)
 

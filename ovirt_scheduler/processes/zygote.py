@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import math
 import os
 import socket
 import struct
@@ -114,7 +113,8 @@ class Zygote:
         self._children = _opened_children(self.pid)
         weakref.finalize(self, os.close, self._children)
         self._swept = b""  # the list of its children when it was told to sweep last
-        self._read_at = 0.0  # when the whole list is read again, on the monotonic clock
+        self._swept_by = 0.0  # when that has been done, on the monotonic clock
+        self._is_settled = False  # the list is the same since; who is new stands at its end
         self._workers: dict[int, Worker] = {}  # by serial: those that have not ended
         self._watcher = threading.Thread(target=self._watch, name="zygote-watcher", daemon=True)
         try:
@@ -186,17 +186,17 @@ class Zygote:
         clone(2) can make them (CLONE_PARENT). This is done with each answer: where nothing has
         changed, the end of the list is read, which takes a microsecond.
         """
-        now = time.monotonic()
-        if now < self._read_at and not os.pread(self._children, _PAGE, len(self._swept)):
+        if self._is_settled and not os.pread(self._children, _PAGE, len(self._swept)):
             return
         with self._news:
-            found = b""
+            found, now = b"", time.monotonic()
             while part := os.pread(self._children, _PAGE, len(found)):
                 found += part
-            former, self._swept = self._swept, found
-            self._read_at = math.inf if found == former else now + _SWEPT_SECONDS
-        if found == former:
-            return
+            is_same = found == self._swept
+            self._is_settled = is_same and now >= self._swept_by
+            if is_same:
+                return
+            self._swept, self._swept_by = found, now + _SWEPT_SECONDS
         with contextlib.suppress(OSError):  # it has ended, or takes no message now
             self._control.send(frames.ORDER.pack(frames.SWEEP, 0), socket.MSG_DONTWAIT)
 
@@ -339,7 +339,7 @@ class Zygote:
             serial, status, left = frames.ENDED.unpack(message)
         with self._news:
             worker = self._workers.pop(serial, None)
-            self._read_at = 0.0  # the list has become shorter: what is new may stand in its midst
+            self._is_settled = False  # the list has become shorter
         if left and worker is not None:  # told before the call that waits for the end goes on
             _log.error(
                 "what a call of %(file)s left behind does not end (below the zygote, pid %(pid)d)",

@@ -192,7 +192,7 @@ def test_the_zygote_is_told_to_sweep_only_if_it_may_have_others(own, unit_named,
     def sweeps() -> int:
         return sum(order[:1] == frames.SWEEP for order in told)
 
-    wait_until(lambda: own.run(job_of([unit])) and zygote._read_at == math.inf)
+    wait_until(lambda: own.run(job_of([unit])) and zygote._is_settled)
     told.clear()
     for _ in range(20):
         own.run(job_of([unit]))

@@ -6,9 +6,9 @@
               without    refuses what is       written as      sees only what
               declaration no plain document    version 4       expat let through
 
-Runs in readers alone; in the zygote it reads one document of our own, before these are forked.
-Whatever is wrong with a document is an ``UnreadableDocument`` that says where; no document makes us
-open a file or a connection, and time and memory grow with its length and no faster.
+Runs in readers alone; in the zygote it reads one document of our own, before readers are forked.
+Any mistake in a document is an ``UnreadableDocument`` that says where. No document makes us open a
+file or a connection, and time and memory are proportional to its length.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import version3
 from ovirt_scheduler.processes.documents.packing import State
-from ovirt_scheduler.processes.documents.parser import Kind, parse, short, too_large, utf8
+from ovirt_scheduler.processes.documents.parser import DocumentKind, parse, short, too_large, utf8
 from ovirt_scheduler.processes.documents.sdk_tables import TABLES
 from ovirt_scheduler.processes.documents.serialization import state_of
 
@@ -35,21 +35,21 @@ _read_enums = Reader.read_enums
 
 
 def _read_known_enums(enum_type: Any, reader: Any) -> list[Any]:
-    """Words of an enumeration, without those that it does not have: the SDK makes None of them."""
+    """The members of an enumeration in a list, without the SDK's None for each unknown word."""
     return [each for each in _read_enums(enum_type, reader) if each is not None]
 
 
 Reader.read_enums = staticmethod(_read_known_enums)
 
 
-def read_states(document: Document, kind: Kind) -> tuple[list[State], bool]:
+def read_states(document: Document, kind: DocumentKind) -> tuple[list[State], bool]:
     """Read a document into the states (serialization.py) of its hosts or VMs.
 
     Returns:
         The states, and whether reading them took libxml2 or the SDK.
 
     Raises:
-        UnreadableDocument: whatever is wrong with the document.
+        UnreadableDocument: something is wrong with the document.
         MemoryError: it takes more memory than there is.
     """
     try:
@@ -60,9 +60,9 @@ def read_states(document: Document, kind: Kind) -> tuple[list[State], bool]:
         return _states_by_the_sdk(version3.to_version4(data), kind), True
     except etree.XMLSyntaxError as mistake:
         line, column = mistake.position
-        if not line:  # libxml2 has no words for this
+        if not line:  # out of memory, for which libxml2 has no message
             raise too_large(kind) from None
-        # Behind this the message has the place once more, and what a program in C could do.
+        # Cut off: an option of libxml2, and the line once more.
         what = re.split(", try XML_|, line ", mistake.msg)[0]
         raise UnreadableDocument(
             f"{kind.subject}, line {line}, column {column}: {short(what)}"
@@ -71,7 +71,7 @@ def read_states(document: Document, kind: Kind) -> tuple[list[State], bool]:
         raise too_large(kind) from None
 
 
-def _states_by_the_sdk(data: bytes, kind: Kind) -> list[State]:
+def _states_by_the_sdk(data: bytes, kind: DocumentKind) -> list[State]:
     with _silent_libxml2():
         try:
             entities = Reader.read(data)
@@ -86,7 +86,7 @@ def _states_by_the_sdk(data: bytes, kind: Kind) -> list[State]:
 def _silent_libxml2() -> Iterator[None]:
     """Keep libxml2 from writing to standard error, which is the daemon's.
 
-    With what it refuses it shows a line of the document, which could forge a line of the log.
+    It would show a line of the document, which could forge a line of the log.
     """
     nothing, standard_error = os.open(os.devnull, os.O_WRONLY), os.dup(2)
     os.dup2(nothing, 2)
@@ -98,7 +98,7 @@ def _silent_libxml2() -> Iterator[None]:
         os.close(nothing)
 
 
-def _place(mistake: Exception, kind: Kind) -> str:
+def _place(mistake: Exception, kind: DocumentKind) -> str:
     """Which element stopped the SDK's readers, as the variables of their functions tell.
 
     Such as ``hosts: host number 2 (id a): <statistics>[3]<values>[1]<datum>``.
@@ -125,6 +125,6 @@ def _reason(mistake: Exception) -> str:
     if isinstance(mistake, IndexError):  # a date without a character
         return "there is no value"
     if "move to next node" in str(mistake):
-        # Well-formed it is, as expat found: so libxml2 met a limit, its own or of memory.
+        # expat has read it, so it is well-formed: libxml2 met a limit of its own or of memory.
         return "the SDK's reader gave up here, at a limit of its own or of a request's memory"
     return f"cannot be read ({short(str(mistake))})"

@@ -33,12 +33,12 @@ from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.processes.protocol import compact_json
 
 State = dict[str, Any]  # of an entity (serialization.py)
-Source = Union[int, bytes]  # what ``pack`` gave, or the descriptor of a file that holds it
+PackedSource = Union[int, bytes]  # the result of ``pack``, or the descriptor of a file with it
 
 MOST_BYTES = 256 << 20  # some 150,000 hosts
 
 _Data = Union[bytes, mmap.mmap]
-_MAPPED = 64 << 10  # bytes; what is larger is mapped, so that only what is looked at is read
+_MAPPED = 64 << 10  # bytes; a larger pack is mapped, so that its unused parts are not read
 _SHORT = 2  # members of a list's state: it is empty, or has one plain value
 _HEAD = struct.Struct("<4sI")
 _MARK = b"oVsP"
@@ -64,8 +64,8 @@ def pack(kind: str, members: Sequence[State]) -> bytes:
     ids = columns.pop("_id", [None] * len(members))
     short = {name: compact_json.encode(column) for name, column in columns.items()}
     long = {
-        name: b"\n".join([compact_json.encode([*map(len, each)]), b"".join(each)])
-        for name, each in cells.items()
+        name: b"\n".join([compact_json.encode([*map(len, rows)]), b"".join(rows)])
+        for name, rows in cells.items()
     }
     lengths = [{name: len(part) for name, part in parts.items()} for parts in (short, long)]
     index = compact_json.encode((kind, ids, *lengths))
@@ -73,11 +73,12 @@ def pack(kind: str, members: Sequence[State]) -> bytes:
 
 
 class _Packed:
-    """Packed states, of which a part is read when it is asked for.
+    """Packed states, each part of which is read when it is first used.
 
     Attributes:
-        columns: by the attribute, the values; before they are read, where they begin and end.
-        cells: likewise, but instead of values where each begins, and where the last one ends.
+        columns: attribute to its values; before these are read, to where they begin and end.
+        cells: attribute to where each of its cells begins, and where the last one ends; before
+            these are read, to where they all begin and end.
 
     Raises:
         UnreadableState: it is no packed form of that kind.
@@ -93,7 +94,7 @@ class _Packed:
         self.columns: dict[str, Any] = dict(zip(columns, places))
         self.cells: dict[str, Any] = dict(zip(cells, places))
 
-    # Of threads that are here at once, each may read the same.
+    # Threads that are here at once may read the same part twice.
 
     def read_column(self, name: str, begin: int, end: int) -> list[Any]:
         """Read a column, which is there.
@@ -132,8 +133,8 @@ class _Packed:
         return values
 
 
-class Record:
-    """A packed state of which a part is read when it is asked for.
+class PackedState:
+    """The packed state of one entity, each part of which is read when it is first used.
 
     Nothing in it is trusted: ``find`` may raise a ValueError, a TypeError or a RecursionError.
     """
@@ -146,7 +147,7 @@ class Record:
 
     @property
     def names(self) -> set[str]:
-        """The attributes that there may be."""
+        """The attributes of all the entities; this one may lack some."""
         return {*self._packed.columns, *self._packed.cells}
 
     def find(self, name: str) -> Any:
@@ -166,15 +167,15 @@ def _are_lengths(values: Collection[Any], least: int) -> bool:
 
 
 def records(
-    kind: str, sources: Sequence[Source], wanted: Sequence[Optional[str]]
-) -> list[Optional[Record]]:
+    kind: str, sources: Sequence[PackedSource], ids: Sequence[Optional[str]]
+) -> list[Optional[PackedState]]:
     """Find the records of hosts or VMs by their ids.
 
     Args:
         kind: ``Host`` or ``Vm``.
-        sources: the offsets of descriptors are neither used nor moved, and the records do not need
-            the descriptors.
-        wanted: n ids; None for a VM that is yet to be made.
+        sources: the offsets of descriptors are neither used nor moved; the descriptors may be
+            closed afterwards.
+        ids: n ids; None for a VM that is yet to be made.
 
     Returns:
         n records in that order, each of the first source that has its id; None if none has.
@@ -187,11 +188,11 @@ def records(
     for source in reversed(sources):
         packed = _Packed(_data_of(source), kind)
         places.update(zip(packed.ids, zip(itertools.repeat(packed), itertools.count())))
-    return [Record(*place) if place else None for place in map(places.get, wanted)]
+    return [PackedState(*place) if place else None for place in map(places.get, ids)]
 
 
-def _data_of(source: Source) -> _Data:
-    """The bytes of a pack, of its file or as they are.
+def _data_of(source: PackedSource) -> _Data:
+    """The bytes of a source.
 
     Raises:
         UnreadableState: there are more than ``MOST_BYTES``.
@@ -209,14 +210,16 @@ def _data_of(source: Source) -> _Data:
 def _index(
     data: _Data, kind: str
 ) -> tuple[list[Optional[str]], dict[str, int], dict[str, int], int]:
-    """Read the ids, the length of each column and of all cells, and where the first one begins."""
+    """Read the ids, the length of each column, that of each attribute's cells, and where the first
+    column begins.
+    """
     try:
         mark, length = _HEAD.unpack(data[: _HEAD.size])
         begin = _HEAD.size + length
-        found, ids, columns, cells = compact_json.decode(data[_HEAD.size : begin])
+        packed_kind, ids, columns, cells = compact_json.decode(data[_HEAD.size : begin])
         is_index = (
             mark == _MARK
-            and found == kind
+            and packed_kind == kind
             and ids.__class__ is list
             and all(each is None or each.__class__ is str for each in ids)
             and all(each.__class__ is dict for each in (columns, cells))

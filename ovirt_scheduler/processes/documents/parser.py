@@ -15,20 +15,19 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
-import datetime
 import re
-from collections.abc import Mapping
-from typing import Any, Callable, NamedTuple, NoReturn, Optional
+from typing import Any, Callable, NoReturn, Optional
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import LONGEST_ID, Document
 from ovirt_scheduler.model.values.text import shortened
 from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.tables import WRONG_VALUE, Field, Table, Tables
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class DocumentKind:
     """What a document must contain: one host, hosts, one VM or VMs."""
 
     subject: str  # how a message begins
@@ -36,13 +35,13 @@ class Kind:
     many: str
 
 
-HOSTS = Kind("hosts", "host", "hosts")
-HOST = Kind("host", "host", "hosts")
-VM = Kind("VM", "vm", "vms")
-VMS = Kind("VMs", "vm", "vms")
+HOSTS = DocumentKind("hosts", "host", "hosts")
+HOST = DocumentKind("host", "host", "hosts")
+VM = DocumentKind("VM", "vm", "vms")
+VMS = DocumentKind("VMs", "vm", "vms")
 
-# Nothing that an engine writes comes near these. Beyond them libxml2 gives up in its own
-# words (depth), or its time grows with the square (100,000 attributes: 15 s).
+# No engine writes nearly as many. Beyond them libxml2 gives up with a message of its own (levels),
+# or its time grows with the square (100,000 attributes: 15 s).
 _MOST_LEVELS = 200
 _MOST_ATTRIBUTES = 50
 
@@ -66,12 +65,12 @@ _DECLARATION = re.compile(
     rb"""(?:\s+standalone\s*=\s*(["'])(?:yes|no)\4)?\s*\?>"""
 )
 
-# What a collection of version 3 may hold beside its members.
+# The elements that a collection of version 3 may have beside its members.
 _BESIDE_MEMBERS = frozenset({"actions", "active", "link", "size", "total"})
 
-# Signs of version 3, which only ``version3`` is sure of: other attributes than version 4 has, and
-# these elements where it has none of that name. A word that was spelled otherwise is no sign, as
-# no document of version 3 has only that.
+# Signs of version 3, which ``version3`` looks into: attributes that version 4 does not have, and
+# these elements where version 4 has none of the name. Another spelling of a word is no sign: a
+# document of version 3 has other signs, too.
 _ATTRIBUTES_OF_VERSION_4 = frozenset({"href", "id", "rel"})
 _ELEMENTS_OF_VERSION_3 = frozenset(
     {
@@ -82,67 +81,8 @@ _ELEMENTS_OF_VERSION_3 = frozenset(
 
 _Refuse = Callable[[str], NoReturn]
 
-Convert = Callable[[str], Any]
 
-
-class Field(NamedTuple):
-    """How an element is read: as a plain value, an entity, or a list of either."""
-
-    attribute: str  # as an entity's ``__dict__`` has it: ``_cpu``; empty for what a list holds
-    is_value: bool = False
-    convert: Optional[Convert] = None  # of a plain value's text; None for the text as it is
-    table: Optional[Table] = None  # of an entity
-    each: Optional[Field] = None  # of each element of a list
-
-
-@dataclasses.dataclass(eq=False)
-class Table:
-    """The fields of one class of entities.
-
-    Attributes:
-        entity: the name of the class in ``ovirtsdk4.types``; empty where only the SDK knows what
-            is read.
-        identifier: converts the attribute ``id``; None: it is not read. ``href`` is always read.
-        fields: what becomes of an element, by its name.
-        links: which attribute takes the ``href`` of a link, by its ``rel``.
-    """
-
-    entity: str = ""
-    identifier: Optional[Convert] = None
-    fields: dict[str, Field] = dataclasses.field(default_factory=dict)
-    links: dict[str, str] = dataclasses.field(default_factory=dict)
-
-
-Tables = Mapping[str, Table]  # by the name of the document's element: host, vm
-
-# Raised by the conversion of a wrong value; the SDK then says what is wrong.
-WRONG_VALUE = (LookupError, TypeError, ValueError, OverflowError)
-
-_DATE = re.compile(
-    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?(?:Z|([+-])(\d\d):(\d\d))?", re.ASCII
-)
-
-
-def date(text: str) -> tuple[Any, ...]:
-    """Read a date as engines write it, into its state (serialization.py).
-
-    Raises:
-        ValueError: it is written otherwise.
-    """
-    found = _DATE.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text!r:.40} is no date")
-    seconds, fraction, sign, hours, minutes = found.groups()
-    made = datetime.datetime.fromisoformat(seconds)
-    if fraction:
-        made = made.replace(microsecond=int(fraction.ljust(6, "0")))
-    if sign:
-        offset = int(hours) * 60 + int(minutes)
-        return ("date", made.isoformat(), -offset if sign == "-" else offset, text[-6:])
-    return ("date", made.isoformat(), *((0, "UTC") if text.endswith("Z") else (None, None)))
-
-
-def utf8(document: Document, kind: Kind) -> bytes:
+def utf8(document: Document, kind: DocumentKind) -> bytes:
     """Convert a document to UTF-8, whatever its declaration says.
 
     From here on all readers agree on what the bytes are. A declaration becomes blanks, so that
@@ -177,16 +117,16 @@ def utf8(document: Document, kind: Kind) -> bytes:
     return data
 
 
-def parse(data: bytes, kind: Kind, tables: Tables) -> Optional[list[State]]:
+def parse(data: bytes, kind: DocumentKind, tables: Tables) -> Optional[list[State]]:
     """Parse a document into states; refuse whatever is no plain document of that kind.
 
     Args:
-        data: what ``utf8`` gave.
-        tables: of what a host or a VM holds.
+        data: the result of ``utf8``.
+        tables: those of a host and a VM.
 
     Returns:
-        Those of its hosts or VMs, as the SDK would read them. None if that is not certain, or
-        where something in it may be of version 3.
+        The states of its hosts or VMs, as the SDK would read them. None if that is not certain, or
+        if something in it may be of version 3.
 
     Raises:
         UnreadableDocument: with line and column.
@@ -214,7 +154,7 @@ def parse(data: bytes, kind: Kind, tables: Tables) -> Optional[list[State]]:
     except expat.ExpatError as mistake:
         refuse(expat.ErrorString(mistake.code))
     finally:
-        for name in handlers:  # else these and the parser keep each other alive, and what was read
+        for name in handlers:  # else parser and handlers keep each other and the states alive
             setattr(parser, name, None)
     walk.members.check_number()
     return walk.states if walk.certain else None
@@ -228,7 +168,7 @@ _Lookup = Callable[..., Optional[Field]]
 
 
 def _holds_nothing(*_: object) -> None:
-    """What becomes of an element in an entity that has no fields."""
+    """The lookup of an entity that has no fields."""
 
 
 class _Walk:
@@ -237,8 +177,8 @@ class _Walk:
     ``start`` and ``end`` run for each of 100,000 elements, so they call little.
 
     Attributes:
-        certain: the SDK would read the document so.
-        states: of its hosts or VMs.
+        certain: whether the SDK would read the same.
+        states: of the document's hosts or VMs.
     """
 
     __slots__ = (
@@ -253,17 +193,17 @@ class _Walk:
         self._data = data
         self.certain = not _has_long_runs(data)
         self.states: list[State] = []
-        # The entity or list that the next element belongs to; how its elements are read; where its
-        # links go; its level: 0 for a host or VM, 1 for what that holds.
+        # The entity or list that the next element belongs to; the fields of its elements; the
+        # attributes for its links; its level: 0 for a host or VM, 1 for an element in that.
         self._state: Any = self.states
         self._lookup: _Lookup = _NO_FIELDS.get
         self._links = _NO_LINKS
         self._level = 0
         self._value: Optional[Field] = None  # the plain value that is being read
-        self._around: list[Any] = []  # these five, of the elements around
+        self._around: list[Any] = []  # these five values for each element around this one
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        """Take in the start of an element."""
+        """Begin an element; expat calls this."""
         field = None
         if self._value is None:
             field = self._lookup(name, None)
@@ -296,10 +236,10 @@ class _Walk:
         self._enter(name, attributes, field)
 
     def end(self, _: str) -> None:
-        """Take in the end of an element."""
+        """End an element; expat calls this."""
         field = self._value
         if field is None:
-            # The SDK alone knows what it reads after an entity that might have held something.
+            # The SDK alone knows what it reads after such an entity that is not an empty tag.
             if self._lookup is _holds_nothing:
                 self.certain = self.certain and self._is_empty_tag()
             self._state, self._lookup, self._links, self._level, self._value = self._around.pop()
@@ -308,35 +248,35 @@ class _Walk:
         if field is _LINK:
             return
         texts = self.texts
-        made: Any = "".join(texts) if texts or not self._is_empty_tag() else None
-        if field.convert is not None and made is not None:
+        value: Any = "".join(texts) if texts or not self._is_empty_tag() else None
+        if field.convert is not None and value is not None:
             try:
-                made = field.convert(made)
+                value = field.convert(value)
             except WRONG_VALUE:
                 self.certain = False
         if not field.attribute:
-            self._state.append(made)
-            self.certain = self.certain and made is not None
-        elif made is not None:
-            self._state[field.attribute] = made
-        else:  # a later element of that name counts, and takes back what an earlier one said
+            self._state.append(value)
+            self.certain = self.certain and value is not None
+        elif value is not None:
+            self._state[field.attribute] = value
+        else:  # the latest element of a name counts, even an empty one
             self._state.pop(field.attribute, None)
 
     def _is_empty_tag(self) -> bool:
-        """``<a/>``, which the SDK tells from ``<a></a>``; both end where expat is now."""
+        """Whether the tag is ``<a/>``, which the SDK tells from ``<a></a>``; expat is behind it."""
         place = self._parser.CurrentByteIndex
         return self._data[place - 2 : place] == b"/>"
 
     def _enter(self, name: str, attributes: dict[str, str], field: Optional[Field]) -> None:
-        """Go into an element, unless it is a plain value after all."""
+        """Begin an element of which ``start`` was not sure; check all that may be wrong with it."""
         members, value = self.members, self._value
         level = self._level if value is None else self._level + 1
         if level == 1:
             if field is None and name != "link":
-                members.hold(name)
+                members.add_unknown(name)
         elif level == 0:
             level, field = members.start(name, attributes)
-            # Beside its members a collection of version 4 holds nothing.
+            # A collection of version 4 has members alone.
             self.certain = self.certain and (level < 0 or field is not None)
         elif level > _MOST_LEVELS:
             members.refuse(f"more than {_MOST_LEVELS} levels of elements")
@@ -354,7 +294,7 @@ class _Walk:
             return
         state = self._state
         self._around.append((state, self._lookup, self._links, self._level, value))
-        # An element in a plain value is not, nor a link with more attributes than links have.
+        # Not certain: an element in a plain value, a link with unknown attributes.
         self.certain = self.certain and value is None and not (name == "link" and self._links)
         self._lookup, self._links = _NO_FIELDS.get, _NO_LINKS
         self._level, self._value = level + 1, None
@@ -381,7 +321,7 @@ class _Walk:
                 self.certain = False
         self.certain = self.certain and bool(table.entity)
         self._links = table.links
-        # Of what a host or VM holds, everything but links comes once.
+        # In a host or VM each element comes once, but for links: ``pop`` finds a field once.
         self._lookup = table.fields.copy().pop if self._level == 1 else table.fields.get
         if not table.fields:
             self._lookup = _holds_nothing
@@ -389,11 +329,11 @@ class _Walk:
 
     def _list(self, field: Field, attributes: dict[str, str]) -> list[Any]:
         """Begin the state of a list."""
-        each = field.each
-        self._lookup = lambda *_: each
+        member = field.member
+        self._lookup = lambda *_: member
         # A link to the same list may have come first; the SDK takes the links last.
         self.certain = self.certain and field.attribute not in self._state
-        is_plain = each is not None and each.is_value
+        is_plain = member is not None and member.is_value
         return ["values"] if is_plain else ["list", attributes.get("href")]
 
 
@@ -402,7 +342,7 @@ _LONG_RUN = 20_000
 
 
 def _has_long_runs(data: bytes) -> bool:
-    """Whether so much may be in it without markup that libxml2 has to be asked."""
+    """Whether it may have a text or name so long that libxml2 may refuse it."""
     return any(
         data.find(b"<", place, place + _LONG_RUN) < 0
         for place in range(0, len(data) - _LONG_RUN, _LONG_RUN)
@@ -412,29 +352,29 @@ def _has_long_runs(data: bytes) -> bool:
 class _Members:
     """The hosts or VMs of a document: the right ones, each with an id of its own."""
 
-    def __init__(self, kind: Kind, table: Table, refuse: _Refuse):
+    def __init__(self, kind: DocumentKind, table: Table, refuse: _Refuse):
         self._kind = kind
         self._member = Field("", table=table)
-        self._known = table.fields
+        self._fields = table.fields
         self.refuse = refuse
         self._in_collection = False
-        self._latest = ""  # host or VM, in words
-        self._unknown: set[str] = set()  # what it holds that no table knows
+        self._latest = ""  # the latest host or VM, for messages
+        self._unknown: set[str] = set()  # its elements that no table has
         self._ids: set[str] = set()
         self._count = 0
 
     def start(self, name: str, attributes: dict[str, str]) -> tuple[int, Optional[Field]]:
-        """Take in the document's first element, or a member of its collection.
+        """Check the document's first element, or a member of its collection.
 
         Returns:
-            Its level, 0 for a host or VM, -1 for the collection; and what is read of it.
+            Its level, 0 for a host or VM, -1 for the collection; and the field that reads it.
         """
         kind = self._kind
         self._unknown.clear()
         if name == kind.one:
             self._count += 1
             self._latest = f"{kind.one} number {self._count}"
-            if kind is not VM:  # one that is yet to be made has none
+            if kind is not VM:  # a VM that is yet to be made has none
                 self._check_id(attributes.get("id", ""))
             return 0, self._member
         if not self._in_collection and name == kind.many:
@@ -445,14 +385,17 @@ class _Members:
             self.refuse(f"expected {expected}, found <{short(name)}>")
         return 0, None
 
-    def hold(self, name: str) -> None:
-        """Take in what the latest host or VM holds and nobody knows, or knows no more."""
-        if name in self._unknown or name in self._known:
+    def add_unknown(self, name: str) -> None:
+        """Note an element of the latest host or VM without a field; refuse a second one.
+
+        One whose field was used already is a second one, too.
+        """
+        if name in self._unknown or name in self._fields:
             self.refuse(f"a second <{short(name)}> in {self._latest}")
         self._unknown.add(name)
 
     def check_number(self) -> None:
-        """Refuse another number of hosts or VMs than one, if it has to be one."""
+        """Refuse a document of one host or VM that has none or several."""
         kind = self._kind
         if kind in (HOST, VM) and self._count != 1:
             raise UnreadableDocument(
@@ -469,7 +412,7 @@ class _Members:
         self._ids.add(identifier)
 
 
-def too_large(kind: Kind) -> UnreadableDocument:
+def too_large(kind: DocumentKind) -> UnreadableDocument:
     """Make the error of a document that takes more memory than a request may have."""
     return UnreadableDocument(
         f"{kind.subject}: the document needs more memory than a request may have"

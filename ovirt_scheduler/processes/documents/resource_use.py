@@ -1,7 +1,4 @@
-"""The use of a host or a VM, as far as the engine's document has it.
-
-It reads the state (``serialization``) of one host or VM.
-"""
+"""The use of a host or a VM, computed from its state (``serialization``)."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from ovirt_scheduler.processes.documents.packing import State
 
 Number = Union[int, float]
 
-_MOST = 1 << 62  # of anything; what a document says beyond counts as that
+_MOST = 1 << 62  # of any amount; a larger one in a document counts as this
 
 
 def of_host(host: State) -> list[Number]:
-    """Its processors and how many are busy, its memory and how much is used, in bytes.
+    """Processors and how many are busy, memory and how much is used, in bytes.
 
-    If the use of one is not known, its total is 0.
+    If the use of processors or of memory is not known, their total is 0.
     """
     statistics = _statistics(host)
     percent = busy_percent(statistics)
@@ -32,7 +29,7 @@ def of_host(host: State) -> list[Number]:
 
 
 def of_vm(vm: State) -> list[Number]:
-    """Its processors, its memory in bytes, and how many processors are busy, where that is told."""
+    """Processors, memory in bytes, and how many processors are busy, if that is known."""
     busy = _statistics(vm).get("cpu.current.total")
     load = [] if busy is None else [busy / 100]
     return [_processors(vm) or 1, _amount(vm, "_memory"), *load]
@@ -51,7 +48,7 @@ def _amount(state: State, name: str) -> int:
 
 
 def _statistics(state: State) -> dict[str, float]:
-    """The latest datum of each statistic, by name, where it is an amount."""
+    """The latest datum of each statistic that is an amount, by name."""
     data = latest(state.get("_statistics"))
     return {name: datum for name, datum in data.items() if 0 <= datum <= _MOST}  # nan is not
 
@@ -60,15 +57,15 @@ def latest(statistics: Optional[Sequence[Any]]) -> dict[str, float]:
     """The latest datum of each of a host's or VM's statistics, by name.
 
     Args:
-        statistics: the state of the list of them.
+        statistics: the state of their list.
     """
-    found: dict[str, float] = {}
-    for each in _members(statistics):
-        values = _members(each.get("_values"))
+    data: dict[str, float] = {}
+    for statistic in _members(statistics):
+        values = _members(statistic.get("_values"))
         datum = values[0].get("_datum") if values else None
-        if "_name" in each and datum is not None:
-            found[each["_name"]] = float(datum)
-    return found
+        if "_name" in statistic and datum is not None:
+            data[statistic["_name"]] = float(datum)
+    return data
 
 
 def _members(values: Optional[Sequence[Any]]) -> Sequence[Any]:

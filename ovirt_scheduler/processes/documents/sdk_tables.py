@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
-from ovirt_scheduler.processes.documents import parser
-from ovirt_scheduler.processes.documents.parser import Convert, Field, Table, Tables
+from ovirt_scheduler.processes.documents.tables import Convert, Field, Table, Tables, date
 
 # The forms are those of the source without comments, empty lines and indents.
 _CLASS = re.compile(r"^class (\w+)\(Reader\):\n", re.MULTILINE)
@@ -66,7 +65,7 @@ obj\.\2 = List\(href\)
 _ENUMERATION = re.compile(r"^class (\w+)\(Enum\):\n((?:    \w+ = '.*'\n)+)", re.MULTILINE)
 
 # The state (serialization.py) of each member of an enumeration, by its text.
-_Members = Mapping[str, tuple[str, str, str]]
+_EnumMembers = Mapping[str, tuple[str, str, str]]
 
 
 def of_source(readers: str, types: str) -> Tables:
@@ -75,28 +74,28 @@ def of_source(readers: str, types: str) -> Tables:
     Args:
         readers, types: the source of these two modules of the SDK.
     """
-    enumerations: dict[str, _Members] = {
+    enumerations: dict[str, _EnumMembers] = {
         name: {text: ("enum", name, text) for text in re.findall("'(.*)'", members)}
         for name, members in _ENUMERATION.findall(types)
     }
     _, *parts = _CLASS.split(readers)
     sources = dict(zip(parts[::2], parts[1::2]))
-    made: dict[str, Table] = defaultdict(Table)
+    tables: dict[str, Table] = defaultdict(Table)
     for name in (names := ["HostReader", "VmReader"]):  # grows while it runs
-        table = made[name]
-        with contextlib.suppress(LookupError, ValueError):  # then it says nothing
-            _fill(table, sources[name], enumerations, made)
-        names += made.keys() - set(names)
-    return {"host": made["HostReader"], "vm": made["VmReader"]}
+        table = tables[name]
+        with contextlib.suppress(LookupError, ValueError):  # the table stays empty
+            _fill(table, sources[name], enumerations, tables)
+        names += tables.keys() - set(names)
+    return {"host": tables["HostReader"], "vm": tables["VmReader"]}
 
 
 def _fill(
-    table: Table, source: str, enumerations: Mapping[str, _Members], made: Mapping[str, Table]
+    table: Table, source: str, enumerations: Mapping[str, _EnumMembers], tables: Mapping[str, Table]
 ) -> None:
     """Fill the table of one of the SDK's readers.
 
     Raises:
-        ValueError, LookupError: the reader is not of the form that is known.
+        ValueError, LookupError: the reader has another form.
     """
     lines = filter(None, map(str.strip, source.splitlines()))
     plain = "\n".join(line for line in lines if line[0] != "#") + "\n"
@@ -109,7 +108,7 @@ def _fill(
     elif read_one["id"]:
         identifier = int if read_one["int"] else str
     table.fields = {
-        name: _field(f"_{attribute}", made[owner], kind, enumerations[enum] if enum else {})
+        name: _field(f"_{attribute}", tables[owner], kind, enumerations[enum] if enum else {})
         for name, attribute, owner, kind, enum in _FIELD.findall(read_one["fields"] or "")
     }
     if read_one["links"]:
@@ -117,22 +116,22 @@ def _fill(
     table.entity, table.identifier = read_one["entity"], identifier
 
 
-def _field(attribute: str, table: Table, kind: str, members: _Members) -> Field:
+def _field(attribute: str, table: Table, kind: str, members: _EnumMembers) -> Field:
     if kind == "one":
         return Field(attribute, table=table)
     if kind == "many":
-        return Field(attribute, each=Field("", table=table))
+        return Field(attribute, member=Field("", table=table))
     if kind == "enum":
         return Field(attribute, True, members.get)
     if kind == "enums":
-        # A word that the enumeration does not have is no member of the list.
-        return Field(attribute, each=Field("", True, members.__getitem__))
+        # An unknown word raises, and so leaves the document to the SDK.
+        return Field(attribute, member=Field("", True, members.__getitem__))
     if kind in _PLAIN:
         return Field(attribute, True, _PLAIN[kind])
-    return Field(attribute, each=Field("", True, _PLAIN[kind[:-1]]))
+    return Field(attribute, member=Field("", True, _PLAIN[kind[:-1]]))
 
 
-# What is spelled otherwise is left to the SDK's reader; a KeyError or a ValueError says so.
+# Any other spelling raises a KeyError or a ValueError, and so leaves the document to the SDK.
 _TRUE, _FALSE = ("true", "True", "TRUE", "1"), ("false", "False", "FALSE", "0")
 _BOOLEANS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 _PLAIN: dict[str, Optional[Convert]] = {
@@ -140,7 +139,7 @@ _PLAIN: dict[str, Optional[Convert]] = {
     "boolean": _BOOLEANS.__getitem__,
     "integer": int,
     "decimal": float,
-    "date": parser.date,
+    "date": date,
 }
 
 

@@ -35,7 +35,7 @@ from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.processes.documents import packing, resource_use
-from ovirt_scheduler.processes.documents.packing import Source, State
+from ovirt_scheduler.processes.documents.packing import PackedSource, State
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _MINUTES_A_DAY = 24 * 60
@@ -63,25 +63,25 @@ _MEMBERS: dict[tuple[str, str], enum.Enum] = {
 # -- from states --------------------------------------------------------------------------
 
 
-def unpack(kind: str, sources: Sequence[Source], wanted: Sequence[Optional[str]]) -> list[Any]:
+def unpack(kind: str, sources: Sequence[PackedSource], ids: Sequence[Optional[str]]) -> list[Any]:
     """Make hosts or VMs whose attributes are made of their states when they are first read.
 
     Args:
         kind: ``Host`` or ``Vm``.
         sources: of their records (packing.py).
-        wanted: ids of n entities; None for a VM that is yet to be made.
+        ids: ids of n entities; None for a VM that is yet to be made.
 
     Returns:
-        n entities in that order. One that no source has holds nothing but its id.
+        n entities in that order. One that no source has is an id and nothing else.
 
     Raises:
         UnreadableState: a source is no packed form of that kind, or too large. Reading an
             attribute of an entity raises it too.
         OSError: a descriptor cannot be read.
     """
-    made, entities = _STRUCTS[kind], []
-    for identifier, record in zip(wanted, packing.records(kind, sources, wanted)):
-        entity = _new(made)
+    entity_class, entities = _STRUCTS[kind], []
+    for identifier, record in zip(ids, packing.records(kind, sources, ids)):
+        entity = _new(entity_class)
         # Its __dict__ is made when somebody asks for it.
         entity._id = identifier  # noqa: SLF001
         if record is not None:
@@ -90,7 +90,7 @@ def unpack(kind: str, sources: Sequence[Source], wanted: Sequence[Optional[str]]
     return entities
 
 
-# What comes up where something is no state: a wrong name, type, number of values, too deep.
+# Raised where something is no state: a wrong name, type, or number of values, or too many levels.
 WRONG = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
@@ -99,10 +99,10 @@ def _entity(state: State) -> Any:
     entity = _new(_STRUCTS[name])
     if not state.keys() <= _ATTRIBUTES[name]:
         raise ValueError(f"{name} has no {min(state.keys() - _ATTRIBUTES[name])}")
-    held = entity.__dict__
+    attributes = entity.__dict__
     for key, value in state.items():
-        held[key] = value if value.__class__ in _PLAIN else _value(value)
-    del held[""]
+        attributes[key] = value if value.__class__ in _PLAIN else _value(value)
+    del attributes[""]
     return entity
 
 
@@ -116,9 +116,9 @@ def _value(value: Any) -> Any:
         _, kind, image = value
         return _MEMBERS[kind, image]
     if form == "list":
-        made = SdkList(value[1])
-        made.extend(map(_value, value[2:]))
-        return made
+        entities = SdkList(value[1])
+        entities.extend(map(_value, value[2:]))
+        return entities
     if form == "values":
         return [*map(_value, value[1:])]
     if form == "date":
@@ -142,7 +142,7 @@ def state_of(entity: Any) -> State:
     """Convert an entity that the SDK's reader made to its state.
 
     Raises:
-        TypeError: it holds something else than what the SDK's readers make.
+        TypeError: it has a value that the SDK's readers do not make.
     """
     kind = entity.__class__
     name = kind.__name__
@@ -188,9 +188,10 @@ def _zone(zone: Any) -> tuple[int, str]:
 
 
 class _Lazy:
-    """An attribute at the class of hosts and VMs: found where the entity has set nothing.
+    """An attribute of the classes of hosts and VMs, which makes the value from an entity's state.
 
-    It has no ``__set__``: what is set goes to the entity's ``__dict__``, which is asked first.
+    It has no ``__set__``: a value that is set, or was made, is in the entity's ``__dict__``, where
+    Python looks first.
     """
 
     __slots__ = ("_name",)
@@ -201,15 +202,15 @@ class _Lazy:
     def __get__(self, entity: Any, _: Any = None) -> Any:
         if entity is None:
             return None
-        held = entity.__dict__
-        record = held.get(_UNREAD)
+        attributes = entity.__dict__
+        record = attributes.get(_UNREAD)
         if record is None:
             return None
         name = self._name
         try:
             value = record.find(name)
-            # Of two threads that read it at once, both get what the first one made.
-            return None if value is None else held.setdefault(name, _value(value))
+            # Two threads that read it at once get the same value.
+            return None if value is None else attributes.setdefault(name, _value(value))
         except WRONG as mistake:
             raise _unreadable(entity, mistake) from None
 
@@ -220,7 +221,7 @@ def _unreadable(entity: Any, mistake: Exception) -> UnreadableState:
 
 
 def complete(entity: Any) -> dict[str, Any]:
-    """Make all attributes of an entity that are in its state; afterwards nothing is lazy.
+    """Make all attributes of an entity from its state.
 
     Returns:
         The entity's ``__dict__``.
@@ -228,8 +229,8 @@ def complete(entity: Any) -> dict[str, Any]:
     Raises:
         UnreadableState: one of them cannot be made.
     """
-    held: dict[str, Any] = entity.__dict__
-    record = held.get(_UNREAD)
+    attributes: dict[str, Any] = entity.__dict__
+    record = attributes.get(_UNREAD)
     if record is not None:
         try:
             names = record.names
@@ -239,22 +240,22 @@ def complete(entity: Any) -> dict[str, Any]:
                 getattr(entity, name)
         except WRONG as mistake:
             raise _unreadable(entity, mistake) from None
-        held.pop(_UNREAD, None)
-    return held
+        attributes.pop(_UNREAD, None)
+    return attributes
 
 
 def _latest_statistics(entity: Any) -> Optional[dict[str, float]]:
     """The latest datum of each statistic of a host or VM, by name, without making entities of them.
 
     Returns:
-        None if the entity does not hold them as a state.
+        None if the entity has no state, or its statistics were made or set already.
 
     Raises:
-        UnreadableState: the state is none of statistics.
+        UnreadableState: the state is not that of statistics.
     """
-    held = entity.__dict__
-    record = held.get(_UNREAD)
-    if record is None or "_statistics" in held:
+    attributes = entity.__dict__
+    record = attributes.get(_UNREAD)
+    if record is None or "_statistics" in attributes:
         return None
     try:
         return resource_use.latest(record.find("_statistics"))

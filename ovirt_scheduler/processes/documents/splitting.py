@@ -17,8 +17,8 @@ def split(document: Document) -> list[bytes]:
     """Cut a document that the parser has let through.
 
     Returns:
-        In UTF-8: what stands before the first element, each element, and what stands behind the
-        last. White space and comments between elements are left out.
+        In UTF-8: the text before the first element, each element, and the text behind the last
+        one. White space and comments between elements are left out.
 
     Raises:
         UnreadableDocument, expat.ExpatError: it is no document that was read before.
@@ -26,11 +26,11 @@ def split(document: Document) -> list[bytes]:
     data = utf8(document, HOSTS)
     parser = expat.ParserCreate("utf-8")
     elements: list[bytes] = []
-    depth, level = 0, 1  # of the element around; of those that are pieces
-    begun = ended = first = 0  # places
-    kept: list[bytes] = []  # of the element, as far as it was read
-    hidden = 0  # the depth of an element that is left out, where expat is in one
-    is_open = False  # nothing came since the latest start tag
+    depth, level = 0, 1  # of the current element; of the elements that become pieces
+    begun = ended = first = 0  # offsets in the data
+    parts: list[bytes] = []  # of the current piece, without what is left out of it
+    hidden = 0  # the depth of the element that is being left out; 0: none is
+    is_open = False  # whether nothing came since the latest start tag
 
     def start(name: str, _: dict[str, str]) -> None:
         nonlocal depth, level, begun, first, hidden, is_open
@@ -43,21 +43,21 @@ def split(document: Document) -> list[bytes]:
             begun = place
             first = first if elements else place
         elif not hidden and depth > level and name.rpartition(":")[2] in NEVER_KEPT:
-            kept.append(data[begun:place])
+            parts.append(data[begun:place])
             hidden = depth
 
     def end(_: str) -> None:
         nonlocal depth, begun, ended, hidden, is_open
         place = parser.CurrentByteIndex
-        # Of <a/> that is behind it, of <a></a> before its end tag.
+        # expat is behind <a/>, and before the end tag of <a></a>.
         is_empty = is_open and data[place - 2 : place] == b"/>"
         after = place if is_empty else data.index(b">", place) + 1
         is_open = False
         if depth == hidden:
             begun, hidden = after, 0
         elif depth == level:
-            elements.append(b"".join([*kept, data[begun:after]]))
-            kept.clear()
+            elements.append(b"".join([*parts, data[begun:after]]))
+            parts.clear()
             ended = after
         depth -= 1
 

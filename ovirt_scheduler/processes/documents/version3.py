@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 from lxml import etree
 
-# What version 3 writes as an attribute and version 4 as an element of the same name.
+# Attributes of version 3 that are elements of the same name in version 4.
 _ATTRIBUTES = frozenset(
     {
         *("major", "minor", "build", "revision", "full_version"),  # every kind of version
@@ -25,8 +25,8 @@ _ATTRIBUTES = frozenset(
     }
 )
 
-_Change = Callable[[Any], None]  # what is to be done to an lxml element
-_Difference = tuple[etree.XPath, _Change]
+_Change = Callable[[Any], None]  # changes an lxml element
+_Conversion = tuple[etree.XPath, _Change]
 
 
 def to_version4(data: bytes) -> bytes:
@@ -53,10 +53,10 @@ def to_version4(data: bytes) -> bytes:
     return written
 
 
-def _change(root: Any, differences: Sequence[_Difference]) -> bool:
+def _change(root: Any, differences: Sequence[_Conversion]) -> bool:
     changed = False
     for select, change in differences:
-        # From the inside out: a change may take away all that its element holds.
+        # From the inside out: a change may remove all that is in its element.
         for element in reversed(select(root)):
             change(element)
             changed = True
@@ -64,7 +64,7 @@ def _change(root: Any, differences: Sequence[_Difference]) -> bool:
 
 
 def _drop(element: Any) -> None:
-    # What follows an element belongs to it in lxml; between elements that is white space.
+    # lxml removes the text behind an element with it: between elements that is white space.
     element.getparent().remove(element)
 
 
@@ -80,8 +80,8 @@ def _rename(name: str, element: Any) -> None:
 
 def _wrap(children: str, name: str, element: Any) -> None:
     """Put the children of that name into one element."""
-    found = element.findall(children)
-    etree.SubElement(element, name).extend(found)
+    moved = element.findall(children)
+    etree.SubElement(element, name).extend(moved)
 
 
 def _status(element: Any) -> None:
@@ -95,7 +95,7 @@ def _status(element: Any) -> None:
 
 def _storage_manager(host: Any) -> None:
     managers = host.findall("storage_manager")
-    # The younger of version 3 write both; then <spm> tells more.
+    # Later engines of version 3 write <spm>, too, which has more.
     if host.find("spm") is None:
         spm = etree.SubElement(host, "spm")
         word = (managers[0].text or "").strip().lower()
@@ -153,7 +153,7 @@ def _set_text(text: str, element: Any) -> None:
     element.text = text
 
 
-def _at(where: str, change: _Change) -> _Difference:
+def _at(where: str, change: _Change) -> _Conversion:
     return etree.XPath(where), change
 
 
@@ -161,7 +161,7 @@ _ANY_ATTRIBUTE = " or ".join(f"@{name}" for name in sorted(_ATTRIBUTES))
 _WITH_CAPITALS = "[not(*)][translate(., 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', '') != string(.)]"
 
 # In this order: the attributes that become plain elements come after those that do not.
-DIFFERENCES: tuple[_Difference, ...] = (
+DIFFERENCES: tuple[_Conversion, ...] = (
     # <hosts><total>2</total>: counts and actions among the members of a collection.
     _at("/*[self::hosts or self::vms]/*[not(self::host or self::vm)]", _drop),
     # <status><state>up</state><detail>...</detail></status>
@@ -175,7 +175,7 @@ DIFFERENCES: tuple[_Difference, ...] = (
     _at("//*[self::vm or self::template or self::instance_type][timezone]", _time_zone),
     # <guest_info><fqdn>
     _at("//vm[guest_info/fqdn]", lambda vm: _add(vm, "fqdn", vm.findtext("guest_info/fqdn"))),
-    # <placement_policy><host id="..."/>; the younger of version 3 write <hosts> as well.
+    # <placement_policy><host id="..."/>; later engines of version 3 write <hosts>, too.
     _at("//placement_policy[host][not(hosts)]", partial(_wrap, "host", "hosts")),
     # <disks><disk>, where version 4 has an attachment of each disk.
     _at("//vm/disks", _disks),
@@ -188,14 +188,14 @@ DIFFERENCES: tuple[_Difference, ...] = (
     # <statistic><type>GAUGE</type><values type="INTEGER">
     _at("//statistic[values/@type]", _statistic),
     # <topology sockets="1" cores="4"/>, <version major="4"/>, <os type="rhel_6x64">, ...
-    # Not of a collection: the SDK takes whatever is in one for a member.
+    # Not those of a collection: the SDK takes each element in one for a member.
     _at(
         f"//*[not(self::hosts or self::vms)][not(text()[normalize-space()])][{_ANY_ATTRIBUTE}]",
         _attributes,
     ),
 )
 # Words of an enumeration that were spelled otherwise: the SDK would read None.
-SPELLINGS: tuple[_Difference, ...] = (
+SPELLINGS: tuple[_Conversion, ...] = (
     _at(
         "//*[parent::cpu and (self::architecture or self::mode)"
         " or parent::statistic and (self::kind or self::type or self::unit)"

@@ -26,10 +26,10 @@ from ovirt_scheduler.processes.loading import drivers as driver_analysis
 from ovirt_scheduler.processes.loading import modules, patterns, python2, scores
 from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
 
-# What class units call their parameters.
+# The parameters' names in class units.
 _IN_A_CLASS = {"hosts": "hosts_ids", "vm": "vm_id", "properties": "args_map"}
 _PATTERN_SECONDS = ANALYSIS_LIMITS.timeout / 2  # for the defaults of one set of properties
-_NAMING = ("id", "attr", "name", "module")  # what nodes of syntax call a name that they have
+_NAMING = ("id", "attr", "name", "module")  # attributes of syntax nodes that have a name
 
 
 def analyse(candidate: Candidate) -> Analysis:
@@ -62,11 +62,12 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
     try:
         units = [*_units(module, source.name, source.path)]
         drivers: list[FoundDriver] = []
-        for found in _classes(module):
-            units += _units(found, found.__name__, source.path)
-            if driver_analysis.is_driver(found):
-                line, description = class_lines.get(found.__name__, 1), description_of(module)
-                drivers.append(driver_analysis.read(found, description, source.path, line))
+        for plugin_class in _classes(module):
+            units += _units(plugin_class, plugin_class.__name__, source.path)
+            if driver_analysis.is_driver(plugin_class):
+                line = class_lines.get(plugin_class.__name__, 1)
+                description = description_of(module)
+                drivers.append(driver_analysis.read(plugin_class, description, source.path, line))
         if candidate.declared is None:
             units = [*map(_checked_unit, units)]
             for driver in drivers:
@@ -76,7 +77,7 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
         doubts = [*python2.comparisons(tree), *scores.hosts_left_out(tree)]
     except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
-    except BaseException as error:  # noqa: BLE001  what is looked at is the plugin's
+    except BaseException as error:  # noqa: BLE001  a class of the plugin's may raise anything
         return Analysis(fault=_load_fault(candidate, error))
     return Analysis(
         tuple(units),
@@ -94,22 +95,22 @@ def _fault_of_conf(candidate: Candidate) -> Optional[FileFault]:
     if declared is None:
         return None
     try:
-        made = properties.parse(declared.name, declared.patterns, declared.defaults)
-        patterns.check_declared(made, _PATTERN_SECONDS)
+        property_set = properties.parse(declared.name, declared.patterns, declared.defaults)
+        patterns.check_declared(property_set, _PATTERN_SECONDS)
     except PluginError as error:
         return FileFault(declared.file, declared.line, error.message)
     return None
 
 
 def _checked_unit(unit: FoundUnit) -> FoundUnit:
-    """A unit whose own properties were checked.
+    """The unit, with the properties noted whose values Python cannot check.
 
     Raises:
-        Misdefined: they cannot be used.
+        Misdefined: its properties cannot be used.
     """
     try:
-        made = properties.parse_for_java(unit.name, unit.properties)
-        return replace(unit, unchecked=patterns.unchecked_names(made))
+        property_set = properties.parse_for_java(unit.name, unit.properties)
+        return replace(unit, unchecked=patterns.unchecked_names(property_set))
     except PluginError as error:
         raise Misdefined(unit.line, error.message) from None
 
@@ -121,8 +122,8 @@ def _check_driver(driver: FoundDriver) -> None:
         Misdefined: they cannot be used.
     """
     try:
-        made = properties.parse(driver.name, driver.properties, driver.default_values)
-        patterns.check_declared(made, _PATTERN_SECONDS)
+        property_set = properties.parse(driver.name, driver.properties, driver.default_values)
+        patterns.check_declared(property_set, _PATTERN_SECONDS)
     except PluginError as error:
         raise Misdefined(driver.line, error.message) from None
 
@@ -132,9 +133,9 @@ def _may_have_units(tree: ast.Module) -> bool:
 
     A driver is a class with a base. Any other file is a helper, and is not run.
     """
-    wanted = {"*", *(kind.function for kind in Kind)}
+    function_names = {"*", *(kind.function for kind in Kind)}
     return any(
-        _bound(node) in wanted or (isinstance(node, ast.ClassDef) and node.bases)
+        _bound(node) in function_names or (isinstance(node, ast.ClassDef) and node.bases)
         for node in ast.walk(tree)
     )
 
@@ -150,7 +151,7 @@ def _bound(node: ast.AST) -> Optional[str]:
 
 
 def _units(owner: Union[ModuleType, type], name: str, path: str) -> Iterator[FoundUnit]:
-    """The units of a file; or of a class, as plugins of the released proxy have them
+    """The units of a file, or of a class, as plugins of the released proxy have them
     (contract 5.3).
     """
     for kind in Kind:
@@ -172,27 +173,24 @@ def _units(owner: Union[ModuleType, type], name: str, path: str) -> Iterator[Fou
 
 
 def _classes(module: ModuleType) -> Iterator[type]:
-    """A module's own, by name and once each: a class may be bound to several names."""
-    for name, found in [*vars(module).items()]:
-        if inspect.isclass(found) and (found.__module__, found.__name__) == (module.__name__, name):
-            yield found
+    """The classes that a module defines, each once: a class may be bound to several names."""
+    for name, value in [*vars(module).items()]:
+        if inspect.isclass(value) and (value.__module__, value.__name__) == (module.__name__, name):
+            yield value
 
 
 def _check_signature(function: object, kind: Kind, arguments: Sequence[str], line: int) -> None:
-    wanted = f"{kind.function}({', '.join(arguments)})"
+    definition = f"{kind.function}({', '.join(arguments)})"
     if inspect.iscoroutinefunction(function):
         raise Misdefined(line, f"{kind.function} is async; take the async away")
     if not callable(function):
-        raise Misdefined(line, f"{kind.function} is not a function; define {wanted}")
+        raise Misdefined(line, f"{kind.function} is not a function; define {definition}")
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError:
-        taken = str(inspect.signature(function))
-        raise Misdefined(
-            line,
-            f"{kind.function}{taken} cannot be called with {count_of(len(arguments), 'argument')}; "
-            f"define {wanted}",
-        ) from None
+        actual, number = inspect.signature(function), count_of(len(arguments), "argument")
+        problem = f"{kind.function}{actual} cannot be called with {number}; define {definition}"
+        raise Misdefined(line, problem) from None
     except ValueError:  # a built-in that does not tell its signature
         return
 
@@ -224,8 +222,8 @@ def _engine_use(plugin: ModuleType, code: Iterable[Module]) -> tuple[bool, bool]
     """Which engine data a plugin uses, found in its code and in that of its helpers.
 
     Returns:
-        Whether it names ``engine_connection``, or imports version 3 of the SDK; and whether it
-        reads an attribute ``statistics``, unless its ``uses_statistics`` says so.
+        Whether it names ``engine_connection``, or imports version 3 of the SDK. And whether it uses
+        statistics: the value of its ``uses_statistics``, or else whether its code has the word.
 
     Raises:
         Misdefined: ``uses_statistics`` is neither True nor False.
@@ -273,7 +271,7 @@ def _line_of(source: Source, line: Optional[int]) -> str:
 def _load_fault(candidate: Candidate, error: BaseException) -> FileFault:
     try:
         return _shown_fault(candidate, error)
-    except BaseException:  # noqa: BLE001  its class, its texts and its code are the plugin's too
+    except BaseException:  # noqa: BLE001  showing it runs code of the plugin's class
         message = "loading it raised an exception that cannot be shown; mend the file"
         return FileFault(candidate.source.path, None, message)
 

@@ -27,57 +27,57 @@ class Misdefined(Exception):
 
 
 def description_of(*described: object) -> str:
-    """The first docstring that there is; what XML cannot write is U+FFFD in it, as in answers."""
+    """The first docstring of these objects, with U+FFFD for characters that XML cannot write."""
     return writable(next(filter(None, map(inspect.getdoc, described)), ""))
 
 
-def text_of(found: type, attribute: str, line: int) -> Optional[str]:
-    """What a class says by an attribute.
+def text_of(owner: type, attribute: str, line: int) -> Optional[str]:
+    """The text of a class's attribute; None if it has none.
 
     Raises:
-        Misdefined: it is no text, or cannot be written in XML.
+        Misdefined: the value is no text, or cannot be written in XML.
     """
-    value = getattr(found, attribute, None)
+    value = getattr(owner, attribute, None)
     if value is not None and not isinstance(value, str):
-        raise Misdefined(line, f"{found.__name__}: {attribute} is not a string")
+        raise Misdefined(line, f"{owner.__name__}: {attribute} is not a string")
     if value is not None and NOT_IN_XML.search(value):
-        raise Misdefined(line, f"{found.__name__}: {attribute} {_UNWRITABLE}")
+        raise Misdefined(line, f"{owner.__name__}: {attribute} {_UNWRITABLE}")
     return value
 
 
-def is_driver(found: type) -> bool:
+def is_driver(candidate: type) -> bool:
     """Whether a class is a driver to be loaded; a name with ``_`` is a base for others."""
-    return issubclass(found, interfaces.Driver) and not found.__name__.startswith("_")
+    return issubclass(candidate, interfaces.Driver) and not candidate.__name__.startswith("_")
 
 
 def line_of(function: object, path: str, otherwise: int = 1) -> int:
-    """Where a file defines a function; another line where it comes from elsewhere."""
+    """The line where a file defines a function; ``otherwise`` if it is of another file."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     return code.co_firstlineno if code is not None and code.co_filename == path else otherwise
 
 
-def read(found: type, description: str, path: str, line: int) -> FoundDriver:
+def read(driver_class: type, description: str, path: str, line: int) -> FoundDriver:
     """Read a driver's class: its name, topic, interfaces, methods and properties.
 
     Args:
-        description: where the class has no docstring of its own.
+        description: used if the class has no docstring of its own.
         path: the plugin's file.
         line: of the class.
 
     Raises:
         Misdefined: it cannot be loaded like this.
     """
-    reader = _Reader(found, path, line)
+    reader = _ClassReader(driver_class, path, line)
     defined = reader.interfaces()
     methods = tuple(reader.methods(defined))
-    text = functools.partial(text_of, found, line=line)
-    topic = text("topic")
+    text = functools.partial(text_of, driver_class, line=line)
+    topic, docstring = text("topic"), driver_class.__doc__
     reader.check_whole(defined, topic, methods)
     return FoundDriver(
-        class_name=found.__name__,
+        class_name=driver_class.__name__,
         line=line,
-        description=writable(inspect.cleandoc(found.__doc__)) if found.__doc__ else description,
-        name=text("name") or found.__name__,
+        description=writable(inspect.cleandoc(docstring)) if docstring else description,
+        name=text("name") or driver_class.__name__,
         topic=topic,
         interfaces=defined,
         methods=methods,
@@ -89,27 +89,27 @@ def read(found: type, description: str, path: str, line: int) -> FoundDriver:
     )
 
 
-class _Reader:
-    def __init__(self, found: type, path: str, line: int) -> None:
-        self._class = found
+class _ClassReader:
+    def __init__(self, driver_class: type, path: str, line: int) -> None:
+        self._class = driver_class
         self._path = path
         self._own_line = line
-        self._is_scheduler = issubclass(found, interfaces.SchedulerPart)
+        self._is_scheduler = issubclass(driver_class, interfaces.SchedulerPart)
 
     def _wrong(self, message: str, line: Optional[int] = None) -> Misdefined:
         return Misdefined(line or self._own_line, f"{self._class.__name__}: {message}")
 
     def policies(self) -> tuple[str, ...]:
-        named = getattr(self._class, "policies", None)
-        if not isinstance(named, (tuple, list)) or not all(isinstance(each, str) for each in named):
+        words = getattr(self._class, "policies", None)
+        if not isinstance(words, (tuple, list)) or not all(isinstance(each, str) for each in words):
             raise self._wrong("policies is not a tuple of strings")
-        return tuple(named)
+        return tuple(words)
 
     def interfaces(self) -> tuple[str, ...]:
-        """Which of the five it defines a method of."""
+        """The names of the interfaces of which the class defines a method."""
         own = {
-            name: each.interface
-            for name, each in INTERFACE_METHODS.items()
+            name: method.interface
+            for name, method in INTERFACE_METHODS.items()
             if self._of_a_scheduler(name)
             and getattr(self._class, name) is not getattr(interfaces.Scheduler, name)
         }
@@ -121,17 +121,17 @@ class _Reader:
         return tuple(name for name in INTERFACES if name in own.values())
 
     def _of_a_scheduler(self, name: str) -> bool:
-        """Whether a method's name is one of the interfaces', as it is in a scheduler."""
+        """Whether the class is a scheduler, and the name that of a method of its interfaces."""
         return self._is_scheduler and name in INTERFACE_METHODS and hasattr(self._class, name)
 
     def methods(self, defined: tuple[str, ...]) -> Iterator[PublishedMethod]:
-        """Those of the interfaces that it defines, then its own by name.
+        """The interface methods that the class defines, then its own, sorted by name.
 
-        Of its bases, those count that are drivers themselves.
+        Methods of a base are its own if the base is a driver, too.
         """
-        for name, known in INTERFACE_METHODS.items():
-            if known.interface in defined:
-                yield self._interface_method(name, known.parameters)
+        for name, method in INTERFACE_METHODS.items():
+            if method.interface in defined:
+                yield self._interface_method(name, method.parameters)
         drivers = [each for each in self._class.__mro__ if issubclass(each, interfaces.Driver)]
         names = {name for each in drivers for name in vars(each) if not name.startswith("_")}
         for name in sorted(names):
@@ -144,26 +144,26 @@ class _Reader:
         return inspect.isroutine(function) and callable(function)
 
     def _parameters(self, name: str) -> list[inspect.Parameter]:
-        """Those of a method, without the object that it is called on."""
+        """The parameters of a method, without ``self`` or ``cls``."""
         function = getattr(self._class, name)
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
             raise self._wrong(f"{name} is async; take the async away", self._line(name))
         try:
-            found = list(inspect.signature(function).parameters.values())
+            parameters = list(inspect.signature(function).parameters.values())
         except ValueError:  # a built-in that does not tell
             raise self._wrong(f"{name} does not tell its arguments; define it with def") from None
         own = inspect.getattr_static(self._class, name)
-        return found if isinstance(own, (classmethod, staticmethod)) else found[1:]
+        return parameters if isinstance(own, (classmethod, staticmethod)) else parameters[1:]
 
     def _interface_method(self, name: str, parameters: tuple[str, ...]) -> PublishedMethod:
-        wanted = f"define {name}({', '.join(('self', *parameters))})"
+        definition = f"define {name}({', '.join(('self', *parameters))})"
         if not self._is_method(name):
-            raise self._wrong(f"{name} is not a method; {wanted}")
+            raise self._wrong(f"{name} is not a method; {definition}")
         try:
             inspect.Signature(self._parameters(name)).bind(*parameters)
         except TypeError:
             count = count_of(len(parameters), "argument")
-            message = f"{name} cannot be called with {count}; {wanted}"
+            message = f"{name} cannot be called with {count}; {definition}"
             raise self._wrong(message, self._line(name)) from None
         required = tuple(each for each in parameters if each != "properties")
         optional = tuple(each for each in parameters if each == "properties")
@@ -173,18 +173,19 @@ class _Reader:
 
     def _own_method(self, name: str) -> PublishedMethod:
         required, optional, shown = [], [], []
-        for each in self._parameters(name):
-            if each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
-                taken = str(each.replace(annotation=each.empty, default=each.empty))
-                taken += ", /" if each.kind is each.POSITIONAL_ONLY else ""
-                message = f"{name} takes {taken}; its arguments come by name: list them"
+        for parameter in self._parameters(name):
+            if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+                empty = parameter.empty
+                unnamed = str(parameter.replace(annotation=empty, default=empty))
+                unnamed += ", /" if parameter.kind is parameter.POSITIONAL_ONLY else ""
+                message = f"{name} takes {unnamed}; its arguments come by name: list them"
                 raise self._wrong(message, self._line(name))
-            if each.default is each.empty:
-                required.append(each.name)
-                shown.append(each.name)
+            if parameter.default is parameter.empty:
+                required.append(parameter.name)
+                shown.append(parameter.name)
             else:
-                optional.append(each.name)
-                shown.append(f"{each.name}={_shown(each.default)}")
+                optional.append(parameter.name)
+                shown.append(f"{parameter.name}={_shown(parameter.default)}")
         shown_help = description_of(getattr(self._class, name))
         return PublishedMethod(
             name, shown_help, f"({', '.join(shown)})", tuple(required), tuple(optional)
@@ -196,7 +197,7 @@ class _Reader:
     def check_whole(
         self, defined: tuple[str, ...], topic: Optional[str], methods: tuple[PublishedMethod, ...]
     ) -> None:
-        """Check that the class has something to call, and somebody who can call it.
+        """Check that there is a method to call, that the class can be made, and that it is no base.
 
         Raises:
             Misdefined: nothing of it could ever be called.

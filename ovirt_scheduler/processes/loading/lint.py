@@ -22,35 +22,35 @@ from ovirt_scheduler.processes.loading import modules, python2
 from ovirt_scheduler.processes.loading.python2 import Remark
 
 _CAUGHT = re.compile(r"except\s.+,\s*(\w+)\s*:")
-_MOST_ERRORS = 200  # of syntax in one file; each costs a parse
+_MOST_ERRORS = 200  # syntax errors in one file; each takes a parse
 
 
 def main() -> None:
     """Print what is wrong in the files whose paths are on standard input."""
-    found = [
+    rows = [
         (path, line, message)
         for path in json.load(sys.stdin)
         for line, message in remarks(_read(path), path)
     ]
-    json.dump(found, sys.stdout)
+    json.dump(rows, sys.stdout)
 
 
 def remarks(text: bytes, path: str) -> list[Remark]:
     """List what is wrong in a file, by line, also behind lines that cannot be parsed."""
-    found, text = _without_errors(text, path)
+    problems, text = _without_errors(text, path)
     try:
         tree = ast.parse(text, path)
-        found += python2.prints(tree, text)
+        problems += python2.prints(tree, text)
         own = {file.stem for file in Path(path).parent.glob("*.py")}
         for name, line in modules.imported(Source(Path(path).stem, path, text)):
             absence = "" if "." in name or name in own else python2.absence(name)
             if absence and importlib.util.find_spec(name) is None:
-                found.append((line, f"{name} is {absence}"))
-        found += python2.comparisons(tree)
-        found += _unknown(tree, path)
+                problems.append((line, f"{name} is {absence}"))
+        problems += python2.comparisons(tree)
+        problems += _unknown(tree, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass  # loading it has reported that
-    return sorted(set(found))
+    return sorted(set(problems))
 
 
 def _read(path: str) -> bytes:
@@ -60,28 +60,29 @@ def _read(path: str) -> bytes:
 
 
 def _without_errors(text: bytes, path: str) -> tuple[list[Remark], bytes]:
-    """The lines of Python 2 that cannot be parsed, and the text with others in their places."""
-    found: list[Remark] = []
-    # With the tabs that Python 2 read as spaces.
+    """Remarks on the lines of Python 2 that cannot be parsed, and the text with them replaced."""
+    statements: list[Remark] = []
+    # Python 2 read a tab as spaces up to the next multiple of eight.
     lines = text.decode("utf-8", "replace").expandtabs().splitlines(keepends=True)
     for _ in range(_MOST_ERRORS):
         try:
             ast.parse("".join(lines), path)
         except SyntaxError as error:
             number = error.lineno or 0
-            if not 0 < number <= len(lines) or number in dict(found):
+            if not 0 < number <= len(lines) or number in dict(statements):
                 break
             line = lines[number - 1]
             if not python2.is_statement(line, error.msg):
                 break
-            found.append((number, f"this line is Python 2: {line.strip()!r:.80}; {python2.PORT}"))
+            remark = f"this line is Python 2: {line.strip()!r:.80}; {python2.PORT}"
+            statements.append((number, remark))
             indent = line[: len(line) - len(line.lstrip())]
             lines[number - 1] = f"{indent}{_instead(line.strip())}\n"
         except (ValueError, RecursionError, MemoryError):
             break
         else:
             break
-    return found, "".join(lines).encode("utf-8")
+    return statements, "".join(lines).encode("utf-8")
 
 
 def _instead(line: str) -> str:

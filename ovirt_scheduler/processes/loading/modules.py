@@ -1,8 +1,8 @@
 """Finds the modules that a plugin may import, and imports them from the code in the registry.
 
-What runs is what was analysed: a file that is edited meanwhile, or a helper that is imported late,
-is still the last good version. ``exception_text`` and ``own_line`` describe an exception that comes
-from there. ``refusal`` and ``imported`` look at the source, and run nothing.
+The code that runs is the code that was analysed, even if a file was edited since, or a helper is
+imported late. ``exception_text`` and ``own_line`` describe an exception of that code. ``refusal``
+and ``imported`` read source, and run nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ovirt_scheduler.model.plugins import Candidate, PluginCode, Source
 if TYPE_CHECKING:
     from importlib.abc import Loader
 else:
-    Loader = object  # importlib.abc loads a good deal that each fork would have to copy
+    Loader = object  # importlib.abc loads many modules, which each fork would have to copy
 
 
 _IMPORTERS = {"import_module", "__import__"}
@@ -39,7 +39,7 @@ VERSION_3 = "ovirtsdk"  # of the SDK
 
 
 def _module_of_sdk3(name: str, text: str = "", submodules: tuple[str, ...] = ()) -> Source:
-    """A module of it; ``plugin.sdk3`` is loaded by plugins that import one alone."""
+    """A module of version 3; importing one loads ``plugin.sdk3``, which others do not need."""
     absent = f"""
 from ovirt_scheduler.plugin.sdk3 import absent_names as _absent_names
 __getattr__ = _absent_names(__name__, {submodules!r})
@@ -48,7 +48,7 @@ __getattr__ = _absent_names(__name__, {submodules!r})
     return Source(name, f"{name.replace('.', '/')}{end}", f"{text}{absent}".encode())
 
 
-_SDK3 = (  # as far as it is here
+_SDK3 = (  # the modules of the part of version 3 that is here
     _module_of_sdk3("ovirtsdk", submodules=("api", "infrastructure", "xml")),
     _module_of_sdk3("ovirtsdk.api", "from ovirt_scheduler.plugin.sdk3 import API"),
     _module_of_sdk3("ovirtsdk.xml", submodules=("params",)),
@@ -62,15 +62,15 @@ _SDK3 = (  # as far as it is here
 )
 
 
-# What the path says of a plugin's folder: nothing in it is to be imported from the disk. There may
-# be files that somebody else can change, and compiled ones that no checksum covers.
+# The importer of a plugin's folder, which finds nothing: there may be files on the disk that others
+# can change, and compiled ones that no checksum covers.
 _CLOSED = SimpleNamespace(find_spec=lambda _name, _target=None: None)
 
 
 def _close(folder: str) -> None:
-    """Have nothing in a folder be imported from the disk, whatever name of it is on the path.
+    """Have nothing in a folder imported from the disk, whatever path leads there.
 
-    This Python's own libraries are, where they lie below it.
+    This does not close libraries of this Python that lie below the folder.
     """
     before = tuple(sys.path)
 
@@ -112,7 +112,7 @@ class FolderFinder(Loader):
             sys.modules.pop(name, None)
 
     def make(self, name: str) -> ModuleType:
-        """Make one of the modules, without the way through all finders; ``run`` runs it."""
+        """Make one of the modules without asking all finders; ``run`` runs it."""
         return importlib.util.module_from_spec(self._spec(name))
 
     def run(self, module: ModuleType) -> ModuleType:
@@ -137,16 +137,16 @@ class FolderFinder(Loader):
         return spec
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
-        """Leave it to Python."""
+        """Have Python make the module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run it; the import system calls this, too."""
+        """Run a module; the import system calls this, too."""
         code = self._code(module.__name__)
         exec(code, module.__dict__)  # noqa: S102  running plugins is what this is for
 
 
 def finder_of(plugin: PluginCode) -> FolderFinder:
-    """Make a finder for a plugin and its helpers, of the code that the registry holds."""
+    """Make a finder for a plugin and its helpers, with the code from the registry."""
     modules = {module.name: module for module in plugin.modules}
     for module in plugin.modules:  # tracebacks show what runs, not what the file says by now
         linecache.cache[module.path] = (len(module.source), None, lines(module.source), module.path)
@@ -181,9 +181,9 @@ def lines(source: bytes) -> list[str]:
 
 
 def exception_text(error: BaseException) -> str:
-    """What a plugin raised: ``ValueError: its text``, or ``called sys.exit(1)``.
+    """An exception of a plugin as text: ``ValueError: its text``, or ``called sys.exit(1)``.
 
-    Its class and its texts are the plugin's too: this may raise whatever they do.
+    This runs code of the exception's class, which may be the plugin's and raise anything.
     """
     if isinstance(error, SystemExit):
         return f"called sys.exit({error.code!r:.80})"
@@ -194,12 +194,12 @@ def exception_text(error: BaseException) -> str:
 
 
 def own_line(error: BaseException, paths: Collection[str]) -> Optional[tuple[str, int]]:
-    """The innermost line of these files that it came from; None if it came from none."""
-    found = None
+    """The innermost line of these files in the traceback of an error; None if there is none."""
+    innermost = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename in paths:
-            found = frame.f_code.co_filename, line
-    return found
+            innermost = frame.f_code.co_filename, line
+    return innermost
 
 
 def refusal(candidate: Candidate) -> Optional[FileFault]:
@@ -223,7 +223,7 @@ def refusal(candidate: Candidate) -> Optional[FileFault]:
 def imported(source: Source) -> Iterator[tuple[str, int]]:
     """Find the modules that a file may import, each after its packages, and the lines.
 
-    ``ANY`` where it calls a function of Python's that imports with a name that only it knows.
+    ``ANY`` stands for a name that is only known at run time, as that of ``import_module``.
     """
     package = source.name.split(".")
     if not source.path.endswith("/__init__.py"):

@@ -46,12 +46,12 @@ def refusal(prop: Property, value: Optional[str]) -> Optional[str]:
 
 
 def check_declared(properties: PropertySet, seconds: float) -> None:
-    """Check that each pattern can be used, and takes the property's own default.
+    """Check that each pattern can be used, and matches the property's own default.
 
     For the main thread of a process.
 
     Args:
-        seconds: time for all of it.
+        seconds: time for the whole check.
 
     Raises:
         PluginError: without a file; the text names the property and what is wrong.
@@ -106,7 +106,7 @@ def check(owner: str, properties: PropertySet, values: Mapping[str, str], second
 
 @contextlib.contextmanager
 def _in_time(seconds: float, late: Callable[[], Exception]) -> Iterator[None]:
-    """Raise what ``late`` gives where the body takes longer: a match looks for signals."""
+    """Raise the result of ``late`` if the body takes longer; signals interrupt a match."""
 
     def give_up(_signal: int, _frame: object) -> NoReturn:
         raise late()

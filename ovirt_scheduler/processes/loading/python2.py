@@ -46,7 +46,7 @@ _NO_ANSWER = (
     "print(a, b) prints 'a b', which is no answer; write print((a, b)), or return the answer"
 )
 
-# What ends the parse of Python 2 source: print and exec statements, a name after the comma in an
+# Python 2 that Python 3 cannot parse: print and exec statements, a name after the comma in an
 # except or a raise, <>, backquotes, octal and long numbers, ur"".
 _STATEMENT = re.compile(
     r"""^\s*(print\s+[^(=\s]|exec\s+["'\w]|raise\s+[\w.]+\s*,|except\s.+,\s*\w+\s*:)"""
@@ -59,7 +59,7 @@ _STATUSES = frozenset(each.value for each in (*types.HostStatus, *types.VmStatus
 
 
 def absence(module: str) -> str:
-    """What a module is that earlier Pythons had, and this one has not; else empty."""
+    """Why this Python has no longer a module that earlier ones had; empty for other modules."""
     if module in MODULES:
         return f"a module of Python 2; {PORT}"
     first = _REMOVED.get(module.partition(".")[0])
@@ -106,7 +106,7 @@ def prints(tree: ast.Module, text: bytes) -> Iterator[Remark]:
 
 
 def _printed_pairs(tree: ast.Module) -> Iterator[ast.Call]:
-    """The calls ``print(vm, hosts)`` that have to be the answer of a class's balance."""
+    """The calls ``print(vm, hosts)`` in a class's balance that has no other answer."""
     for unit in ast.walk(tree):
         for method in unit.body if isinstance(unit, ast.ClassDef) else ():
             if getattr(method, "name", "") != "do_balance":
@@ -117,11 +117,11 @@ def _printed_pairs(tree: ast.Module) -> Iterator[ast.Call]:
             returns = (each.value for each in nodes if isinstance(each, ast.Return))
             if any(map(_is_value, returns)) or any(len(each.args) == 1 for each in prints):
                 continue  # that is the answer
-            for each in prints:
-                if len(each.args) == 2 and not isinstance(
-                    each.args[0], (ast.Constant, ast.JoinedStr)
+            for call in prints:
+                if len(call.args) == 2 and not isinstance(
+                    call.args[0], (ast.Constant, ast.JoinedStr)
                 ):
-                    yield each
+                    yield call
 
 
 def _is_value(node: Optional[ast.expr]) -> bool:

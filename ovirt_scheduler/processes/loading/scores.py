@@ -1,6 +1,6 @@
 """Finds cost functions that leave hosts out: such a host costs 0 (contract 4.4), which favours it.
 
-It reads source, and runs nothing of it. What it cannot see, ``ovirt-scheduler try`` shows.
+It reads source, and runs nothing. ``ovirt-scheduler try`` shows hosts left out in any other way.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def hosts_left_out(tree: ast.Module) -> Iterator[Remark]:
         hosts = next((each.arg for each in node.args.args if each.arg != "self"), "")
         inside = [*ast.walk(node)]
         if not any(map(_gives_reason, inside)):
-            for each in inside:
-                if _passes_over(each, hosts):
-                    yield each.lineno, LEFT_OUT  # type: ignore[attr-defined]
+            for inner in inside:
+                if _passes_over(inner, hosts):
+                    yield inner.lineno, LEFT_OUT  # type: ignore[attr-defined]
 
 
 def _passes_over(node: ast.AST, hosts: str) -> bool:
-    """Whether it is an answer with some of the hosts, or a loop that goes on without one."""
+    """Whether a node is an answer with some of the hosts, or a loop that skips hosts."""
     if isinstance(node, ast.For) and _is_name(node.iter, hosts):
         branches = (each for each in node.body if isinstance(each, ast.If))
         return any(isinstance(each, ast.Continue) for if_ in branches for each in if_.body)
@@ -42,7 +42,7 @@ def _passes_over(node: ast.AST, hosts: str) -> bool:
     while isinstance(answer, ast.Call) and answer.args and _is_name(answer.func, *_WRAPPERS):
         answer = answer.args[0]
     return isinstance(answer, _COMPREHENSIONS) and any(
-        each.ifs and _is_name(each.iter, hosts) for each in answer.generators
+        loop.ifs and _is_name(loop.iter, hosts) for loop in answer.generators
     )
 
 

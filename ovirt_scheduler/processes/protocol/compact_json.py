@@ -1,7 +1,7 @@
-"""Writes and reads JSON in ASCII without blanks, with as little around it as can be.
+"""Writes and reads JSON in ASCII without blanks, fast for short values.
 
 An encoder of ``json`` prepares itself anew for each value, and takes twice as long for the short
-ones that hosts and VMs consist of: so its inner part is prepared once, here.
+values of hosts and VMs. So its inner part is prepared once, here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _decoder = json.JSONDecoder()
 
 
 def encode(value: object) -> bytes:
-    """Write a value, which does not hold itself."""
+    """Write a value that does not contain itself."""
     return "".join(_encoder(value, 0)).encode("ascii")
 
 

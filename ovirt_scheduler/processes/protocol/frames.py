@@ -43,15 +43,15 @@ ENDED = struct.Struct("!Ii?")
 HEADER = struct.Struct("!cQQ")  # kind, nonce, length
 TASK, ANSWER, READY, DIFFERS = b"t", b"a", b"r", b"d"
 GROWN = b"grown"  # said with READY: the process takes more memory than a new one would
-STDOUT, STDERR = b"1", b"2"  # what Python's streams still held at the end of the call
+STDOUT, STDERR = b"1", b"2"  # text that was in Python's streams at the end of the call
 MOST_DESCRIPTORS = 200  # with one frame; the kernel takes 253
 
 # Exit statuses of processes below the zygote, of sysexits.h.
 OUT_OF_MEMORY = os.EX_OSERR
-DISCONNECTED = os.EX_PROTOCOL  # its descriptor of the daemon's socket is another file's by now
+DISCONNECTED = os.EX_PROTOCOL  # its descriptor of the daemon's socket leads to another file now
 
 _FIRST = 1 << 14  # bytes: most tasks come in one piece
-_RETURNS = {each.value: each for each in Returns}  # to ask the class takes ten times as long
+_RETURNS = {each.value: each for each in Returns}  # the class takes ten times as long
 
 
 class FrameError(Exception):
@@ -95,7 +95,7 @@ def pack_task(task: Task, nonce: int) -> memoryview:
 
 
 def _plain(task: CallTask) -> tuple[object, ...]:
-    """A call as plain values: they are pickled, and read, in a third of the time of our types."""
+    """A call as plain values, which are pickled and read in a third of the time of our types."""
     function, *inputs, engine, seconds = task
     names = (*function[:3], function.returns.value, *function[4:])
     return (names, *inputs, engine.reason if isinstance(engine, NoEngine) else engine, seconds)

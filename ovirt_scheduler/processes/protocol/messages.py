@@ -32,14 +32,14 @@ _DESCRIPTION_LIMIT = 16 << 10  # characters
 _ANALYSIS_VALUES = 50_000  # in one: the units of a file, and all that it imports
 _MOST_UNITS = 1000  # of a file, and as many drivers, and methods of one of them
 _LAST_LINE = 1 << 31  # of a file
-_ENTITY_BYTES = 4  # of a document, at least, for each value that is told of it
+_ENTITY_BYTES = 4  # of a document, at least, for each value in the message about it
 _CHARACTER_BYTES = 12  # of JSON at most, as two halves of a surrogate pair
-# Beside the value: a message, and a traceback.
+# Of an answer beside its value: a message, and a traceback.
 _BESIDE_VALUE = (_CHARACTER_BYTES * TRACEBACK_LIMIT) + (64 << 10)
 _LONGEST_REASON = 200  # characters for a host
 _REASON_BYTES = _CHARACTER_BYTES * _LONGEST_REASON + 16
 _MOST_NOTES = 3
-_FEW_BYTES = 1 << 20  # whatever is in so many takes no memory that counts
+_FEW_BYTES = 1 << 20  # a message of so many needs no count of its values
 _MARKS = 5  # strings, brackets and commas of one value at most: "key":{"dateTime":"..."},
 _STRING = re.compile(rb'"[^"]*"')
 
@@ -53,15 +53,15 @@ class Answered(NamedTuple):
     answer: Unpacked = Unpacked(None)
     message: str = ""
     traceback: str = ""
-    # How much of stdout and stderr the answer was read from, where it was printed.
+    # Of a printed answer: the bytes of stdout and of stderr that it was read from.
     read: Optional[tuple[int, int]] = None
     reasons: Mapping[str, str] = {}  # by host
-    remarks: tuple[str, ...] = ()  # what could not be kept of them
+    remarks: tuple[str, ...] = ()  # on reasons that were dropped
 
 
-# What a call said beside its answer: a reason by host, and what could not be kept of it.
-Said = tuple[Mapping[str, str], Sequence[str]]
-SILENT: Said = ({}, ())
+# The reasons of a call, by host, and notes on reasons that were dropped.
+ReasonsAndNotes = tuple[Mapping[str, str], Sequence[str]]
+NO_REASONS: ReasonsAndNotes = ({}, ())
 
 
 def answer_limit(function: Function, inputs: CallInputs) -> int:
@@ -75,14 +75,14 @@ def pack_answer(
     value: object,
     hosts: Sequence[str],
     read: Optional[tuple[int, int]] = None,
-    said: Said = SILENT,
+    reasons: ReasonsAndNotes = NO_REASONS,
 ) -> bytes:
     """The message of a good answer."""
     fields: list[object] = ["ok", PACKINGS[returns].pack(value, hosts), "", "", read]
-    if any(said):
-        reasons, notes = said
+    if any(reasons):
+        by_host, notes = reasons
         place_of = {host: place for place, host in enumerate(hosts)}
-        fields.append([[place_of[host], text] for host, text in reasons.items()])
+        fields.append([[place_of[host], text] for host, text in by_host.items()])
         fields.append(notes)
     return compact_json.encode(fields)
 
@@ -103,14 +103,14 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
     packing = PACKINGS[function.returns]
     try:
         most = packing.most(inputs)[1] + 2 * len(inputs.hosts)
-        outcome, value, message, trace, read, *said = _loaded(payload, most)
+        outcome, value, message, trace, read, *rest = _loaded(payload, most)
         answer = Unpacked(None)
         if outcome == "ok":
             try:
                 answer = packing.unpack(value, inputs)
             except Misnamed as error:
                 outcome, message = Outcome.BAD_ANSWER.value, f"{function.name} {error}"
-        reasons, remarks = _unpack_said(said, inputs.hosts) if said else ({}, ())
+        reasons, remarks = _unpack_reasons(rest, inputs.hosts) if rest else ({}, ())
         return Answered(
             Outcome(outcome),
             answer,
@@ -124,8 +124,8 @@ def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Ans
         raise FrameError(f"not an answer of a {function.kind}: {error!r:.200}") from None
 
 
-def _unpack_said(said: Any, hosts: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    texts_by_place, notes = said
+def _unpack_reasons(packed: Any, hosts: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    texts_by_place, notes = packed
     reasons: dict[str, str] = {}
     for place, why in texts_by_place:
         if type(place) is not int or place < 0:
@@ -137,15 +137,15 @@ def _unpack_said(said: Any, hosts: Sequence[str]) -> tuple[dict[str, str], tuple
 def _loaded(payload: bytes, most: int) -> Any:
     """Read the JSON of a message.
 
-    What it holds is counted before it is made: a value may take sixty times the memory that it
-    is written in.
+    Its values are counted before they are made: a value may take sixty times the memory of its
+    text.
 
     Args:
-        most: values, beside a few.
+        most: values that it may have, beside a few.
 
     Raises:
-        ValueError: it is no JSON, or there are more of them.
-        RecursionError: they lie too deep within each other.
+        ValueError: it is no JSON, or has more values.
+        RecursionError: it has too many levels.
     """
     if len(payload) > _FEW_BYTES:
         marks = _MARKS * most + _FEW_BYTES // 4
@@ -159,17 +159,19 @@ def _loaded(payload: bytes, most: int) -> Any:
 
 
 class ReadDocument(NamedTuple):
-    """What a reader found in one document."""
+    """The result of reading one document."""
 
     ids: tuple[Optional[str], ...] = ()
-    names: tuple[str, ...] = ()  # in the same order; empty if there is none
-    problem: str = ""  # why it cannot be read
-    note: str = ""  # what was left out of it, and why
+    names: tuple[str, ...] = ()  # in the same order; "" for an entity without one
+    problem: str = ""  # why it cannot be read; empty if it was read
+    note: str = ""  # which entities were dropped, and why; empty if none was
 
 
-def pack_read(documents: Sequence[ReadDocument], seen: Sequence[dict[str, list[object]]]) -> bytes:
+def pack_read(
+    documents: Sequence[ReadDocument], states: Sequence[dict[str, list[object]]]
+) -> bytes:
     """The message of a reader."""
-    return compact_json.encode([documents, seen])
+    return compact_json.encode([documents, states])
 
 
 def read_limit(size: int) -> int:
@@ -187,7 +189,7 @@ def unpack_read(payload: bytes, size: int) -> tuple[tuple[ReadDocument, ...], li
         FrameError: it has not the shape.
     """
     try:
-        documents, seen = _loaded(payload, size // _ENTITY_BYTES)
+        documents, states = _loaded(payload, size // _ENTITY_BYTES)
         read = tuple(
             ReadDocument(
                 tuple(_text_or_none(each) for each in ids), texts(names), text(problem), text(note)
@@ -198,11 +200,15 @@ def unpack_read(payload: bytes, size: int) -> tuple[tuple[ReadDocument, ...], li
             raise ValueError("not of each document")
     except MISSHAPEN as error:
         raise FrameError(f"not what a reader tells: {error!r:.200}") from None
-    return read, seen
+    return read, states
 
 
 def pack_split(lengths: Sequence[Optional[Sequence[int]]]) -> bytes:
-    """The message of a reader that has cut documents: the bytes of each piece of each."""
+    """The message of a reader that has cut documents.
+
+    Args:
+        lengths: for each document the bytes of each of its pieces; None if it cannot be read.
+    """
     return compact_json.encode(lengths)
 
 
@@ -217,8 +223,9 @@ def unpack_split(payload: bytes, count: int, size: int) -> list[Optional[list[in
     """
     try:
         lengths: list[Optional[list[int]]] = _loaded(payload, size // _ENTITY_BYTES)
-        for each in lengths:
-            if each is not None and not all(type(length) is int and length >= 0 for length in each):
+        for pieces in lengths:
+            sizes = () if pieces is None else pieces
+            if not all(type(each) is int and each >= 0 for each in sizes):
                 raise TypeError("no length")
         if len(lengths) != count:
             raise ValueError(f"{len(lengths)} documents")
@@ -245,15 +252,15 @@ def unpack_analysis(payload: bytes) -> Analysis:
         raise FrameError(f"not an analysis: {problem}")
     return replace(
         analysis,
-        units=tuple(map(_described, analysis.units)),
-        drivers=tuple(map(_described_driver, analysis.drivers)),
+        units=tuple(map(_with_short_texts, analysis.units)),
+        drivers=tuple(map(_driver_with_short_texts, analysis.drivers)),
         fault=analysis.fault and _on_one_line(analysis.fault),
         doubts=tuple(map(_on_one_line, analysis.doubts)),
     )
 
 
 def _misshapen(analysis: Analysis) -> str:
-    """What no file's analysis says of itself, whatever the file; empty if it is good."""
+    """A problem that no honest analysis of any file has; empty if there is none."""
     units, drivers = analysis.units, analysis.drivers
     methods = max((len(driver.methods) for driver in drivers), default=0)
     faults = (*analysis.doubts, *filter(None, [analysis.fault]))
@@ -270,25 +277,25 @@ def _misshapen(analysis: Analysis) -> str:
     return next((problem for is_wrong, problem in problems if is_wrong), "")
 
 
-def _on_one_line(found: FileFault) -> FileFault:
-    return replace(found, message=one_line(found.message, _FAULT_LIMIT))
+def _on_one_line(fault: FileFault) -> FileFault:
+    return replace(fault, message=one_line(fault.message, _FAULT_LIMIT))
 
 
-def _described(found: _Described) -> _Described:
-    """A unit or a driver, its description not endless: ``discover`` answers it."""
-    return replace(found, description=shortened(found.description, _DESCRIPTION_LIMIT))
+def _with_short_texts(described: _Described) -> _Described:
+    """A unit or driver with a description of bounded length, as ``discover`` answers it."""
+    return replace(described, description=shortened(described.description, _DESCRIPTION_LIMIT))
 
 
-def _described_driver(found: FoundDriver) -> FoundDriver:
+def _driver_with_short_texts(driver: FoundDriver) -> FoundDriver:
     methods = tuple(
         replace(
-            each,
-            help=shortened(each.help, _DESCRIPTION_LIMIT),
-            signature=one_line(each.signature, _DESCRIPTION_LIMIT),
+            method,
+            help=shortened(method.help, _DESCRIPTION_LIMIT),
+            signature=one_line(method.signature, _DESCRIPTION_LIMIT),
         )
-        for each in found.methods
+        for method in driver.methods
     )
-    return _described(replace(found, methods=methods))
+    return _with_short_texts(replace(driver, methods=methods))
 
 
 def _text_or_none(value: object) -> Optional[str]:

@@ -20,7 +20,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import CallInputs, Ids, Returns
 
-# What reading a value raises that has not the expected shape.
+# Raised where a value is read that has not the expected shape.
 MISSHAPEN = (AttributeError, KeyError, IndexError, ValueError, TypeError, OverflowError,
              RecursionError)  # fmt: skip
 
@@ -30,7 +30,7 @@ MOST_VALUES = 200_000  # in one
 _TOO_MUCH = 1 << 63  # of an amount
 
 _SHOWN_STRANGERS = 3
-_COMPARED_STRANGERS = 500  # with the names of hosts
+_COMPARED_STRANGERS = 500  # which are compared with the names of hosts
 _LONGEST_STRANGER = 200  # characters
 _STRANGER_BYTES = 12 * _LONGEST_STRANGER
 _PLACE_BYTES = 12  # of a place, the comma included
@@ -41,7 +41,7 @@ _IDS_BYTES = 4 << 20  # of ids that are answered where none were given
 
 
 class Misnamed(Exception):
-    """An answer has names of hosts, and not one id; the text is a sentence without its subject."""
+    """An answer has names of hosts and no id; the text is a sentence without its subject."""
 
 
 class Unpacked(NamedTuple):
@@ -55,9 +55,10 @@ class Packing(NamedTuple):
     """How one kind of answer travels.
 
     Attributes:
-        pack: takes what the reader in ``answers`` made, and the ids of hosts given; gives JSON.
-        unpack: takes that JSON and what was given; raises any of ``MISSHAPEN``, or ``Misnamed``.
-        most: the bytes that JSON can take, and the values that are in it, beside a few.
+        pack: makes JSON of the value from ``answers``, and the ids of the call's hosts.
+        unpack: reads that JSON, given the call's inputs; raises any of ``MISSHAPEN``, or
+            ``Misnamed``.
+        most: the bytes that the JSON can take, and the values in it, beside a few.
     """
 
     pack: Callable[[Any, Sequence[str]], object]
@@ -66,7 +67,7 @@ class Packing(NamedTuple):
 
 
 def text(value: object) -> str:
-    """The value, where it is a string that can be written; else any of ``MISSHAPEN``."""
+    """The value if it is a string that can be written; else raise any of ``MISSHAPEN``."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.60} is not a string")
     value.encode("utf-8")  # JSON can write half of a surrogate pair, which nothing else can
@@ -74,14 +75,14 @@ def text(value: object) -> str:
 
 
 def amount(value: object) -> Any:
-    """The value, where it is a number from 0 to 2⁶³; else any of ``MISSHAPEN``."""
+    """The value if it is a number from 0 to 2⁶³; else raise any of ``MISSHAPEN``."""
     if type(value) not in (int, float) or not 0 <= value < _TOO_MUCH:  # type: ignore[operator]
         raise TypeError(f"{value!r:.60} is no amount")
     return value
 
 
 def texts(value: object) -> Ids:
-    """The values, where they are strings in an array; else any of ``MISSHAPEN``."""
+    """The values if they are strings in a list; else raise any of ``MISSHAPEN``."""
     if not isinstance(value, list):
         raise TypeError(f"{value!r:.60} is not a list")
     return tuple(map(text, value))
@@ -90,7 +91,7 @@ def texts(value: object) -> Ids:
 def _pack_places(
     ids: Collection[str], hosts: Sequence[str], most: int = _COMPARED_STRANGERS
 ) -> tuple[list[int], int, list[str]]:
-    """The places, how many strangers there are, and the first of them: at most so many."""
+    """The places of hosts, how many strangers there are, and the first ``most`` of them."""
     place_of = dict(zip(hosts, range(len(hosts))))
     try:
         return [place_of[each] for each in ids], 0, []
@@ -102,7 +103,7 @@ def _pack_places(
 
 
 def _unpack_places(packed: Any, hosts: Ids) -> tuple[list[int], int, Ids]:
-    """The places in the order of the answer, none twice; how many strangers, the first of them."""
+    """The places in the order of the answer, each once; how many strangers; the first of them."""
     places, count, first = packed
     if not isinstance(places, list) or not set(map(type, places)) <= {int}:
         raise TypeError("no list of places")
@@ -131,7 +132,7 @@ def _unpack_hosts(packed: Any, inputs: CallInputs) -> tuple[list[int], tuple[str
     """The places in the order of the answer, the note on strangers, and whether there are some.
 
     Raises:
-        Misnamed: instead of ids of hosts it has names.
+        Misnamed: it has no id of a host, but names.
     """
     places, strangers, first = _unpack_places(packed, inputs.hosts)
     if strangers and not places:
@@ -140,10 +141,10 @@ def _unpack_hosts(packed: Any, inputs: CallInputs) -> tuple[list[int], tuple[str
 
 
 def _refuse_names(strangers: Sequence[str], inputs: CallInputs) -> None:
-    """Refuse an answer that has not one id of the hosts given, if it has a name of one.
+    """Refuse an answer without an id of a host if a stranger is the name of one.
 
     Raises:
-        Misnamed: it has.
+        Misnamed: a stranger is.
     """
     names = inputs.names
     of_hosts = {names[host] for host in inputs.hosts if host in names}
@@ -157,8 +158,8 @@ def _hosts_from(packed: Any, inputs: CallInputs) -> Unpacked:
     """The hosts of the answer, in the order of the inputs (contract 2.2)."""
     places, notes, _ = _unpack_hosts(packed, inputs)
     hosts = inputs.hosts
-    kept = hosts if len(places) == len(hosts) else tuple(hosts[place] for place in sorted(places))
-    return Unpacked(kept, notes)
+    all_of_them = len(places) == len(hosts)
+    return Unpacked(hosts if all_of_them else tuple(hosts[at] for at in sorted(places)), notes)
 
 
 def _pack_costs(costs: Mapping[str, int], hosts: Sequence[str]) -> object:
@@ -187,7 +188,7 @@ def _migration_from(packed: Any, inputs: CallInputs) -> Unpacked:
         return Unpacked(None)
     vm, *rest = packed
     places, notes, has_strangers = _unpack_hosts(rest, inputs)
-    if not places and has_strangers:  # no hosts stand for any host: dropping strangers must not
+    if not places and has_strangers:  # an empty list would stand for any host
         return Unpacked(None, notes)
     hosts = tuple(inputs.hosts[place] for place in sorted(places))
     return Unpacked(Migration(text(vm), hosts), notes)
@@ -205,8 +206,8 @@ def _pack_migrations(migrations: Mapping[str, Ids], all_hosts: Sequence[str]) ->
 
 
 def _migrations_from(packed: Any, inputs: CallInputs) -> Unpacked:
-    known = {*inputs.vms, *(() if inputs.vm is None else (inputs.vm,))}
-    kept: dict[str, Ids] = {}
+    vm_ids = {*inputs.vms, *(() if inputs.vm is None else (inputs.vm,))}
+    migrations: dict[str, Ids] = {}
     others: dict[str, None] = {}
     shown: dict[str, None] = {}
     count = 0
@@ -214,14 +215,14 @@ def _migrations_from(packed: Any, inputs: CallInputs) -> Unpacked:
         places, strangers, first = _unpack_places(rest, inputs.hosts)
         count += strangers
         shown.update(dict.fromkeys(first))
-        if text(vm) not in known:
+        if text(vm) not in vm_ids:
             others[vm] = None
         elif places or not strangers:
-            kept[vm] = tuple(inputs.hosts[place] for place in places)
-    if not kept:
+            migrations[vm] = tuple(inputs.hosts[place] for place in places)
+    if not migrations:
         _refuse_names([*shown], inputs)
     of_vms = _note("VMs", len(others), [*others])
-    return Unpacked(kept, (*of_vms, *_note("hosts", count, [*shown])))
+    return Unpacked(migrations, (*of_vms, *_note("hosts", count, [*shown])))
 
 
 def _truth(packed: object, _: CallInputs) -> Unpacked:

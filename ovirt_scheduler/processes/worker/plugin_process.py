@@ -341,7 +341,7 @@ def _entities(
     return serialization.unpack(role.kind, sources, ids)
 
 
-def _said() -> messages.Said:
+def _said() -> messages.ReasonsAndNotes:
     return reasons.of_call.texts, reasons.of_call.notes
 
 
@@ -351,10 +351,12 @@ def _read_returned(task: tasks.CallTask, returned: object) -> bytes:
         value = answers.read_returned(function, returned)
     except BadAnswer as error:
         return messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)))
-    return messages.pack_answer(function.returns, value, task.hosts, said=_said())
+    return messages.pack_answer(function.returns, value, task.hosts, reasons=_said())
 
 
-def _read_printed(task: tasks.PrintedTask, said: messages.Said = messages.SILENT) -> bytes:
+def _read_printed(
+    task: tasks.PrintedTask, said: messages.ReasonsAndNotes = messages.NO_REASONS
+) -> bytes:
     read = (len(task.stdout), len(task.stderr))
     stdout, stderr = (text.decode("utf-8", "replace") for text in (task.stdout, task.stderr))
     try:

@@ -17,8 +17,9 @@ from bench.documents import hosts as bench_hosts
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import parser, sdk_tables
-from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, Field, Kind, Table, Tables
+from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, DocumentKind
 from ovirt_scheduler.processes.documents.sdk_tables import TABLES
+from ovirt_scheduler.processes.documents.tables import Field, Table, Tables
 from tests.support import reading
 from tests.support.command import script
 from tests.support.fuzzing import tries
@@ -61,9 +62,9 @@ def element(name: str, field: Field, chance: Random, depth: int) -> str:
         return f"<{name}>{text_of(field, chance)}{inner}</{name}>"
     if field.table is not None:
         return entity(name, field.table, chance, depth + 1)
-    assert field.each is not None
+    assert field.member is not None
     inside = "".join(
-        element(chance.choice(["a", "link", name]), field.each, chance, depth)
+        element(chance.choice(["a", "link", name]), field.member, chance, depth)
         for _ in range(chance.choice([0, 0, 1, 2]))
     )
     return f"<{name}{href}>{inside}</{name}>"
@@ -89,7 +90,7 @@ def entity(name: str, table: Table, chance: Random, depth: int = 0, identifier: 
 
 
 @pytest.mark.parametrize("kind", [HOSTS, VMS], ids=lambda kind: kind.many)
-def test_what_is_certain_is_what_the_sdk_reads(kind: Kind) -> None:
+def test_what_is_certain_is_what_the_sdk_reads(kind: DocumentKind) -> None:
     """Documents of all fields that the SDK knows, with values right and wrong."""
     certain = []
 
@@ -120,7 +121,7 @@ def test_no_value_is_no_attribute(value: str) -> None:
     assert ("_name" in states_of(twice.encode())[0]["_cluster"]) is (value != "<name/>")
 
 
-def states_of(data: bytes, kind: Kind = HOSTS, tables: Tables = TABLES) -> Any:
+def states_of(data: bytes, kind: DocumentKind = HOSTS, tables: Tables = TABLES) -> Any:
     return parser.parse(parser.utf8(Document(data), kind), kind, tables)
 
 
@@ -186,7 +187,7 @@ def tables_in(tables: Tables) -> dict[str, Table]:
     while left:
         table = left.pop()
         if found.setdefault(table.entity, table) is table:
-            inside = [field.each or field for field in table.fields.values()]
+            inside = [field.member or field for field in table.fields.values()]
             left += [
                 field.table for field in inside if field.table and field.table.entity not in found
             ]

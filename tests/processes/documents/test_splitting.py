@@ -72,7 +72,7 @@ def test_pieces_are_in_utf8(encoding: str):
         ("vm-v4.xml", parser.VM),
     ],
 )
-def test_the_pieces_of_an_engines_document_say_what_it_said(name: str, kind: parser.Kind):
+def test_the_pieces_of_an_engines_document_say_what_it_said(name: str, kind: parser.DocumentKind):
     """All but what is left out."""
     document = Document((PROJECT / "tests" / "data" / "documents" / name).read_bytes())
     pieces = split(document)

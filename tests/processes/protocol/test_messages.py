@@ -81,7 +81,7 @@ def test_no_characters_make_an_answer_too_long():
     hosts = tuple(f"h{number}" for number in range(1000))
     inputs = CallInputs(hosts)
     reasons = dict.fromkeys(hosts, "\N{GRINNING FACE}" * 200)
-    payload = messages.pack_answer(Returns.HOSTS, hosts, hosts, said=(reasons, ()))
+    payload = messages.pack_answer(Returns.HOSTS, hosts, hosts, reasons=(reasons, ()))
     assert len(payload) <= messages.answer_limit(function(Returns.HOSTS), inputs)
     assert messages.unpack_answer(payload, function(Returns.HOSTS), inputs).reasons == reasons
     trace = "\N{GRINNING FACE}" * messages.TRACEBACK_LIMIT

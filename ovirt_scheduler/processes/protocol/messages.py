@@ -196,7 +196,7 @@ def unpack_read(payload: bytes, size: int) -> tuple[tuple[ReadDocument, ...], li
             )
             for ids, names, problem, note in documents
         )
-        if seen.__class__ is not list or len(seen) != len(read):
+        if states.__class__ is not list or len(states) != len(read):
             raise ValueError("not of each document")
     except MISSHAPEN as error:
         raise FrameError(f"not what a reader tells: {error!r:.200}") from None

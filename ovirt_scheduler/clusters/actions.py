@@ -225,10 +225,10 @@ class ClusterActions:
     def _carry_out(self, steps: Sequence[Step], destinations: ClusterDestinations) -> bool:
         """Make a plan, tell it or have it wait; as ``_act``."""
         method, drive = destinations.method, self._settings.drive
-        asked = f"{method} of {self._settings.scheduler} asks for it"
+        default_reason = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
-            asked = f"{self._settings.balance.name} asks for it"
-        steps = [replace(each, reason=each.reason or asked) for each in steps]
+            default_reason = f"{self._settings.balance.name} asks for it"
+        steps = [replace(step, reason=step.reason or default_reason) for step in steps]
         if drive is Drive.APPROVE:
             steps = self._to_approve(method, steps, destinations.view.state)
         becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(drive, MADE)
@@ -274,24 +274,24 @@ class ClusterActions:
         balances = destinations is not None and destinations.method == BALANCE
         emptied = frozenset[str]()
         if destinations is not None and balances:
-            self._memory.moved += [each.vm for each in steps]
+            self._memory.moved += [step.vm for step in steps]
             emptied = _emptied(steps, destinations.view.state)
-        made = self.migrations.make(steps, balances, emptied)
+        outcome = self.migrations.make(steps, balances, emptied)
         self._planned.update(self.migrations.planned)
         if destinations is not None:
             destinations.planned.update(self._planned)
-            for vm, hosts in made.closed.items():
+            for vm, hosts in outcome.closed.items():
                 destinations.close(vm, hosts)
-        return f"{made.begun} of {len(steps)} migrations are begun", not made.is_final
+        return f"{outcome.begun} of {len(steps)} migrations are begun", not outcome.is_final
 
-    def _to_approve(self, method: str, wanted: list[Step], state: ClusterState) -> list[Step]:
+    def _to_approve(self, method: str, planned: list[Step], state: ClusterState) -> list[Step]:
         """Those to wait for approval: what nobody has refused, and what hooks wanted before."""
         refused = self._services.plans.was_refused
-        steps = [each for each in wanted if not refused(self._cluster, each.vm, each.target)]
+        steps = [step for step in planned if not refused(self._cluster, step.vm, step.target)]
         former = self._services.plans.open(self._cluster, method) if method in HOOKS else None
         if former is not None:  # a hook is not called again: its former plan holds
-            taken = {*(each.vm for each in wanted), *self.migrations.under_way}
-            steps += [old for old in former.steps if not misfit(old, state, taken)]
+            others = {*(step.vm for step in planned), *self.migrations.under_way}
+            steps += [old for old in former.steps if not misfit(old, state, others)]
         return steps
 
     def _log_not_made(self, what: str, steps: Mapping[str, Step]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Optional
 
 from ovirt_scheduler.engine import cluster_marks
 from ovirt_scheduler.engine.cluster_marks import MAINTENANCE, EnginePolicy
@@ -45,7 +44,7 @@ class EngineSide:
     def __init__(self, settings: ClusterSettings, inventory: Inventory) -> None:
         self._settings = settings
         self._inventory = inventory
-        self._policy: Optional[tuple[str, EnginePolicy]] = None  # with its id
+        self._policy, self._policy_id = EnginePolicy(), ""
         self._policy_at = 0.0  # when to ask for it again, on the monotonic clock
         self.conflict = ""
         self.is_upgraded = False
@@ -55,14 +54,12 @@ class EngineSide:
         try:
             marks = cluster_marks.of_cluster(self._inventory, self._settings.name)
             now = time.monotonic()
-            known = self._policy
-            if known is None or known[0] != marks.policy or now >= self._policy_at:
-                policy = cluster_marks.policy_of(self._inventory, marks.policy)
-                known = self._policy = marks.policy, policy
-                self._policy_at = now + _POLICY_EVERY
+            if self._policy_id != marks.policy or now >= self._policy_at:
+                self._policy = cluster_marks.policy_of(self._inventory, marks.policy)
+                self._policy_id, self._policy_at = marks.policy, now + _POLICY_EVERY
         except EngineUnavailable:
             return
-        self._note(known[1], marks.is_upgraded or known[1].name == MAINTENANCE)
+        self._note(self._policy, marks.is_upgraded or self._policy.name == MAINTENANCE)
 
     def _note(self, policy: EnginePolicy, is_upgraded: bool) -> None:
         """Log what has changed."""

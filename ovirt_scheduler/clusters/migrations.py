@@ -64,7 +64,7 @@ class ClusterServices(NamedTuple):
     stopping: threading.Event
 
 
-class Made(NamedTuple):
+class Outcome(NamedTuple):
     """What came of migrations that the engine was asked for.
 
     Attributes:
@@ -109,7 +109,7 @@ class ClusterMigrations:
     @property
     def planned(self) -> dict[str, str]:
         """The VMs that are migrated to a known host, with its id."""
-        steps = (each.step for each in self._memory.migrating.values())
+        steps = (migrating.step for migrating in self._memory.migrating.values())
         return {step.vm: step.target for step in steps if step.target}
 
     @property
@@ -118,15 +118,15 @@ class ClusterMigrations:
         now = time.monotonic()
         ahead = time.time() - now
         return tuple(
-            replace(each, since=each.since + ahead, latest=each.latest + ahead)
-            for each in self.refusals.current(now)
+            replace(refusal, since=refusal.since + ahead, latest=refusal.latest + ahead)
+            for refusal in self.refusals.current(now)
         )
 
     def begin_look(self) -> None:
         """Ask the engine anew, whatever it said in the look before."""
         self._refusals_left, self._obstacle, self._was_denied = _MOST_REFUSALS, "", False
 
-    def make(self, steps: Sequence[Step], balances: bool, emptied: Collection[str] = ()) -> Made:
+    def make(self, steps: Sequence[Step], balances: bool, emptied: Collection[str] = ()) -> Outcome:
         """Make migrations, one after another.
 
         Args:
@@ -156,7 +156,7 @@ class ClusterMigrations:
             if is_news:
                 self._log_asked(step, problem)
         self._services.memory.save(self._cluster)
-        return Made(begun, closed, is_final or bool(self._obstacle))
+        return Outcome(begun, closed, is_final or bool(self._obstacle))
 
     def _ask_engine(self, step: Step, in_vain: Collection[str]) -> Optional[EngineUnavailable]:
         """Remember a migration, and ask the engine for it; return why it does not begin it."""
@@ -200,23 +200,27 @@ class ClusterMigrations:
         """Log the migrations that have ended, and forget them; note what others did to VMs."""
         self._logged = {vm: why for vm, why in self._logged.items() if vm in state.vms}
         now = time.monotonic()
-        outcomes = {vm: _outcome(each, state, now) for vm, each in self._memory.migrating.items()}
-        ended = {vm: outcome for vm, outcome in outcomes.items() if outcome is not None}
-        after = {vm: self._memory.migrating[vm].event for vm in ended}
+        endings = {
+            vm: ending
+            for vm, migrating in self._memory.migrating.items()
+            if (ending := _ending(migrating, state, now)) is not None
+        }
+        after = {vm: self._memory.migrating[vm].event for vm in endings}
         ends = self._services.inventory.migration_ends(after, self._memory.mark)
-        for vm, outcome in ended.items():
+        for vm, ending in endings.items():
             migrating, end = self._memory.migrating.pop(vm), ends.get(vm, MigrationEnd())
             step, is_ours = migrating.step, migrating.confirmed
-            if outcome is _Outcome.DONE and (is_ours or step.target):
+            if ending is _Ending.DONE and (is_ours or step.target):
                 self.limits.done(vm, state.vms[vm].host or "", now)
-            elif outcome is _Outcome.FAILED and is_ours:
+            elif ending is _Ending.FAILED and is_ours:
                 self._not_moved(vm)
                 self.refusals.add(step, Obstacle.FAILED, end.failure or _NO_WORDS, now)
-            self._log_end(migrating, outcome, end, state)
-        taken = self.limits.taken_back(state, self.under_way, now, self._settings.refused_pause)
-        for step in taken:
+            self._log_end(migrating, ending, end, state)
+        pause = self._settings.refused_pause
+        undone = self.limits.taken_back(state, self.under_way, now, pause)
+        for step in undone:
             self._note_taken(step, now)
-        if ended or taken:
+        if endings or undone:
             self._services.memory.save(self._cluster)
 
     def _not_moved(self, vm: str) -> None:
@@ -272,12 +276,12 @@ class ClusterMigrations:
             )
 
     def _log_end(
-        self, migrating: Migrating, outcome: _Outcome, end: MigrationEnd, state: ClusterState
+        self, migrating: Migrating, ending: _Ending, end: MigrationEnd, state: ClusterState
     ) -> None:
         step, settings = migrating.step, self._settings
         seconds = time.monotonic() - migrating.begun if end.seconds is None else end.seconds
-        fields = step_fields(self._cluster, step, reason=outcome.value, seconds=seconds)
-        if outcome is _Outcome.DONE:
+        fields = step_fields(self._cluster, step, reason=ending.value, seconds=seconds)
+        if ending is _Ending.DONE:
             duration = f"within {seconds:.0f} s" if end.seconds is None else f"in {seconds:.1f} s"
             _log.info(
                 "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
@@ -285,10 +289,10 @@ class ClusterMigrations:
                 {**fields, "reason": duration},
             )
         else:
-            if outcome is _Outcome.FAILED:
+            if ending is _Ending.FAILED:
                 vm, words = state.vms[step.vm], f" ({end.failure})" if end.failure else ""
                 where = f"on {state.host_name(vm.host)}" if vm.host else vm.status or "off"
-                fields["reason"] = f"{outcome.value}, the VM is {where}{words},"
+                fields["reason"] = f"{ending.value}, the VM is {where}{words},"
             _log.warning(
                 "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s "
                 "%(reason)s after %(seconds).0f s",
@@ -315,7 +319,7 @@ def step_fields(cluster: str, step: Step, **more: object) -> dict[str, object]:
     }
 
 
-class _Outcome(enum.Enum):
+class _Ending(enum.Enum):
     """How a migration ended, in words."""
 
     DONE = "is done"
@@ -324,17 +328,17 @@ class _Outcome(enum.Enum):
     TOO_LONG = "still goes on, and is followed no more,"
 
 
-def _outcome(migrating: Migrating, state: ClusterState, now: float) -> Optional[_Outcome]:
+def _ending(migrating: Migrating, state: ClusterState, now: float) -> Optional[_Ending]:
     """How a migration ended; None while it goes on."""
     age, step = now - migrating.begun, migrating.step
     vm = state.vms.get(step.vm)
     if vm is None:
-        return _Outcome.GONE
+        return _Ending.GONE
     if vm.is_migrating:
         migrating.moving = True
-        return _Outcome.TOO_LONG if age > _LONGEST_MIGRATION else None
+        return _Ending.TOO_LONG if age > _LONGEST_MIGRATION else None
     elsewhere = vm.host not in (None, step.source)
     if vm.host == step.target or (elsewhere and not step.target):
-        return _Outcome.DONE
+        return _Ending.DONE
     is_late = migrating.moving or age > _BEGIN_SECONDS
-    return _Outcome.FAILED if is_late else None
+    return _Ending.FAILED if is_late else None

@@ -32,12 +32,12 @@ class Refusals:
 
     Args:
         pause: seconds for which a host is closed.
-        kept: the refusals of the last hour; kept up to date here, to be kept over a restart.
+        records: the refusals of the last hour; brought up to date here, to be saved elsewhere.
     """
 
-    def __init__(self, pause: float, kept: list[Refusal]) -> None:
+    def __init__(self, pause: float, records: list[Refusal]) -> None:
         self._pause = pause
-        self._kept = kept
+        self._records = records
         self._missing: dict[str, tuple[float, frozenset[str]]] = {}  # hosts by VM, and since when
 
     def add(self, step: Step, obstacle: Obstacle, reason: str, now: float) -> bool:
@@ -49,30 +49,31 @@ class Refusals:
         Returns:
             Whether it is news: it was not refused so within the hour.
         """
-        key, kept = (step.vm, step.target), self._of_last_hour(now)
-        former = next((each for each in kept if each.key == key), None)
+        key, recent = (step.vm, step.target), self._of_last_hour(now)
+        former = next((refusal for refusal in recent if refusal.key == key), None)
         since = now if former is None else former.since
         names = step.vm_name, step.target_name
         latest = Refusal(step.vm, step.target, obstacle, reason, *names, since, now)
-        self._kept[:] = [*(each for each in kept if each is not former), latest]
+        self._records[:] = [*(refusal for refusal in recent if refusal is not former), latest]
         return former is None or (former.obstacle, former.reason) != (obstacle, reason)
 
     def note_offer(self, vm: str, missing: Iterable[str], now: float) -> None:
         """Close the hosts that the engine did not offer for a VM."""
         self._missing = {
-            key: each for key, each in self._missing.items() if now < each[0] + self._pause
+            key: offer for key, offer in self._missing.items() if now < offer[0] + self._pause
         }
         self._missing[vm] = now, frozenset(missing)
 
     def current(self, now: float) -> list[Refusal]:
         """The refusals that close something now, the oldest first."""
-        return [each for each in self._of_last_hour(now) if now < each.latest + self._length(each)]
+        recent = self._of_last_hour(now)
+        return [refusal for refusal in recent if now < refusal.latest + self._length(refusal)]
 
     def closed(self, now: float) -> dict[str, dict[str, str]]:
         """By VM the hosts that are closed to it, and why; ``ANY_HOST``: the VM is closed."""
         closed: dict[str, dict[str, str]] = {}
-        for each in self.current(now):
-            closed.setdefault(each.vm, {})[each.host] = each.words
+        for refusal in self.current(now):
+            closed.setdefault(refusal.vm, {})[refusal.host] = refusal.words
         for hosts in closed.values():
             if len(hosts) >= _MOST_HOSTS:
                 hosts.setdefault(ANY_HOST, "; ".join(hosts.values()))
@@ -84,9 +85,10 @@ class Refusals:
     def doubtful(self, now: float) -> Mapping[str, frozenset[str]]:
         """By VM the hosts that have refused it within the hour."""
         doubtful: dict[str, frozenset[str]] = {}
-        for each in self._of_last_hour(now):
-            if each.host:
-                doubtful[each.vm] = doubtful.get(each.vm, frozenset()) | {each.host}
+        for refusal in self._of_last_hour(now):
+            if refusal.host:
+                hosts = doubtful.get(refusal.vm, frozenset())
+                doubtful[refusal.vm] = hosts | {refusal.host}
         return doubtful
 
     def _length(self, refusal: Refusal) -> float:
@@ -96,4 +98,4 @@ class Refusals:
     def _of_last_hour(self, now: float) -> list[Refusal]:
         """The refusals of the last hour, or of the pause if that is longer."""
         longest = max(_HOUR, self._pause)
-        return [each for each in self._kept if now < each.latest + longest]
+        return [refusal for refusal in self._records if now < refusal.latest + longest]

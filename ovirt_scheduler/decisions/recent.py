@@ -28,15 +28,15 @@ class RecentSelections:
         # By VM: when it was selected, and its host; what it will use there: processors, memory.
         self._selected: dict[str, tuple[float, str, int, int]] = {}
 
-    def add(self, seen: object, hosts: Sequence[str]) -> None:
+    def add(self, vm_states: object, hosts: Sequence[str]) -> None:
         """Remember a selection.
 
         Args:
-            seen: the states in the VM's document, unchecked.
+            vm_states: the states in the VM's document, unchecked.
             hosts: the best first; none if there is none.
         """
         with contextlib.suppress(UnreadableDocument):  # then it does not count
-            for vm, state in states.unpack_vms(seen).items():
+            for vm, state in states.unpack_vms(vm_states).items():
                 self._add(vm or state.name, state, hosts)  # one yet to be made has no id
 
     def _add(self, vm: str, state: VmState, hosts: Sequence[str]) -> None:
@@ -57,7 +57,9 @@ class RecentSelections:
         coming: dict[str, dict[str, tuple[int, int]]] = {}
         with self._lock:
             oldest = time.monotonic() - _SECONDS
-            self._selected = {vm: each for vm, each in self._selected.items() if each[0] > oldest}
+            self._selected = {
+                vm: entry for vm, entry in self._selected.items() if entry[0] > oldest
+            }
             for vm, (_, host, *use) in self._selected.items():
                 coming.setdefault(host, {})[vm] = use[0], use[1]
         return coming

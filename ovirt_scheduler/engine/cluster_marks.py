@@ -69,8 +69,8 @@ def policy_of(inventory: Inventory, policy_id: str) -> EnginePolicy:
     if not policy_id:
         return EnginePolicy()
     path = f"/schedulingpolicies/{policy_id}"
-    found = _NAME.search(_ask(inventory, path))
-    name = html.unescape(found[1].decode("utf-8", "replace")) if found else ""
+    match = _NAME.search(_ask(inventory, path))
+    name = html.unescape(match[1].decode("utf-8", "replace")) if match else ""
     balances = name in _BALANCING
     if not balances and name not in _QUIET:  # somebody has made it
         units = _UNIT.findall(_ask(inventory, f"{path}/balances"))

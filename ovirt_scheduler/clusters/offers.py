@@ -12,7 +12,7 @@ import time
 from typing import Optional
 
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import EngineDenial, EngineUnavailable
+from ovirt_scheduler.errors import EngineDenial, EngineRefusal, EngineUnavailable
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +59,8 @@ class Offers:
                 )
             self._denial_logged = True
             return None
+        except EngineRefusal:
+            return None  # of this VM alone
         except EngineUnavailable:
             self._is_silent = True
             return None

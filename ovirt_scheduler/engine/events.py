@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.requests import UUID
+from ovirt_scheduler.model.values.hidden import without_secrets
 from ovirt_scheduler.model.values.text import writable
 
 MOST = 1000  # in one query: 1 MB
@@ -119,7 +120,7 @@ def migration_ends(document: bytes, after: Mapping[str, int], mark: str) -> dict
 
 def _text(words: bytes) -> str:
     """A text of a document for a message, in one line."""
-    text = html.unescape(words.decode("utf-8", "replace"))
+    text = without_secrets(html.unescape(words.decode("utf-8", "replace")))
     return f"{writable(' '.join(text.split())):.300}"
 
 

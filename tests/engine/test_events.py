@@ -74,6 +74,37 @@ def test_what_is_no_end_of_it_is_passed_over(other):
     assert seconds(START, other) == {}
 
 
+def failure(number, code=65, mark=MARK, vm=WEB, words="Migration failed &amp; ended.\n (VM: web)"):
+    return event(number, code, "2026-01-31T07:00:14.000Z", vm).replace(
+        "<description>Migration started (VM: code&gt;63).</description>",
+        f"<correlation_id>{mark}</correlation_id><description>{words}</description>",
+    )
+
+
+@pytest.mark.parametrize("code", [65, 120])
+def test_a_failure_is_told_in_the_words_of_its_event(code):
+    """In one line."""
+    document = f"{START}{failure(9, code)}".encode()
+    assert migration_ends(document, {WEB: 5}, MARK)[WEB].failure == (
+        "Migration failed & ended. (VM: web)"
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [failure(4), failure(9, mark="another"), failure(9, vm=MAIL), failure(9, code=66)],
+    ids=["before", "of others", "of another VM", "of another kind"],
+)
+def test_another_failure_says_nothing_of_a_migration(other):
+    assert migration_ends(f"{START}{other}".encode(), {WEB: 5}, MARK) == {}
+
+
+def test_after_a_failure_the_next_migration_is_its_own():
+    again = event(11, 62, "2026-01-31T08:00:00.000Z") + event(13, 63, "2026-01-31T08:00:02.000Z")
+    end = migration_ends(f"{START}{failure(9)}{again}".encode(), {WEB: 5}, MARK)[WEB]
+    assert (end.seconds, end.failure) == (2, "")
+
+
 def test_events_that_cannot_be_read_stop_no_other_query(tmp_path):
     """And an engine that is away is not asked for events either."""
     with RestServer(tmp_path, [Host("lynx")], tls=False) as engine:

@@ -237,7 +237,9 @@ class RestServer:
     def _targets(self, vm_id: str) -> str:
         """The hosts that could take a VM, as far as it knows."""
         self.filtering()
-        vm = next(vm for vm in self.vms if vm.id == vm_id)
+        vm = next((vm for vm in self.vms if vm.id == vm_id), None)
+        if vm is None:
+            raise LookupError(vm_id)
         fit = [host for host in self.hosts if not self._refusal(vm, host)]
         return collection("hosts", [self._host(host) for host in fit])
 

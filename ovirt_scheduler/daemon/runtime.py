@@ -23,7 +23,7 @@ from ovirt_scheduler.engine.inventory import LONGEST, Inventory
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.answer_memory import AnswerMemory
-from ovirt_scheduler.model.decisions import Trace
+from ovirt_scheduler.model.decisions import Reported
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.security.state_folder import StateFolder
@@ -74,7 +74,7 @@ class Runtime:
         self.registry = Registry(loader, store, want, self.keep_event)
         self.history: Optional[History] = None
         self._shadows: Optional[Shadows] = None
-        self._decided: tuple[Callable[[Trace], None], ...] = ()
+        self._decided: tuple[Callable[[Reported], None], ...] = ()
         if state is not None:
             self.history = History(state / FILE, self.executor.split, malloc.give_back)
             self._shadows = Shadows(self.executor, self.history, lambda: self._inventory)

@@ -20,10 +20,17 @@ from ovirt_scheduler.decisions.recent import RecentSelections
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.cluster_state import ClusterState
-from ovirt_scheduler.model.decisions import Decision, DriverCall, Execution, Request, Trace
+from ovirt_scheduler.model.decisions import (
+    Decision,
+    DriverCall,
+    Execution,
+    Reported,
+    Request,
+    Trace,
+)
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
 from ovirt_scheduler.model.requests import UUID, AnswerForm
-from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.model.values import spelling
@@ -57,7 +64,8 @@ class DecisionService:
         executor: runs them.
         request_timeout: seconds that one request may take, waiting included.
         inventory: asks the engine about ids; None if no engine is configured.
-        decided: those who listen: each is called with every decision, once its answer is out.
+        decided: those who listen: each is called with every decision, once its answer is out, and
+            with every call that was refused.
         selections: the hosts that each scheduler selected last, the best first, because a
             scheduler itself keeps nothing. The latest decision counts.
         missing: the names that callers use, and that are not there.
@@ -68,7 +76,7 @@ class DecisionService:
     executor: Executor
     request_timeout: float
     inventory: Optional[EngineData] = None
-    decided: Sequence[Callable[[Trace], None]] = ()
+    decided: Sequence[Callable[[Reported], None]] = ()
     selections: dict[str, tuple[str, ...]] = field(default_factory=dict)
     missing: MissingNames = field(default_factory=MissingNames)
     recent: Optional[RecentSelections] = None
@@ -164,15 +172,18 @@ class DecisionService:
         self.report(trace)
         return trace.decision
 
-    def report(self, trace: Trace) -> None:
-        """Tell those who listen of a decision whose answer is out; what they raise is logged."""
+    def report(self, what: Reported) -> None:
+        """Tell those who listen of a decision whose answer is out, or of a call that was refused.
+
+        What they raise is logged.
+        """
         for listener in self.decided:
             try:
-                listener(trace)
+                listener(what)
             except Exception:  # noqa: BLE001  nobody else would tell
                 _log.exception(
                     "request %(request)s is not kept whole, this is a bug",
-                    {"request": trace.decision.request.caller.request_id},
+                    {"request": what.caller.request_id},
                 )
 
     def trace(self, request: Request, known: Optional[EngineReplies] = None) -> Trace:
@@ -210,6 +221,7 @@ class DecisionService:
         selected = () if last is None else self.selections.get(last.driver.name, ())
         request, job = _planned(request, chosen, selected, started + self.request_timeout)
         job, execution, engine_errors = self._run(job, known)
+        execution = _for_engine(request, execution)
         answer, of_answer = _answer(request, chosen, execution)
         decision = Decision(
             request=request,
@@ -221,8 +233,6 @@ class DecisionService:
             time=asked_at,
             seconds=time.monotonic() - started,
         )
-        if request.caller.form is AnswerForm.ENGINE and not request.caller.cluster:
-            decision = _for_engine(decision)
         call_log.log_calls(decision, (*execution.errors, *of_answer))
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
             self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
@@ -236,6 +246,8 @@ class DecisionService:
     ) -> tuple[Job, Execution, tuple[str, ...]]:
         """The job with the engine's replies, how it ended, and what is wrong with the engine."""
         hosts, vm = job.subjects.hosts, job.subjects.vm
+        if job.rejected:
+            return job, self.executor.run(job), ()
         if job.method is None and isinstance(hosts, tuple) and not (hosts and job.calls):
             vm = vm if isinstance(vm, str) else None
             return job, Execution(hosts, vm=vm, left=hosts), ()
@@ -252,15 +264,14 @@ def _planned(
         selected: ids of the hosts that a scheduler selected last.
         deadline: seconds on the monotonic clock.
     """
-    subjects, last = request.subjects, request.last
+    last = request.last
     calls: tuple[UnitCall, ...] = ()
     for kind, units in chosen.items():
         calls += units.calls
         call_log.log_left_out(request.caller.request_id, kind.label, units.errors)
-        if units.rejected:
-            subjects = subjects._replace(hosts=())
+    rejected = any(units.rejected for units in chosen.values())
     method = None if last is None else _method_call(last, request.properties, selected)
-    job = Job(subjects, deadline, calls, method, request.strict)
+    job = Job(request.subjects, deadline, calls, method, request.strict, rejected)
     wanted = {kind: units.wanted for kind, units in chosen.items()}
     return request._replace(wanted=wanted), job
 
@@ -310,18 +321,17 @@ def _answer(
     return _NOTHING[request.returns] if answer is None else answer, errors
 
 
-def _for_engine(decision: Decision) -> Decision:
-    """The same without a migration whose VM's id is no UUID, which no engine has (contract 3.6)."""
-    migration = decision.answer
-    is_migration = decision.request.returns is Returns.MIGRATION
-    if not is_migration or migration is None or UUID.fullmatch(migration.vm):
-        return decision
-    (wanted,) = decision.request.wanted[Kind.BALANCE]
-    error = f"answered with {migration.vm!r:.80}, which is not the id of a VM"
-    messages = (*decision.unit_errors.get(wanted.name, ()), error)
-    return decision._replace(
-        answer=None, unit_errors={**decision.unit_errors, wanted.name: messages}
-    )
+def _for_engine(request: Request, execution: Execution) -> Execution:
+    """Make a failure of a balance whose VM no engine has, as its id is no UUID (contract 3.6)."""
+    caller, result = request.caller, execution.result
+    is_for_engine = caller.form is AnswerForm.ENGINE and not caller.cluster
+    if result is None or not is_for_engine or not isinstance(result.value, Migration):
+        return execution
+    if UUID.fullmatch(result.value.vm):
+        return execution
+    message = f"answered with {result.value.vm!r:.80}, which is not the id of a VM"
+    failed = result._replace(outcome=Outcome.BAD_ANSWER, value=None, message=message)
+    return execution._replace(result=failed)
 
 
 def _unit_errors(

@@ -23,7 +23,7 @@ from ovirt_scheduler.decisions.engine_replies import EngineData, with_engine
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.model.decisions import Decision, ShadowCall, Trace
+from ovirt_scheduler.model.decisions import Decision, Reported, ShadowCall, Trace
 from ovirt_scheduler.model.requests import Subjects
 from ovirt_scheduler.model.units import Kind, UnitCall
 from ovirt_scheduler.processes.executor import Executor, Job
@@ -59,9 +59,9 @@ class Shadows:
         self._bytes = 0  # of what waits
         self._stopped = False
 
-    def decided(self, trace: Trace) -> None:
+    def decided(self, trace: Reported) -> None:
         """Have the units in shadow called on what was decided; returns at once."""
-        if not trace.shadows:
+        if not isinstance(trace, Trace) or not trace.shadows:
             return
         size = max(_LEAST_BYTES, conversion.size(trace.decision))
         with self._lock:

@@ -12,7 +12,7 @@ from ovirt_scheduler.log.fields import Name, Names
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.units import OnFailure, UnitCall
+from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 from ovirt_scheduler.model.values.text import count_of
 
 _SHOWN_UNITS = 8
@@ -57,6 +57,8 @@ def text(decision: Decision) -> str:
     if returns is Returns.VALUE:
         return "answered" if decision.failure is None else "no answer"
     outcome = left = _left(len(execution.hosts), execution.filters, decision.calls)
+    if execution.rejected:
+        outcome = left = _rejected(decision)
     if returns is Returns.COSTS:
         outcome = f"{len(answer)} with a cost"
     elif isinstance(answer, Migration):
@@ -69,6 +71,14 @@ def text(decision: Decision) -> str:
         elif isinstance(answer, tuple):
             outcome = f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
     return f"{count_of(len(execution.hosts), 'host')}: {outcome}"
+
+
+def _rejected(decision: Decision) -> str:
+    """How many hosts missing filters removed, where one rejects them all (contract 4.2)."""
+    called = {call.unit.name for call in decision.calls}
+    filters = decision.request.wanted.get(Kind.FILTER, ())
+    missing = Names([each.name for each in filters if each.name not in called])
+    return f"0 left, {len(decision.execution.hosts)} removed by {missing}"
 
 
 def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:

@@ -96,15 +96,20 @@ def make_record(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> Recor
         record["cluster"] = caller.cluster
     _put_vm(record, decision.execution.vm, decision.execution.names)
     if given:
-        record["properties"] = {
-            name: hidden.HIDDEN if properties.is_secret(name) else hidden.without_secrets(value)
-            for name, value in given.items()
-        }
+        record["properties"] = shown_properties(given)
     _put_units_and_hosts(record, decision, shadows)
     _put_answer(record, decision)
     if decision.errors:
         record["errors"] = list(decision.errors)
     return record
+
+
+def shown_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a call, without what may be a password."""
+    return {
+        name: hidden.HIDDEN if properties.is_secret(name) else hidden.without_secrets(value)
+        for name, value in given.items()
+    }
 
 
 def _method(request: Request) -> str:
@@ -131,9 +136,8 @@ def _put_units_and_hosts(record: Record, decision: Decision, shadows: Sequence[S
     left: Sequence[Host] = entries
     for each in asked:
         if each.unit["kind"] == Kind.FILTER.label:  # those in shadow come last
-            # A missing filter accepts no host, and then nothing is called (contract 4.2).
             about = left if each.unit["mode"] == "live" else entries
-            left = _put_verdicts(each, entries, about, missed=not execution.hosts)
+            left = _put_verdicts(each, entries, about, missed=execution.rejected)
     _put_costs(asked, entries)
 
 

@@ -100,6 +100,8 @@ def outcome(decision: Record) -> str:
     answer, method = decision.get("answer"), decision.get("method")
     number = len(decision.get("hosts", ()))
     count = count_of(number, "host") if number else "no hosts"
+    if "fault" in decision:
+        return f"refused with fault {decision['fault']}: {'; '.join(decision.get('errors', ()))}"
     if isinstance(answer, Mapping) and answer:
         return _migrations(decision, answer)
     if isinstance(answer, bool):

@@ -92,6 +92,10 @@ def _afterwards(last: Record) -> Iterator[str]:
     method, answer = last.get("method"), last.get("answer")
     if last.get("form") == "daemon":
         return
+    if "fault" in last:
+        if last.get("form") == "engine":
+            yield "The engine got no answer, and goes on without our units."
+        return
     if method == FILTERS and not answer:
         yield "The engine was told that no host is fit: it places the VM nowhere."
     elif method == FILTERS:

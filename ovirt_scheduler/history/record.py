@@ -90,6 +90,7 @@ class Record(Summary, total=False):
     units: list[Unit]
     hosts: list[Host]
     answer: Any  # ids, the best first; VM id to ids; ``vm`` and ``hosts``; or a truth
+    fault: int  # of a refused call: the code of the fault that the design form has for it
     decisive: list[str]  # cost functions without which another host would be the best
     errors: list[str]
 

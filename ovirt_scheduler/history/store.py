@@ -25,14 +25,14 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
-from ovirt_scheduler.history import conversion, query, recording, schema
+from ovirt_scheduler.history import conversion, query, recording, refusals, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.recording import Event, Inputs, Made, Split, leave_out
 from ovirt_scheduler.history.schema import OtherVersion, Row
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.model.decisions import Decision, ShadowCall, Trace
+from ovirt_scheduler.model.decisions import Decision, Refusal, Reported, ShadowCall
 
 _log = logging.getLogger(__name__)
 
@@ -119,8 +119,12 @@ class History:
         self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
         self._records = keeps and records
 
-    def decided(self, trace: Trace) -> None:
-        """Have a decision written."""
+    def decided(self, trace: Reported) -> None:
+        """Have a decision written, or a call that was refused."""
+        if isinstance(trace, Refusal):
+            record = refusals.record(trace)
+            self.put(lambda: record, refusals.size(record))
+            return
         decision, inputs = trace.decision, None
         if self._records:
             inputs = recording.inputs(decision.request, trace.replies, trace.selected)

@@ -117,6 +117,8 @@ class Tally:
         hosts_out = explanation.removed(record)
         with self._lock:
             outcome = "unit failed" if explanation.failed_units(record) else "ok"
+            if "fault" in record:
+                outcome = "fault"
             self.requests[record["method"], record["form"], outcome] += 1
             self.no_host_left[record["method"]] += 0 < len(hosts_out) == len(record["hosts"])
             seconds = record["milliseconds"] / 1000

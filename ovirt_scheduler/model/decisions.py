@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_scheduler.model.drivers import Coming, Destinations, DriverUnit, InterfaceMethod
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
@@ -89,6 +89,7 @@ class Execution(NamedTuple):
     packs: Mapping[Role, Pack] = {}  # of hosts and VM, where they came
     vm_states: object = None  # in the VM's document, unchecked, if it was read
     left: tuple[str, ...] = ()  # the hosts that the filters left
+    rejected: bool = False  # a filter that is missing accepted no host, so nothing was called
 
     def by_kind(self) -> Iterator[tuple[Kind, tuple[CallResult, ...]]]:
         """The results of filters, of cost functions, and of what was called last."""
@@ -134,6 +135,32 @@ class Trace(NamedTuple):
     replies: EngineReplies = EngineReplies()
     selected: Sequence[str] = ()
     shadows: tuple[UnitCall, ...] = ()
+
+    @property
+    def caller(self) -> Caller:
+        """Who asked."""
+        return self.decision.request.caller
+
+
+class Refusal(NamedTuple):
+    """A call that was refused before anything was decided.
+
+    Attributes:
+        method: as XML-RPC has it.
+        arguments: by name, of whatever type the caller gave.
+        fault: the code that the design form has for it.
+        seconds: that the call took.
+    """
+
+    caller: Caller
+    method: str
+    arguments: Mapping[str, object]
+    fault: int
+    message: str
+    seconds: float
+
+
+Reported = Union[Trace, Refusal]
 
 
 class ShadowCall(NamedTuple):

@@ -83,6 +83,7 @@ class Job(NamedTuple):
         calls: of policy units.
         method: of a driver, to be called after them; its inputs are the job's.
         strict: a property's value that is refused ends it all (contract 1.5).
+        rejected: a filter that is missing accepts no host, so nothing is called (contract 4.2).
         packs: of documents that were read already.
     """
 
@@ -91,6 +92,7 @@ class Job(NamedTuple):
     calls: tuple[UnitCall, ...] = ()
     method: Optional[PluginCall] = None
     strict: bool = True
+    rejected: bool = False
     replies: EngineReplies = EngineReplies()
     engine: Engine = NO_ENGINE
     packs: Mapping[Role, Pack] = {}
@@ -243,8 +245,8 @@ class Executor:
 
     def _call_all(self, job: Job, inputs: CallInputs, parallel: int) -> Execution:
         """Make the calls: an execution with their results, and the hosts that are left."""
-        if not inputs.hosts and job.method is None:
-            return Execution()
+        if job.rejected or (not inputs.hosts and job.method is None):
+            return Execution(rejected=job.rejected)
         # Calls that print much would fill the daemon's memory: together they keep what one may.
         shown = OUTPUT_LIMIT // max(1, len(job.calls))
         calls = [

@@ -23,7 +23,7 @@ from ovirt_scheduler.errors import (
     UnknownMethod,
 )
 from ovirt_scheduler.log.fields import Name
-from ovirt_scheduler.model.decisions import Trace
+from ovirt_scheduler.model.decisions import Refusal, Reported, Trace
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server import values
@@ -35,6 +35,7 @@ _ENVELOPE = "\nThe answer is a struct: result_code, result, plugin_errors, error
 
 Parameters = tuple[object, ...]
 Run = Callable[[Caller, Parameters], object]
+Fault = tuple[int, str]
 
 
 class Parameter(NamedTuple):
@@ -72,11 +73,13 @@ class Reply(NamedTuple):
         make_answer: returns what XML-RPC can carry, or raises what is a fault in the answer.
         trace: what was decided for it.
         document: the answer, where it is encoded already.
+        fault: that the answer stands for, where the design form has a fault.
     """
 
     make_answer: Callable[[], object] = lambda: None
     trace: Optional[Trace] = None
     document: bytes = b""
+    fault: Optional[Fault] = None
 
 
 def in_form(
@@ -106,6 +109,7 @@ class Method(NamedTuple):
         text: what it does.
         run: returns the answer, or a ``Reply``.
         forms: the answer forms that have it like this.
+        decides: whether each call is reported, also one that is refused (contract 8.1).
     """
 
     name: str
@@ -114,6 +118,7 @@ class Method(NamedTuple):
     text: str
     run: Run
     forms: Sequence[AnswerForm] = tuple(AnswerForm)
+    decides: bool = False
 
     def help(self) -> str:
         """What ``system.methodHelp`` answers: how it is called, and what it does."""
@@ -143,17 +148,15 @@ class Method(NamedTuple):
         return self.run(caller, parameters)
 
 
-def in_both_forms(
-    name: str, parameters: tuple[str, ...], results: Sequence[str], text: str, run: Run
-) -> Iterator[Method]:
+def in_both_forms(of_design: Method) -> Iterator[Method]:
     """A method as each answer form offers it: in the engine form the answer is an envelope.
 
     Args:
-        results, text: in the design form.
-        run: answers in the form that the caller uses.
+        of_design: as the design form has it; it answers in the form that the caller uses.
     """
-    yield Method(name, parameters, results, text, run, forms=(AnswerForm.DESIGN,))
-    yield Method(name, parameters, ("struct",), text + _ENVELOPE, run, forms=(AnswerForm.ENGINE,))
+    yield of_design._replace(forms=(AnswerForm.DESIGN,))
+    text = of_design.text + _ENVELOPE
+    yield of_design._replace(results=("struct",), text=text, forms=(AnswerForm.ENGINE,))
 
 
 class FormDispatcher(SimpleXMLRPCDispatcher):
@@ -187,7 +190,7 @@ class Dispatcher:
         for form in method.forms:
             self.forms[form].register_function(method, method.name)  # type: ignore[arg-type]
 
-    def answer(self, caller: Caller, body: bytes) -> tuple[bytes, Optional[Trace]]:
+    def answer(self, caller: Caller, body: bytes) -> tuple[bytes, Optional[Reported]]:
         """Run one call, and log it in one line.
 
         Args:
@@ -195,32 +198,40 @@ class Dispatcher:
             body: a ``methodCall`` document.
 
         Returns:
-            A ``methodResponse`` document, with the method's result or a fault; and what was
-            decided, if anything was, also before a fault. It is to be reported when the answer is
-            out.
+            A ``methodResponse`` document, with the method's result or a fault; and what is to be
+            reported when the answer is out: what was decided, if anything was, also before a fault;
+            or that the call was refused.
         """
         started = time.monotonic()
         name, request = "-", {"request": caller.request_id}
         fields: dict[str, object] = {"outcome": "ok"}
-        trace = None
+        method: Optional[Method] = None
+        parameters: Parameters = ()
+        trace: Optional[Trace] = None
+        fault = refusal = None
+        document = b""
         try:
             name, parameters = decode_call(body)
-            answer, document = self._method(caller, name)(caller, parameters), b""
+            method = self._method(caller, name)
+            answer = method(caller, parameters)
             if isinstance(answer, Reply):
-                _, trace, document = answer
+                _, trace, document, refusal = answer
                 answer = answer.make_answer()
             document = document or encode_answer(answer)
             if trace is not None:
                 fields.update(summary.fields(trace.decision))
         except RequestError as error:
-            document, fields = _refused(error)
+            fault = error.fault_code, str(error)
         except MemoryError:
-            document, fields = _not_served(caller, "the daemon has no memory for it now")
+            fault = _not_served(caller, "the daemon has no memory for it now")
         except ExecutorUnavailable as error:
-            document, fields = _not_served(caller, f"no process for plugin calls: {error}")
+            fault = _not_served(caller, f"no process for plugin calls: {error}")
         except Exception:
             logger.exception("request %(request)s failed, this is a bug", request)
-            document, fields = _failed(caller, "internal error; the daemon's log has more")
+            fault = _failed(caller, "internal error; the daemon's log has more")
+        seconds = time.monotonic() - started
+        if fault is not None:
+            document, fields = encode_fault(*fault), {"outcome": f"fault {fault[0]}"}
         _log_request(
             {
                 **request,
@@ -228,10 +239,14 @@ class Dispatcher:
                 "form": caller.form.value,
                 "peer": caller.peer,
                 **fields,
-                "milliseconds": round((time.monotonic() - started) * 1000, 1),
+                "milliseconds": round(seconds * 1000, 1),
             }
         )
-        return document, trace
+        refusal = fault or refusal
+        if trace is not None or refusal is None or method is None or not method.decides:
+            return document, trace
+        arguments = dict(zip(method.parameters, parameters))
+        return document, Refusal(caller, name, arguments, *refusal, seconds)
 
     def _method(self, caller: Caller, name: str) -> Method:
         methods = self.forms[caller.form].funcs
@@ -258,18 +273,12 @@ class Dispatcher:
         return self._method(caller, values.string("name", parameters[0]))
 
 
-def _refused(refusal: RequestError) -> tuple[bytes, dict[str, object]]:
-    """The document of the fault, and the log's fields on it."""
-    document = encode_fault(refusal.fault_code, str(refusal))
-    return document, {"outcome": f"fault {refusal.fault_code}"}
+def _failed(caller: Caller, reason: str) -> Fault:
+    """The fault of an error of the daemon."""
+    return InternalError.fault_code, f"{reason} (request {caller.request_id})"
 
 
-def _failed(caller: Caller, reason: str) -> tuple[bytes, dict[str, object]]:
-    """The fault of an error of the daemon, and the log's fields on it."""
-    return _refused(InternalError(f"{reason} (request {caller.request_id})"))
-
-
-def _not_served(caller: Caller, lacking: str) -> tuple[bytes, dict[str, object]]:
+def _not_served(caller: Caller, lacking: str) -> Fault:
     """The fault of a request for which the daemon lacks memory or a process; logs which."""
     logger.error(
         "request %(request)s cannot be served: %(reason)s",

@@ -92,18 +92,19 @@ class DecisionMethods:
                 yield Method(name, (), (result,), text, self._discover, forms=(form,))
         for name, kind, parameters, result, text in _RUNS:
             run = partial(self._run, kind)
-            yield from in_both_forms(name, parameters, (result,), text, run)
+            yield from in_both_forms(Method(name, parameters, (result,), text, run, decides=True))
         for name, method, result, text in _CALLS:
             named = ("scheduler", *INTERFACE_METHODS[method].parameters)
             call = partial(self._call, method, _NOTHING[result])
-            yield from in_both_forms(name, named, (result,), text, call)
+            yield from in_both_forms(Method(name, named, (result,), text, call, decides=True))
         text = "Gives back what the method of the topic's driver returned."
         named = ("topic", "method", "arguments")
-        yield from in_both_forms("schedule", named, _ANYTHING, text, self._schedule)
+        schedule = Method("schedule", named, _ANYTHING, text, self._schedule, decides=True)
+        yield from in_both_forms(schedule)
         text = "All schedulers, each a struct: what it is, and what it takes."
-        yield from in_both_forms("getSchedulers", (), ("array",), text, self._schedulers)
+        yield from in_both_forms(Method("getSchedulers", (), ("array",), text, self._schedulers))
         text = "All topics, each a struct: its driver, and the methods of that."
-        yield from in_both_forms("getTopics", (), ("array",), text, self._topics)
+        yield from in_both_forms(Method("getTopics", (), ("array",), text, self._topics))
 
     def answer(self, decision: Decision) -> object:
         """The answer to a decision, in its caller's form."""
@@ -223,8 +224,9 @@ def _result(decision: Decision) -> object:
     return list(answer)
 
 
-def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> object:
+def _unknown(caller: Caller, name: str, error: UnknownUnit, nothing: object) -> Reply:
     """Answer a call for an unknown name: with a fault, or in the envelope (contract 4.3)."""
     if caller.form is AnswerForm.DESIGN:
         raise error
-    return in_form(caller, nothing, {name: (str(error),)})
+    answer = in_form(caller, nothing, {name: (str(error),)})
+    return Reply(lambda: answer, fault=(error.fault_code, str(error)))

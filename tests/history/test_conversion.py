@@ -32,6 +32,11 @@ SCORE = """
 def do_score(hosts, vm, properties):
     return [(host, {costs!r}[host.name]) for host in hosts]
 """
+NO_UUID = """
+class NoUuid:
+    def do_balance(self, hosts_ids, args_map):
+        return "vm-1", hosts_ids[1:]
+"""
 ONLY_PUMA = """
 from ovirt_scheduler.plugin import reason
 
@@ -85,6 +90,7 @@ def daemon(start_daemon: StartDaemon) -> Daemon:
         "Cold": SCORE.format(costs={"lynx": 1, "puma": 5, "ocelot": 3}),
         "Near": SCORE.format(costs={"lynx": 1, "puma": 2, "ocelot": 9}),
         "OnlyPuma": ONLY_PUMA,
+        "NoUuid": NO_UUID,
         "Moves": BALANCE,
         "schedulers": SCHEDULERS,
     }
@@ -142,6 +148,31 @@ def test_the_ranks_of_a_selection_are_the_order_of_its_answer(daemon: Daemon):
     ranks = {host["name"]: (host["total"], host.get("rank")) for host in record["hosts"]}
     assert ranks == {"lynx": (2, None), "puma": (8, 1), "ocelot": (6, 2)}
     assert record["decisive"] == []
+
+
+@pytest.mark.parametrize("path", ["/design", "/engine"])
+def test_a_migration_that_the_caller_is_not_told_is_no_answer_in_the_record(daemon: Daemon, path):
+    """The engine has no VM whose id is no UUID; whoever calls in the design form may have one."""
+    with daemon.proxy(path) as proxy:
+        answer = proxy.runLoadBalancing("NoUuid", [LYNX, PUMA], {"path": path})
+    reader = Reader(daemon.state / "history.sqlite", LONG)
+
+    def look() -> list[Record]:
+        found = reader.decisions(Query(unit="NoUuid"))
+        return [record for record in found if record["properties"] == {"path": path}]
+
+    (record,) = wait_until(look)
+    (unit,) = record["units"]
+    if path == "/design":
+        assert answer == {"vm-1": [PUMA]}
+        assert record["answer"] == {"vm": "vm-1", "hosts": [PUMA]}
+    else:
+        assert answer["result"] == ["", []]
+        assert answer["plugin_errors"]["NoUuid"] == [unit["message"]]
+        assert unit["outcome"] == "bad answer"
+        assert "answer" not in record
+        assert explanation.outcome(record) == "NoUuid failed"
+        assert "balance NoUuid bad answer" in daemon.log
 
 
 def test_a_host_that_no_function_scored_costs_nothing_in_a_selection(daemon: Daemon):

@@ -272,9 +272,9 @@ class ConnectionHandler:
         caller = Caller(request.id, form, self._peer, address=self._address)
         body = reader.read()
         self._end_arrival()
-        document, trace = self._server.dispatcher.answer(caller, body)
-        if trace is not None:
-            at_end.callback(settings.decided, trace)
+        document, reported = self._server.dispatcher.answer(caller, body)
+        if reported is not None:
+            at_end.callback(settings.decided, reported)
         return Page(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
 
 

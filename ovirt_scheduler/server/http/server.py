@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ovirt_scheduler.model.decisions import Trace
+from ovirt_scheduler.model.decisions import Reported
 from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.dispatch import Dispatcher, Method
@@ -68,7 +68,7 @@ class ServerSettings:
     idle_timeout: float = 60.0  # between two requests
     answer_timeout: float = 60.0  # for the whole answer to be taken
     site: Optional[Site] = None  # None: there are no pages
-    decided: Callable[[Trace], None] = lambda _: None  # called when a decision's answer is out
+    decided: Callable[[Reported], None] = lambda _: None  # called when a decision's answer is out
 
 
 class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCServer):

@@ -103,7 +103,7 @@ def assert_well(daemon: Daemon) -> None:
 def small_disk(start_daemon, plugins, tmp_path) -> Iterator[Daemon]:
     """A daemon whose log file and state folder are on a disk of its own, of 1 MiB."""
     (tmp_path / "state").mkdir()
-    mount = 'mount -t tmpfs -o size=1m none "$1" && shift && exec "$@"'
+    mount = 'mount -t tmpfs -o size=1m,mode=700 none "$1" && shift && exec "$@"'
     before = ["unshare", "-m", "sh", "-c", mount, "sh", str(tmp_path / "state")]
     if os.geteuid() != 0 or subprocess.run([*before, "true"], check=False).returncode:
         pytest.skip("only root may mount a disk")

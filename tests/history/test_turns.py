@@ -55,6 +55,27 @@ def test_who_waits_too_long_for_a_turn_is_refused() -> None:
         turns.taken().__enter__()
 
 
+def test_who_waited_in_vain_leaves_a_place_to_wait_for_others() -> None:
+    turns, has_turn = Turns(0.5), threading.Event()
+
+    def take() -> None:
+        with turns.taken():
+            has_turn.set()
+
+    with turns.taken():
+        with turns.taken():
+            for _ in range(WAITING):
+                turns._seconds = 0.001
+                with pytest.raises(Overloaded), turns.taken():
+                    pass
+            turns._seconds = LONG
+            waiter = threading.Thread(target=take)
+            waiter.start()
+            assert not has_turn.wait(0.05)
+        assert has_turn.wait(LONG)
+    waiter.join(LONG)
+
+
 def test_a_turn_that_ends_in_an_error_is_given_back() -> None:
     turns = Turns(0.1)
     for _ in range(2 * PLACES):

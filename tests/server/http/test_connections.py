@@ -131,6 +131,19 @@ def order_of_closing(table: Connections, peers: list[Peer]) -> list[int]:
         table.remove(peers[closed[0]].socket)
 
 
+def test_one_that_had_another_request_meanwhile_is_not_the_one_idle_for_longest(
+    peers: list[Peer],
+) -> None:
+    table = Connections(limit=3)
+    for peer in peers[:3]:
+        peer.add_to(table, "idle")
+    for peer in (peers[0], peers[2]):
+        assert table.begin_request(peer.socket, peer)
+        assert table.set_busy(peer.socket)
+        assert table.set_idle(peer.socket)
+    assert order_of_closing(table, peers[:3]) == [1, 0, 2]
+
+
 def test_an_idle_one_then_one_without_a_head_then_the_slowest_makes_room(peers: list[Peer]) -> None:
     table = Connections(limit=9)
     states = ["body", "head", "body", "idle", "body", "head", "idle"]

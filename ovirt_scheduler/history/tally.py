@@ -145,11 +145,11 @@ class Tally:
         for unit in record["units"]:
             if unit.get("mode", "live") != mode:
                 continue
-            asked, key = unit["outcome"] != NOT_ASKED, (unit["name"], unit["kind"])
-            if not asked and mode == "live":
+            was_called, key = unit["outcome"] != NOT_ASKED, (unit["name"], unit["kind"])
+            if not was_called and mode == "live":
                 continue
             tally = self._units.setdefault(key, UnitTally(*key))
-            if asked:
+            if was_called:
                 _add_call(tally, unit, record["id"], time)
                 tally.hosts_removed[mode] += removed[unit["name"]]
                 tally.decisive[mode] += unit["name"] in decisive

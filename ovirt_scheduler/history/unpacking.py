@@ -13,7 +13,7 @@ class Unpacking:
     """What one query reads of a file: so many bytes at most, packed and unpacked."""
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = self._left = most_bytes
+        self._most_bytes = self._remaining_bytes = most_bytes
 
     def counted(self, rows: Iterable[sqlite3.Row]) -> Iterator[sqlite3.Row]:
         """Rows of the file, one after another: a text may stand once there, and in each of them.
@@ -26,8 +26,8 @@ class Unpacking:
             yield row
 
     def _count(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
+        self._remaining_bytes -= size
+        if self._remaining_bytes < 0:
             raise HistoryUnreadable(
                 f"what is read takes more than {self._most_bytes >> 20} MiB; ask for less: a "
                 "smaller limit, a VM or a shorter time"
@@ -44,7 +44,7 @@ class Unpacking:
             zlib.error: it is damaged.
         """
         unpacker = zlib.decompressobj(zdict=base)
-        part = unpacker.decompress(packed, self._left + 1)
+        part = unpacker.decompress(packed, self._remaining_bytes + 1)
         self._count(len(part))
         if not unpacker.eof:
             raise zlib.error("a packed part ends early")

@@ -142,24 +142,23 @@ class ClusterActions:
         if destinations.method == BALANCE:
             self.imbalance = cluster_imbalance(destinations.view.state)
             self._memory.moved = []
+        state = destinations.view.state
         unfit: dict[str, Step] = {}
-        waiting: dict[str, Step] = {}  # the first off each host, as the log has no more
         for turn in range(MOST_ROUNDS):
             chosen, not_allowed = destinations.choose(answer())
             unfit.update((step.vm, step) for step in not_allowed)
-            state = destinations.view.state
             steps: Sequence[Step] = [
                 Step.planned(vm, target, state, events.get(vm, "")) for vm, target in chosen.items()
             ]
             if destinations.method == BALANCE:
-                steps = self._limits.judge(chosen, state, time.monotonic(), again=turn > 0)
-            for step in steps:
-                if step.problem:
-                    waiting.setdefault(step.source, step)
+                now, expected = time.monotonic(), destinations.expected
+                steps = self._limits.judge(chosen, expected, now, again=turn > 0)
             if not self._act(steps, destinations, is_last=turn == MOST_ROUNDS - 1):
                 break
         self._log_not_made(destinations.method, unfit)
         if destinations.method == BALANCE:
+            # The log has only the first migration off each host.
+            waiting = {step.source: step for step in reversed(steps) if step.problem}
             self._log_not_made("waiting", waiting)
 
     def _act(
@@ -179,7 +178,7 @@ class ClusterActions:
         ready = [step for step in judged if not step.problem]
         waiting = self._services.plans.open(self._cluster, method) if method == BALANCE else None
         if waiting is not None and drive is Drive.APPROVE:
-            over = self._limits.why_over(waiting.steps, judged, state)
+            over = self._limits.why_over(waiting.steps, judged, destinations.expected)
             if not over and waiting.id in self._approved:
                 refused = self._not_offered(waiting.steps, state)
                 names = [step.vm_name for step in waiting.steps if step.vm in refused]
@@ -192,7 +191,7 @@ class ClusterActions:
             destinations.close(vm, hosts)
         if refused and not is_last:
             return True
-        in_vain = _emptied(ready, state) if method == BALANCE else frozenset[str]()
+        in_vain = _emptied(ready, destinations) if method == BALANCE else frozenset[str]()
         in_vain &= {step.source for step in ready if step.vm in refused}
         ready = [step for step in ready if step.vm not in refused and step.source not in in_vain]
         return self._carry_out(ready, destinations)
@@ -275,7 +274,7 @@ class ClusterActions:
         emptied = frozenset[str]()
         if destinations is not None and balances:
             self._memory.moved += [step.vm for step in steps]
-            emptied = _emptied(steps, destinations.view.state)
+            emptied = _emptied(steps, destinations)
         outcome = self.migrations.make(steps, balances, emptied)
         self._planned.update(self.migrations.planned)
         if destinations is not None:
@@ -311,8 +310,8 @@ class ClusterActions:
                 )
 
 
-def _emptied(steps: Sequence[Step], state: ClusterState) -> frozenset[str]:
-    """The hosts that all their VMs are to leave."""
-    leaving = {step.vm for step in steps}
-    staying = {vm.host for key, vm in state.vms.items() if key not in leaving}
+def _emptied(steps: Sequence[Step], destinations: ClusterDestinations) -> frozenset[str]:
+    """The hosts that all VMs are to leave that will still be there."""
+    leaving, vms = {step.vm for step in steps}, destinations.expected.vms
+    staying = {vm.host for key, vm in vms.items() if key not in leaving}
     return frozenset(step.source for step in steps if step.source not in staying)

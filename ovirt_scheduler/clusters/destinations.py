@@ -13,9 +13,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional, cast
 
+from ovirt_scheduler.clusters.migration_limits import after
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.clusters.refusals import ANY_HOST
 from ovirt_scheduler.decisions.service import DecisionService
+from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations
 from ovirt_scheduler.model.plans import Step
@@ -78,6 +80,11 @@ class ClusterDestinations:
             for vm, hosts in self._closed.items()
             if ANY_HOST in hosts or (vm in self._state.vms and not self._has_units)
         }
+
+    @property
+    def expected(self) -> ClusterState:
+        """The cluster as it will be after what is planned."""
+        return after(self._state, self.planned)
 
     def learn(self, answer: Migrations) -> bool:
         """Call the units for the VMs of an answer that they were not called for yet.

@@ -170,17 +170,17 @@ class MigrationLimits:
             A migration of each VM that is no longer on the host that it was brought to. Off a host
             that is not up any more a VM has to go, and one that stopped may begin elsewhere.
         """
-        taken: list[Step] = []
-        for each in self._migrated:
-            vm = state.vms.get(each.vm)
-            if each.done is None or each.vm in busy or (vm and vm.host == each.target):
+        undone: list[Step] = []
+        for ours in self._migrated:
+            vm = state.vms.get(ours.vm)
+            if ours.done is None or ours.vm in busy or (vm and vm.host == ours.target):
                 continue
-            target = state.hosts.get(each.target)
-            if vm and vm.host and target and target.status == "up" and now < each.done + seconds:
-                step = Step.planned(each.vm, vm.host, state)
-                taken.append(replace(step, source=each.target, source_name=target.name))
-            each.done = None
-        return taken
+            target = state.hosts.get(ours.target)
+            if vm and vm.host and target and target.status == "up" and now < ours.done + seconds:
+                step = Step.planned(ours.vm, vm.host, state)
+                undone.append(replace(step, source=ours.target, source_name=target.name))
+            ours.done = None
+        return undone
 
     def _too_little(self, group: list[Step], use: _Use, later: _Use) -> str:
         hosts = {group[0].source, *(move.target for move in group)}
@@ -217,29 +217,44 @@ def _groups(moves: Sequence[Step]) -> Iterable[list[Step]]:
     return groups.values()
 
 
+def after(state: ClusterState, planned: Mapping[str, str]) -> ClusterState:
+    """The cluster as it will be after migrations of VMs to hosts, by id."""
+    steps = [
+        Step.planned(vm, host, state)
+        for vm, host in planned.items()
+        if vm in state.vms and state.vms[vm].host not in (None, host)
+    ]
+    moved = {step.vm: state.vms[step.vm]._replace(host=step.target) for step in steps}
+    return ClusterState(_Use(state).after(steps).hosts, {**state.vms, **moved}) if steps else state
+
+
 def cluster_imbalance(state: ClusterState) -> Optional[float]:
     """The imbalance of the hosts that are up, in percent; None if not all tell their use."""
     return _Use(state).imbalance(key for key, host in state.hosts.items() if host.status == "up")
 
 
 class _Use:
-    """What is used of each host, or would be after some migrations."""
+    """What is used of each host, or would be after some migrations.
+
+    Attributes:
+        hosts: by id.
+    """
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._hosts = dict(state.hosts)
+        self.hosts = dict(state.hosts)
         self._running: dict[str, list[str]] = {}  # VMs on each host
         for key, vm in state.vms.items():
             if vm.host is not None:
                 self._running.setdefault(vm.host, []).append(key)
-        up = (used(host) for host in self._hosts.values() if host.status == "up")
+        up = (used(host) for host in self.hosts.values() if host.status == "up")
         parts = [part for part in up if part is not None]
         self._mean = math.fsum(parts) / len(parts) if parts else 0.0
 
     def after(self, group: Iterable[Step]) -> _Use:
         """The same after migrations; of one to any host only the source is changed."""
         later = copy.copy(self)
-        later._hosts = hosts = dict(self._hosts)  # noqa: SLF001  its own kind
+        later.hosts = hosts = dict(self.hosts)
         for move in group:
             vm = self._state.vms[move.vm]
             busy = self._busy(vm)
@@ -263,7 +278,7 @@ class _Use:
         return 0.0 if part is None else abs(part - self._mean)
 
     def _part(self, key: str) -> Optional[float]:
-        return used(self._hosts[key]) if key in self._hosts else None
+        return used(self.hosts[key]) if key in self.hosts else None
 
     def _busy(self, vm: VmState) -> float:
         if vm.busy_processors is not None or vm.host is None or vm.host not in self._state.hosts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.clusters.migration_limits import MigrationLimits, cluster_imbalance
+from ovirt_scheduler.clusters.migration_limits import MigrationLimits, after, cluster_imbalance
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.settings.table import ClusterSettings
 
@@ -260,3 +260,13 @@ def test_a_target_that_comes_in_for_another_need_not_have_been_wanted_for_long()
     assert made(limits.judge({"a": "lion"}, crowded, 60, again=True)) == ["a"]
     assert made(limits.judge({"a": "puma"}, crowded, 61)) == ["a"]
     assert new(60, 0).judge({"a": "lion"}, crowded, 60, again=True)[0].problem
+
+
+def test_a_cluster_after_migrations_has_their_use_elsewhere():
+    """What is not planned, and what does not run, stays as it is."""
+    before = state([("a", "lynx", 2), ("b", "lynx", 1)], lynx=6, puma=1)
+    later = after(before, {"a": "puma", "b": "lynx", "gone": "puma"})
+    assert [later.vms[vm].host for vm in "ab"] == ["puma", "lynx"]
+    assert [later.hosts[host].busy_processors for host in ("lynx", "puma")] == [4, 3]
+    assert before.vms["a"].host == "lynx"
+    assert after(before, {}) is before

@@ -137,6 +137,23 @@ def test_after_a_refusal_no_other_vm_leaves_a_host_that_was_to_be_emptied(looks)
     assert looks.engine.migrations == [("p", "lynx")]
 
 
+def test_what_is_emptied_in_part_is_emptied_in_the_same_look(looks):
+    """The refused VM has a second destination; no margin stops the rest, as they pack."""
+    looks.engine.hosts = [
+        Host(name, measured=True, max_scheduling_memory=room * GIB)
+        for name, room in (("lynx", 0), ("puma", 32), ("lion", 9))
+    ]
+    looks.engine.vms = [Vm(f"l{each}", "lynx", memory=(4 - each) * GIB) for each in range(3)]
+    looks.engine.vms += [Vm("p", "puma", memory=20 * GIB), Vm("o", "lion", memory=26 * GIB)]
+    looks.engine.denying = {"migration_target_of"}
+    looks.engine.surprising = lambda vm, host: (
+        "no" if (vm.name, host.name) == ("l1", "lion") else ""
+    )
+    looks.begin(policy="power_saving", margin=5.0)
+    assert looks.look()[:2] == [("l0", "lion"), ("l1", "lion")]
+    assert {vm for vm, _ in looks.engine.migrations} >= {"l0", "l1", "l2"}
+
+
 def test_a_destination_where_a_migration_failed_is_passed_over(crowded):
     """With the words of the engine's event."""
     crowded.engine.instant_migrations = False

@@ -3,6 +3,9 @@
 An engine places a VM by two calls, seconds apart: it asks filters, then cost functions on the
 hosts that these filters and its own left. A balance that chose the VM may have come before. The
 engine does not say which host it takes.
+
+The daemon asks its scheduler what to migrate, then filters and cost functions about each VM of the
+answer, and then maybe the scheduler once more.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from ovirt_scheduler.history.record import NEVER_ASKED, Cost, Host, Record, Unit
 from ovirt_scheduler.model.units import Kind
 
 FILTERS, COSTS, BALANCE = (kind.method for kind in Kind)
+_MIGRATES = (
+    BALANCE, "loadBalance", "onTimerInvoked", "onVmStatusChanged", "onHostStatusChanged"
+)  # fmt: skip
 
 _NOTHING = "-"  # a filter that was never asked, a cost function that did not score the host
 _NOT_TOLD = "The engine does not say which host it took."
@@ -25,17 +31,27 @@ _SECONDS = 120  # for which an engine waits for an answer (contract 1.2): what i
 def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]) -> list[Record]:
     """The calls of the last placement, the oldest first.
 
+    A hook or a timer that moved nothing is none, unless nothing else is there.
+
     Args:
         summaries: of the decisions on one VM, the newest first.
         read: gives the decision of an id; None if it is gone.
     """
     found: list[Record] = []
+    idle: Optional[Record] = None
     for each in summaries:
-        if not found or _may_lead_to(each, found[0]):
-            decision = read(each["id"])
-            if decision is not None and (not found or _leads_to(decision, found[0])):
-                found.insert(0, decision)
-    return found
+        if len(found) > 1 and found[0]["method"] in _MIGRATES:
+            break  # with this it began
+        if found and not _may_lead_to(each, found[0]):
+            continue
+        decision = read(each["id"])
+        if decision is None or (found and not _leads_to(decision, found[0])):
+            continue
+        if decision["method"] in _MIGRATES and not decision.get("answer"):
+            idle = idle or decision
+        else:
+            found.insert(0, decision)
+    return found or ([] if idle is None else [idle])
 
 
 def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[Line]:
@@ -56,18 +72,27 @@ def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[L
 
 
 def _may_lead_to(summary: Record, later: Record) -> bool:
-    """Whether it is the call before this one, by its method and its time."""
+    """Whether it may be the call before this one, by its method and its time."""
     seconds = query.moment(later["time"]) - query.moment(summary["time"])
-    next_ones = {FILTERS: (COSTS,), BALANCE: (FILTERS, COSTS)}.get(summary["method"], ())
-    return 0 <= seconds <= _SECONDS and later["method"] in next_ones
+    next_ones = {FILTERS: (COSTS, *_MIGRATES), COSTS: _MIGRATES}
+    next_ones.update(dict.fromkeys(_MIGRATES, (FILTERS, COSTS)))
+    return 0 <= seconds <= _SECONDS and later["method"] in next_ones.get(summary["method"], ())
 
 
 def _leads_to(decision: Record, later: Record) -> bool:
-    """Whether the later call was about hosts, or the VM, that this one answered."""
-    answer = decision.get("answer")
-    if decision["method"] == FILTERS:
-        return {host["id"] for host in later["hosts"]} <= set(answer or ())
-    return isinstance(answer, dict) and "vm" in answer
+    """Whether the later call was about hosts, or the VM, that this one answered.
+
+    The daemon also calls a scheduler after units, which then learns what they said.
+    """
+    if decision["method"] == FILTERS and later["method"] == COSTS:
+        return {host["id"] for host in later["hosts"]} <= set(decision.get("answer") or ())
+    migrates, units = (decision, later) if decision["method"] in _MIGRATES else (later, decision)
+    moves = migrates.get("answer")
+    if not isinstance(moves, dict) or decision.get("cluster") != later.get("cluster"):
+        return False
+    if "cluster" in decision:
+        return "vm" in moves or units.get("vm", {}).get("id") in moves
+    return decision["method"] == BALANCE and "vm" in moves
 
 
 def _between(before: Record, after: Record, host: Optional[str]) -> Iterator[Line]:
@@ -123,7 +148,11 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     given = [({host["id"]: host for host in each["hosts"]}, columns(each)) for each in decisions]
     names = explanation.host_names(decisions)
     out = {host for decision in decisions for host in explanation.removed(decision)}
-    last = {key: host for hosts, _ in given for key, host in hosts.items()}
+    last: dict[str, Host] = {}
+    for hosts, _ in given:
+        for key, host in hosts.items():
+            if "rank" in host or "rank" not in last.get(key, {}):
+                last[key] = host
     scored = ("total", "rank") if any("rank" in host for host in last.values()) else ()
     rows = []
     in_order = sorted(last, key=lambda each: (each in out, last[each].get("rank", len(last))))

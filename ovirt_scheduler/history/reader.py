@@ -240,13 +240,18 @@ _SELECT = """
 """
 _NEWEST_FIRST = " ORDER BY decisions.number DESC"
 
+# The numbers of a host or VM by an id or a name. Whatever was once recorded with that name is found
+# also where it was recorded by its id alone.
+_NUMBERS = """
+    SELECT number FROM names WHERE id = {0} UNION SELECT number FROM names WHERE name = {0}
+    UNION SELECT number FROM names WHERE id IN (SELECT id FROM names WHERE name = {0} AND id != '')
+"""
+
 # What each member of a query selects by.
 _CONDITIONS = {
-    "vm": """vm_decisions.vm IN (
-        SELECT number FROM names WHERE id = :vm UNION SELECT number FROM names WHERE name = :vm)""",
-    "host": """host_set IN (SELECT host_set FROM host_set_members WHERE host IN (
-        SELECT number FROM names WHERE id = :host
-        UNION SELECT number FROM names WHERE name = :host))""",
+    "vm": f"vm_decisions.vm IN ({_NUMBERS.format(':vm')})",
+    "host": f"""host_set IN (
+        SELECT host_set FROM host_set_members WHERE host IN ({_NUMBERS.format(":host")}))""",  # noqa: S608
     "cluster": "cluster = :cluster",
     "method": "method = :method",
     "since": "time >= :since",

@@ -17,12 +17,15 @@ from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
+from tests.support.command import run
 from tests.support.daemon import Daemon, StartDaemon
+from tests.support.driven import cluster
 from tests.support.waiting import LONG, wait_until
 
 LYNX, PUMA, OCELOT = HOSTS = [f"{digit * 8}-1111-2222-3333-{digit * 12}" for digit in "123"]
 NAMES = dict(zip(HOSTS, ("lynx", "puma", "ocelot")))
 WEB = "44444444-aaaa-bbbb-cccc-444444444444"
+MAIL = "55555555-aaaa-bbbb-cccc-555555555555"
 
 FILTER = """
 def do_filter(hosts, vm, properties):
@@ -92,6 +95,7 @@ def daemon(start_daemon: StartDaemon) -> Daemon:
         "OnlyPuma": ONLY_PUMA,
         "NoUuid": NO_UUID,
         "Moves": BALANCE,
+        "MovesMail": BALANCE.replace(WEB, MAIL),
         "schedulers": SCHEDULERS,
     }
     return start_daemon(texts, "ssl = false")
@@ -206,6 +210,23 @@ def test_decisions_are_found_by_id_and_by_name(daemon: Daemon, by: str):
     assert by in wait_until(asked, suits=lambda seen: by in seen)
 
 
+def test_what_was_recorded_by_ids_alone_is_found_by_name(daemon: Daemon):
+    """Once a decision has told the name: a balance never tells that of its VM."""
+    document = f"<vm id='{MAIL}'><name>mail</name></vm>"
+    daemon.design.runFilters(["NotLynx"], hosts_document(*HOSTS), document, {})
+    daemon.design.runLoadBalancing("MovesMail", HOSTS, {"by": "ids"})
+    reader = Reader(daemon.state / "history.sqlite", LONG)
+
+    def by_ids(**query: str) -> list[Record]:
+        found = reader.decisions(Query(**query))  # type: ignore[arg-type]
+        return [each for each in found if each.get("properties") == {"by": "ids"}]
+
+    for query in ({"vm": "mail"}, {"host": "puma"}):
+        (balance,) = wait_until(lambda query=query: by_ids(**query))
+        assert balance["vm"] == {"id": MAIL}
+    assert by_ids(vm="puma") == []
+
+
 def test_a_vm_that_is_yet_to_be_made_is_found_by_its_name(daemon: Daemon):
     """It has no id."""
     daemon.design.runFilters(["NotLynx"], hosts_document(*HOSTS), "<vm><name>new</name></vm>", {})
@@ -229,7 +250,13 @@ def test_migrations_are_told_by_the_names_of_their_vms(daemon: Daemon):
     """And found by them: whoever asks why a VM moved knows its name."""
     vms = f"<vms><vm id='{WEB}'><name>web</name></vm></vms>"
     daemon.design.loadBalance("best", hosts_document(*HOSTS), vms, {})
-    (record,) = records(daemon, vm="web", method="loadBalance")
+    reader = Reader(daemon.state / "history.sqlite", LONG)
+
+    def look() -> list[Record]:
+        found = reader.decisions(Query(vm="web", method="loadBalance"))
+        return [record for record in found if "vms" in record]
+
+    (record,) = wait_until(look)
     assert record["vms"] == [{"id": WEB, "name": "web"}]
     assert explanation.outcome(record) == "migrate VM web to lynx or puma"
 
@@ -254,6 +281,19 @@ def test_a_clusters_own_calls_are_kept(driven):
     (hook, *_) = records(driven.daemon, method="onVmStatusChanged", vm="web")
     assert hook["cluster"] == "Default"
     assert hook["id"] != record["id"]
+
+
+def test_why_shows_a_migration_of_the_daemon_that_filters_came_after(driven):
+    """The units are asked about a VM when the scheduler's answer names it."""
+    text = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+    (driven.plugins / "All.py").write_text(text)
+    driven.want({"web": "puma"})
+    driven.start("dry-run", cluster(filters="All"))
+    records(driven.daemon, 2, method="loadBalance", vm="web")
+    status, out, _ = run(driven.folder, "why", "web")
+    assert status == 0
+    assert "loadBalance of recorder of cluster Default: migrate VM web to puma" in out
+    assert "runFilters for VM web of cluster Default" in out
 
 
 def test_costs_of_a_function_in_shadow_are_as_they_would_count_beside_the_live_ones():

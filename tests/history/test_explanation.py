@@ -418,6 +418,44 @@ def test_a_balance_before_them_belongs_to_the_story():
     assert last_of(FILTERED, moved, older) == [moved, FILTERED]
 
 
+def of_cluster(method, answer, seconds, units=(), hosts=("puma",), **more):
+    """A call of the daemon's own, so many seconds after noon."""
+    time = f"2026-01-31T12:00:{seconds:02}Z"
+    made = decision(method, units, map(host, hosts), answer, cluster="Default", **more)
+    return {**made, "form": "daemon", "time": time}
+
+
+def test_a_migration_of_the_daemon_is_one_story_with_its_units():
+    """Whether the scheduler was asked once more or not; another cluster's is another story."""
+    moves = {WEB["id"]: ["id-of-puma"], "other": ["id-of-puma"]}
+    asked = of_cluster("loadBalance", moves, 1)
+    filters = of_cluster("runFilters", ["id-of-puma"], 2, [unit("MaxVms")], vm=WEB)
+    costs = of_cluster("runCostFunctions", ["id-of-puma"], 3, [function("Even")], vm=WEB)
+    again = of_cluster("loadBalance", {WEB["id"]: ["id-of-puma"]}, 4)
+    older = of_cluster("loadBalance", moves, 0)
+    assert last_of(costs, filters, asked, older) == [asked, filters, costs]
+    assert last_of(again, costs, filters, asked, older) == [asked, filters, costs, again]
+    assert last_of(again, filters, asked) == [asked, filters, again]
+    assert last_of(costs, filters, {**asked, "cluster": "Other"}) == [filters, costs]
+    assert last_of(costs, {**asked, "answer": {"other": []}}) == [costs]
+
+
+def test_a_hook_that_moved_nothing_hides_no_placement():
+    """It is told where there is nothing else."""
+    hook = of_cluster("onVmStatusChanged", {}, 9, vm=WEB)
+    costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}
+    assert last_of(hook, hook, costs, FILTERED) == [FILTERED, costs]
+    assert last_of(hook) == [hook]
+
+
+def test_the_grid_has_the_totals_of_the_units_beside_a_scheduler_that_was_asked_again():
+    costs = {**scored({"Even": 2}, {"puma": (4,), "ocelot": (3,)}), "cluster": "Default"}
+    again = of_cluster("loadBalance", {WEB["id"]: []}, 4, hosts=("puma", "ocelot", "serval"))
+    headings, rows = grid([costs, again])
+    assert headings == ["HOST", "Even ×2", "TOTAL", "RANK"]
+    assert rows == [["ocelot", "3", "6", "1"], ["puma", "4", "8", "2"], ["serval", "-", "-", "-"]]
+
+
 def test_a_host_that_is_out_is_told_up_to_there():
     """Neither the costs of others, nor what the engine did with them; a host that is in, to the end."""
     costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}

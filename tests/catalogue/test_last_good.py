@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -91,6 +92,24 @@ def test_a_state_folder_that_cannot_be_written_is_told_and_no_more(place, caplog
     assert any(f"{path} cannot be kept for a restart" in message for message in caplog.messages)
     path.unlink()
     assert place.versions() == {}
+
+
+def test_what_could_not_be_kept_is_kept_and_told_once_when_it_can_be(place, caplog):
+    """In each round; the version that is kept then is the last."""
+    caplog.set_level("INFO")
+    for turn in (1, 2):
+        place.state.touch()
+        path = place.write("a", plugin(turn))
+        for _ in range(3):
+            assert place.versions() == {"a": str(turn)}
+        assert caplog.text.count(f"{path} cannot be kept for a restart") == turn
+        place.state.unlink()
+        for _ in range(3):
+            place.registry.refresh()
+        assert caplog.text.count(f"{path} is kept for a restart again") == turn
+        place.write("a", BROKEN)
+        assert restarted(place) == {"a": str(turn)}
+        shutil.rmtree(place.state)
 
 
 def test_what_is_kept_is_for_the_daemons_user_alone(place):

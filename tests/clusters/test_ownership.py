@@ -103,6 +103,23 @@ def test_who_takes_what_it_drives_already_loses_no_change_of_status(tmp_path):
     assert driver.memory.statuses == {"web": "up"}
 
 
+def test_who_stands_by_again_after_a_takeover_says_so_again(tmp_path, caplog):
+    """Once each time."""
+    one, two = begin(tmp_path / "one"), begin(tmp_path / "two")
+    driver, standby = one, two
+    for turn in (1, 2, 3):
+        for _ in range(2):
+            standby.hear([driver.memory.mark])
+            standby.settle()
+        name = Mark.read(driver.memory.mark).daemon
+        assert standby.driven_by == name
+        words = f"{name} drives it, and this daemon stands by"
+        assert caplog.text.count(words) == (turn + 1) // 2
+        standby.take()
+        standby.settle()
+        driver, standby = standby, driver
+
+
 def test_a_takeover_holds_over_a_restart_before_the_next_look(tmp_path):
     """Whoever was told that the daemon drives the cluster goes home."""
     driver = begin(tmp_path / "driver")

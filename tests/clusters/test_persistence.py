@@ -207,6 +207,23 @@ def test_a_folder_that_cannot_be_written_is_told_once(tmp_path, caplog):
     assert memory.cluster("Default").moved == ["v"]
 
 
+def test_a_folder_that_cannot_be_written_once_more_is_told_once_more(tmp_path, caplog):
+    """And what was not written meanwhile is, with the next of any cluster."""
+    state = tmp_path / "state"
+    memory = DriveMemory(state / "clusters.json")
+    for turn in (1, 2):
+        state.touch()
+        memory.cluster("Default").moved = [f"v{turn}"]
+        for _ in range(2):
+            memory.save("Default")
+        assert caplog.text.count("cannot be written") == turn
+        state.unlink()
+        memory.save("Other")
+        assert DriveMemory(state / "clusters.json").cluster("Default").moved == [f"v{turn}"]
+        (state / "clusters.json").unlink()
+        state.rmdir()
+
+
 def test_the_file_is_for_the_daemons_user_alone(tmp_path):
     """It tells of the whole data centre."""
     before = os.umask(0o022)

@@ -223,6 +223,17 @@ def test_where_the_account_may_not_ask_that_is_logged_once(crowded, caplog):
     assert "give the user of [engine] the role ReadOnlyAdmin" in caplog.text
 
 
+def test_a_right_to_ask_that_is_taken_away_once_more_is_logged_once_more(crowded, caplog):
+    crowded.begin(refused_pause=0.0)
+    for turn in (1, 2):
+        for denying in ({"migration_target_of"}, set()):
+            crowded.engine.denying = denying
+            for _ in range(2):
+                crowded.engine.vms += [Vm(f"more{len(crowded.engine.vms)}", "lynx", memory=4 * GIB)]
+                assert crowded.look()
+        assert caplog.text.count("does not say beforehand") == turn
+
+
 def test_a_missing_right_is_one_state_and_closes_nothing(crowded, caplog):
     """It is over when the engine takes a migration."""
     crowded.engine.denying = {"migrate"}

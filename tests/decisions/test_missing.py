@@ -6,6 +6,8 @@ import pytest
 
 from ovirt_scheduler.decisions import missing
 from ovirt_scheduler.decisions.missing import MissingNames
+from ovirt_scheduler.decisions.service import DecisionService
+from tests.support.place import plugin
 
 
 @pytest.fixture
@@ -40,6 +42,36 @@ def test_a_name_is_forgotten_an_hour_after_it_was_last_named(clock):
     clock[0] += 4000
     names.add("filter", "Night")
     assert names.recent()["filter", "Night"].times == 1
+
+
+def test_a_name_that_came_back_is_counted_anew_when_it_has_gone_again(clock):
+    """Each by itself."""
+    names = MissingNames()
+    for _ in range(2):
+        for _ in range(3):
+            names.add("filter", "Night")
+        names.add("filter", "Day")
+        assert names.recent()["filter", "Night"] == (clock[0], clock[0], 3)
+        names.forget("filter", "Night")
+        names.forget("filter", "Never")
+        clock[0] += 60
+    assert {key: namings.times for key, namings in names.recent().items()} == {("filter", "Day"): 2}
+
+
+def test_a_unit_that_is_there_again_is_missing_no_more(clock, place):
+    """And from its next absence on, when it goes again."""
+    service = DecisionService(place.registry, place.executor, 60.0)
+    for turn in (1, 2):
+        place.registry.refresh()
+        for _ in range(turn):
+            service.missing.add("cost function", "a")
+        (unit,) = service.missing_units()
+        assert (unit.name, unit.since, unit.times) == ("a", clock[0], turn)
+        path = place.write("a", plugin(1))
+        place.registry.refresh()
+        assert service.missing_units() == ()
+        path.unlink()
+        clock[0] += 60
 
 
 def test_names_that_callers_make_up_take_no_memory_without_end(clock):

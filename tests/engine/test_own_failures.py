@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.errors import AnswerLate, AnswersTooLarge
+from ovirt_scheduler.errors import AnswerLate, AnswersTooLarge, ConfigError
 from ovirt_scheduler.model.answer_memory import AnswerMemory
 from ovirt_scheduler.model.tasks import Sought
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
@@ -125,3 +125,22 @@ def test_an_answer_that_is_too_large_alone_stops_no_other(engine):
         asking.look_up(WEB, soon())
     engine.broken = None
     assert asking.look_up(MAIL, soon()).vm is not None
+
+
+@pytest.mark.parametrize("mended_by", ["a look at the settings", "an answer"])
+def test_a_password_that_can_be_read_again_is_no_trouble_any_more(engine, mended_by):
+    """And once it cannot be read again, it is."""
+    asking, path = Inventory(engine.settings()), engine.password_file
+    for _ in range(2):
+        path.rename(path.with_name("away"))
+        with pytest.raises(ConfigError):
+            asking.check_password()
+        assert "password_file" in asking.state().problem
+        path.with_name("away").rename(path)
+        if mended_by == "an answer":
+            asking.look_up(WEB, soon())
+        else:
+            asking.check_password()
+        assert asking.state().problem == ""
+        asking.close()
+        asking = Inventory(engine.settings())

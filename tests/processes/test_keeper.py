@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.plugins import PluginCode
+from ovirt_scheduler.model.plugins import PluginCode, ProcessKey
 from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.processes import keeper
-from ovirt_scheduler.processes.keeper import MOST_A_SECOND, Allowance, Keeper
-from ovirt_scheduler.processes.pool import Pool
+from ovirt_scheduler.processes.keeper import MOST_A_SECOND, Allowance, Delays, Keeper
+from ovirt_scheduler.processes.pool import READERS, SPARE, Pool
 from ovirt_scheduler.processes.workers import Worker
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.processes import SPARE_BELOW, offspring, zygote_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import LONG, wait_until
 
 NO_CODE = PluginCode("forged", "/", ())  # as no analysis that is read can give it
 
@@ -88,6 +90,51 @@ def test_beyond_that_bound_none_is_made_ahead_and_calls_have_theirs_all_the_same
     assert only(own.run(job_of([unit]))).value == HOSTS
     own.settle(60)
     assert own._pool._spare == []
+
+
+def test_a_call_that_used_up_a_process_lets_another_one_be_made(own, unit_named):
+    """Else many such calls a second would find none ready."""
+    unit = unit_named("keeps_all")
+    unit = replace(unit, limits=replace(unit.limits, calls_per_process=1))
+    wait_until(lambda: len(own._pool._spare) == SPARE)
+    own._pool.keeper.stop()
+    made = len(own._pool._allowance._times)
+    assert only(own.run(job_of([unit]))).value == HOSTS
+    assert len(own._pool._allowance._times) == made - 1
+
+
+def test_delays_grow_and_begin_anew_when_a_load_went_well_or_all_are_to_be_tried():
+    """Each plugin's by itself."""
+    one, other = (ProcessKey.of(PluginCode(name, "/", ()), LIMITS) for name in "ab")
+    delays = Delays()
+    for end in (partial(delays.forget, one), delays.clear):
+        for seconds in (10, 20, 40):
+            delays.put_off(one, 10)
+            assert seconds - 1 < delays.shortest() <= seconds
+        delays.put_off(other, 10)
+        assert delays.holds_up(one)
+        end()
+        assert not delays.holds_up(one)
+        assert delays.holds_up(other) == (end != delays.clear)
+        delays.forget(other)
+    delays.put_off(one, 10)
+    assert delays.shortest() <= 10
+
+
+def test_a_plugin_that_is_ready_for_a_while_is_no_longer_put_off(own, unit_named):
+    unit = unit_named("keeps_all")
+    own.want([(unit.plugin, unit.limits)])
+    wait_until(lambda: own.state().kept)
+    own.settle(LONG)
+    own._pool.keeper.stop()
+    with own._pool._lock:
+        (key,) = (key for key in own._pool._idle if key != READERS)
+        own._pool._failed.put_off(key, 3600)
+        own._pool._look()
+        assert own._pool._failed.holds_up(key)
+        own._pool._idle[key][0].ready_by = 0.0
+        own._pool._look()
+        assert not own._pool._failed.holds_up(key)
 
 
 def test_a_plugin_whose_process_cannot_be_made_loses_none_and_keeps_no_other_away(own, unit_named):

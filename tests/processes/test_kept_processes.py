@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.errors import RefusedProperty
+from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes import pool
@@ -361,3 +362,36 @@ def test_calls_per_process_is_set_for_all_plugins_and_for_one(start_daemon):
 
         assert len(pids("Fresh")) == 5
         assert len(pids("Kept")) < 5
+
+
+def test_the_login_goes_with_its_call_and_an_open_connection_costs_no_process(
+    own, unit_of, tmp_path
+):
+    """What runs later, such as a finalizer, has none; and each call has one again."""
+    late = tmp_path / "late"
+    unit = unit_of(
+        "import os\n"
+        "from ovirt_scheduler.plugin import EngineUnavailable, engine_connection\n"
+        "class Late:\n"
+        "    def __del__(self):\n"
+        "        try:\n"
+        "            engine_connection()\n"
+        "            told = 'a login'\n"
+        "        except EngineUnavailable:\n"
+        "            told = 'none'\n"
+        f"        print(told, file=open({str(late)!r}, 'a'))\n"
+        "def do_filter(hosts, vm, properties):\n"
+        "    global KEPT\n"
+        "    KEPT = Late()\n"
+        "    engine_connection()\n"
+        "    print(os.getpid())\n"
+        "    return hosts\n"
+    )
+    engine = EngineAccess("http://127.0.0.1:9/api", None, "token")
+    pids = set()
+    for _ in range(3):
+        pids.add(only(own.run(job_of([unit], engine=engine))).stdout)
+        own.settle(LONG)
+    assert len(pids) == 1
+    assert late.read_text().splitlines() == ["none"] * 3
+    assert own.state().replaced == {}

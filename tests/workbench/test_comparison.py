@@ -10,7 +10,7 @@ from ovirt_scheduler.history import ranking
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.values.hidden import HIDDEN
 from ovirt_scheduler.workbench import reports
-from ovirt_scheduler.workbench.comparison import Comparison
+from ovirt_scheduler.workbench.comparison import Comparison, Side
 
 
 def unit(name: str, kind: str = "filter", **more: Any) -> dict[str, Any]:
@@ -55,6 +55,16 @@ def compared(then: Record, *made: Record) -> Comparison:
 
 
 P, R, N, F = "passed", "removed", "never asked", "failed"
+
+
+def test_what_a_scheduler_of_a_filters_name_said_is_not_the_filters():
+    """The filter's verdict on a host comes first, and the scheduler's after it."""
+    both = [unit("Both"), unit("Both", "scheduler")]
+    then, now = (filtered(both, {"a": [P, said], "b": [R, P]}) for said in (P, R))
+    for record in (then, now):
+        side = Side(record)
+        assert side.calls["filter", "Both"].said == {"a": P, "b": R}
+    assert Side(then).differing(Side({**now, "answer": then["answer"]})) == []
 
 
 def test_a_filter_after_one_that_changed_was_asked_something_else():

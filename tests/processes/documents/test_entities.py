@@ -437,3 +437,19 @@ def test_memory_runs_out(inside: bytes) -> None:
     done = script(TOO_LARGE.format(inside=inside))
     # libxml2 does not always say that it was memory.
     assert re.match(r"refused: hosts: .*\bmemory\b", done.stderr.splitlines()[-1])
+
+
+def test_elements_of_one_host_are_no_second_ones_of_the_next():
+    """Of each host by itself: the fields, those without one, and a text that is cut in pieces."""
+    host = '<host id="{}"><colour/><name>a&amp;{}</name><memory>1</memory><shape/></host>'
+    document = f"<hosts>{''.join(host.format(n, n) for n in range(3))}</hosts>".encode()
+    assert [each.name for each in read_hosts(Document(document))] == ["a&0", "a&1", "a&2"]
+    again = document.replace(b"<shape/></host></hosts>", b"<colour/></host></hosts>")
+    assert "a second <colour>" in refused(again)
+
+
+@pytest.mark.parametrize("attributes", ["", " href='x'", " id='x' rel='y'"])
+def test_a_value_has_no_text_of_the_one_before(attributes: str):
+    inside = f"<comment>other</comment>\n <name{attributes}>a</name>\n <memory>7</memory>"
+    host = read_host(Document(host_with(inside)))
+    assert (host.comment, host.name, host.memory) == ("other", "a", 7)

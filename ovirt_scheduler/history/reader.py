@@ -240,11 +240,12 @@ _SELECT = """
 """
 _NEWEST_FIRST = " ORDER BY decisions.number DESC"
 
-# The numbers of a host or VM by an id or a name. Whatever was once recorded with that name is found
-# also where it was recorded by its id alone.
+# The numbers of a host or VM by an id or a name. What was once recorded with that name is found
+# also where it was recorded by its id alone, and not where it had another name.
 _NUMBERS = """
     SELECT number FROM names WHERE id = {0} UNION SELECT number FROM names WHERE name = {0}
-    UNION SELECT number FROM names WHERE id IN (SELECT id FROM names WHERE name = {0} AND id != '')
+    UNION SELECT number FROM names
+        WHERE name = '' AND id IN (SELECT id FROM names WHERE name = {0} AND id != '')
 """
 
 # What each member of a query selects by.

@@ -214,6 +214,8 @@ def test_what_was_recorded_by_ids_alone_is_found_by_name(daemon: Daemon):
     """Once a decision has told the name: a balance never tells that of its VM."""
     document = f"<vm id='{MAIL}'><name>mail</name></vm>"
     daemon.design.runFilters(["NotLynx"], hosts_document(*HOSTS), document, {})
+    renamed = document.replace("mail", "post")
+    daemon.design.runFilters(["NotLynx"], hosts_document(*HOSTS), renamed, {})
     daemon.design.runLoadBalancing("MovesMail", HOSTS, {"by": "ids"})
     reader = Reader(daemon.state / "history.sqlite", LONG)
 
@@ -225,6 +227,8 @@ def test_what_was_recorded_by_ids_alone_is_found_by_name(daemon: Daemon):
         (balance,) = wait_until(lambda query=query: by_ids(**query))
         assert balance["vm"] == {"id": MAIL}
     assert by_ids(vm="puma") == []
+    names = [record["vm"].get("name") for record in reader.decisions(Query(vm="mail"))]
+    assert names == [None, "mail"], "what had another name is not found"
 
 
 def test_a_vm_that_is_yet_to_be_made_is_found_by_its_name(daemon: Daemon):

@@ -66,7 +66,7 @@ setup(
     install_requires=[
         "ovirt-engine-sdk-python>=4.4,<5",
         "lxml>=4.6.5",
-        "pycurl>=7.43",
+        "pycurl>=7.43.0.2",
         "pyOpenSSL>=21",
         "cryptography>=36",
         "configobj>=5.0.6,<6",

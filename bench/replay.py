@@ -28,7 +28,7 @@ from ovirt_scheduler.model.requests import (
     AnswerForm,
     Caller,
     Document,
-    Subjects,
+    Entities,
     WantedUnit,
     new_id,
 )
@@ -130,7 +130,7 @@ def _requests(count: int) -> Iterator[Request]:
                 hosts[place] = _FREE.sub(rf"\g<1>{free}", hosts[place])
             document = Document(f"<hosts>{''.join(hosts)}</hosts>".encode(), "utf-8")
         caller = Caller(new_id(), AnswerForm.ENGINE, "bench")
-        yield Request(caller, Subjects(document, vm=vm), {}, {kind: (WantedUnit(_UNIT),)})
+        yield Request(caller, Entities(document, vm=vm), {}, {kind: (WantedUnit(_UNIT),)})
 
 
 if __name__ == "__main__":

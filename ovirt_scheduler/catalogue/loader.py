@@ -239,7 +239,7 @@ class Loader:
         check_drivers(analysis.drivers, candidate.source.path)
         all_drivers = [self._driver(found, code, conf, checksum) for found in analysis.drivers]
         left_out = {
-            each.name: why for each in all_drivers if (why := self._why_left_out(each, conf))
+            driver.name: why for driver in all_drivers if (why := self._why_left_out(driver, conf))
         }
         drivers = tuple(driver for driver in all_drivers if driver.name not in left_out)
         path = str(file.path)

@@ -23,7 +23,7 @@ class Chosen(NamedTuple):
     """The units of one kind for a request: those to call, and what is wrong with others.
 
     Attributes:
-        wanted: the named units, each once, without those in shadow.
+        named: the named units, each once, without those in shadow.
         calls: of those that are loaded.
         errors: what is wrong with the others, by name.
         rejected: whether a filter is missing that then accepts no host (contract 4.2).
@@ -31,7 +31,7 @@ class Chosen(NamedTuple):
             properties of the request, any other one the factor 1 and its defaults.
     """
 
-    wanted: tuple[WantedUnit, ...]
+    named: tuple[WantedUnit, ...]
     calls: tuple[UnitCall, ...]
     errors: dict[str, tuple[str, ...]]
     rejected: bool
@@ -105,7 +105,7 @@ class Catalogue:
         """Whether there is a unit of that kind and name, maybe in shadow."""
         return (kind, name) in self.units or (kind, name) in self.shadows
 
-    def wanted(self, kind: Kind, name: str, hint: bool = True) -> PolicyUnit:
+    def unit(self, kind: Kind, name: str, hint: bool = True) -> PolicyUnit:
         """The unit of that kind and name.
 
         Args:
@@ -162,7 +162,7 @@ class Catalogue:
         functions = len(named)
         for request in named.values():
             try:
-                unit = self.wanted(kind, request.name, len(errors) < _MOST_HINTS)
+                unit = self.unit(kind, request.name, len(errors) < _MOST_HINTS)
                 calls.append(UnitCall(unit, properties, request.factor, functions))
             except UnknownUnit as error:
                 if strict:

@@ -21,7 +21,7 @@ from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations
 from ovirt_scheduler.model.plans import Step
-from ovirt_scheduler.model.requests import Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
@@ -129,17 +129,17 @@ class ClusterDestinations:
         Args:
             change: of a hook, which it is called for.
         """
-        subjects = Subjects(hosts=tuple(self._state.hosts), vms=tuple(self._state.vms))
+        entities = Entities(hosts=tuple(self._state.hosts), vms=tuple(self._state.vms))
         arguments: dict[str, object] = {}
         if change is not None:
             arguments = {"old_status": change.old_status, "new_status": change.new_status}
             if change.subject in self._state.hosts:
-                subjects = subjects._replace(host=change.subject)
+                entities = entities._replace(host=change.subject)
             else:
-                subjects = subjects._replace(vm=change.subject)
+                entities = entities._replace(vm=change.subject)
         return Request(
             Caller.of_cluster(self.settings.name),
-            subjects,
+            entities,
             self.settings.properties,
             # Copies: more is added later, and the history keeps what this call was given.
             last=DriverCall(
@@ -238,11 +238,11 @@ class ClusterDestinations:
         self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...], hosts: tuple[str, ...]
     ) -> Any:
         caller = Caller.of_cluster(self.settings.name)
-        subjects = Subjects(hosts, vm=vm)
-        request = Request(caller, subjects, self.settings.properties, {kind: wanted})
+        entities = Entities(hosts, vm=vm)
+        request = Request(caller, entities, self.settings.properties, {kind: wanted})
         known = self.view.replies
         if known is not None:
-            of_vm = next((each for each in known.vms if vm in each.asked), None)
+            of_vm = next((each for each in known.vms if vm in each.ids), None)
             known = EngineReplies(known.hosts, of_vm)
         return self.decisions.decide(request, known).answer
 

@@ -203,7 +203,7 @@ class ClusterReader:
         """One reply made from several; otherwise each call of a plugin would join them."""
         if self._inventory.keeps_documents:
             return tuple(replies)
-        ids = tuple(dict.fromkeys(each for reply in replies for each in reply.asked))
+        ids = tuple(dict.fromkeys(each for reply in replies for each in reply.ids))
         packs = [reply.pack for reply in replies if reply.pack is not None]
         for reply in replies:
             reply.pack = None  # so that each goes when it was copied

@@ -95,7 +95,7 @@ class Assembly:
         server_settings, self._certificate = self._server_settings(services)
         self.server = SchedulerServer(server_settings, services.methods(), listener)
         if notifier.keep(self.server.socket):
-            self.server.kept = True
+            self.server.socket_is_kept = True
         self._certificates_due = 0.0  # when they are looked at, on the monotonic clock
         self._watchdog = Watchdog(notifier, self.runtime.executor, self._line)
 
@@ -122,8 +122,8 @@ class Assembly:
         self._stop_drive(_HOOK_SECONDS)
         self.runtime.use(services)
         self._drive, self._certificate = drive, certificate
-        kept = {each.name for each in settings.clusters} if settings.drive is Drive.APPROVE else ()
-        self._plans.keep_clusters(kept, "the settings were read again")
+        clusters = settings.clusters if settings.drive is Drive.APPROVE else ()
+        self._plans.keep_clusters({each.name for each in clusters}, "the settings were read again")
         self.server.renew(server_settings, services.methods())
         self._start_drive()
         self._look_at_certificates()
@@ -143,9 +143,9 @@ class Assembly:
         """Answer on the control socket from now on; where there can be none, the log says so."""
         path = self._state / CONTROL
         commands: Mapping[str, Command] = {
-            "status": lambda _asked, _user: self.status(),
+            "status": lambda _request, _user: self.status(),
             "plan": self._plans.answer,
-            "take": lambda asked, _user: self._take(str(asked.get("cluster", ""))),
+            "take": lambda request, _user: self._take(str(request.get("cluster", ""))),
         }
         try:
             self._control = Control(path, commands)
@@ -262,8 +262,8 @@ class Assembly:
         """The threads that go on whatever their work raises."""
         drive = self._drive
         watching = [] if drive is None else [drive.trouble]
-        for each in (self.runtime.executor.trouble, self.runtime.registry.trouble, *watching):
-            yield ThreadState(each.work, each.failures, each.problem)
+        for trouble in (self.runtime.executor.trouble, self.runtime.registry.trouble, *watching):
+            yield ThreadState(trouble.work, trouble.failures, trouble.problem)
 
     def observed(self) -> DaemonState:
         """The state of the daemon now. Opens no document."""

@@ -45,10 +45,10 @@ class Services(NamedTuple):
         """The methods of the XML-RPC interface, which call these services."""
         settings = self.settings
         scores, engine_reasons = settings.engine_scores, settings.engine_reasons
-        found = [*DecisionMethods(self.decisions, scores, engine_reasons).methods()]
+        methods = [*DecisionMethods(self.decisions, scores, engine_reasons).methods()]
         if self.history is not None:
-            found += history_methods(self.history, settings.pages, settings.history)
-        return tuple(found)
+            methods += history_methods(self.history, settings.pages, settings.history)
+        return tuple(methods)
 
 
 class Runtime:
@@ -119,7 +119,6 @@ class Runtime:
             engine: the engine for plugins, instead of that of the settings.
         """
         inventory = self._inventory_for(settings)
-        asked = engine or inventory
         registry = registry or self.registry
         seconds = settings.request_timeout
         return Services(
@@ -129,7 +128,7 @@ class Runtime:
                 registry,
                 self.executor,
                 seconds,
-                asked,
+                engine or inventory,
                 self._decided,
                 self._selections,
                 self._missing,

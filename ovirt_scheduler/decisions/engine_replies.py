@@ -59,7 +59,7 @@ def with_engine(
 
 def _sought(job: Job) -> Sought:
     """The ids that the engine is asked about: what came as a document is known."""
-    hosts, vms, vm = job.subjects.hosts, job.subjects.vms, job.subjects.vm
+    hosts, vms, vm = job.entities.hosts, job.entities.vms, job.entities.vm
     vms = vms if isinstance(vms, tuple) else ()
     return Sought(
         hosts if isinstance(hosts, tuple) and Role.HOSTS not in job.packs else (),

@@ -206,13 +206,13 @@ class DecisionService:
         """
         asked_at, started = time.time(), time.monotonic()
         catalogue, last = self.registry.current(), request.last
-        for kind, named in request.wanted.items():
+        for kind, named in request.units.items():
             for unit in named:
                 if not catalogue.has(kind, unit.name):
                     self.missing.add(kind.label, unit.name)
         chosen = {
             kind: catalogue.choose(kind, named, request.properties, request.strict)
-            for kind, named in request.wanted.items()
+            for kind, named in request.units.items()
             if named or last is None  # before a driver none need be named
         }
         if self.recent is not None and last is not None and last.selects:
@@ -245,12 +245,12 @@ class DecisionService:
         self, job: Job, known: Optional[EngineReplies]
     ) -> tuple[Job, Execution, tuple[str, ...]]:
         """The job with the engine's replies, how it ended, and what is wrong with the engine."""
-        hosts, vm = job.subjects.hosts, job.subjects.vm
+        hosts, vm = job.entities.hosts, job.entities.vm
         if job.rejected:
             return job, self.executor.run(job), ()
         if job.method is None and isinstance(hosts, tuple) and not (hosts and job.calls):
             vm = vm if isinstance(vm, str) else None
-            return job, Execution(hosts, vm=vm, left=hosts), ()
+            return job, Execution(hosts, vm=vm, remaining=hosts), ()
         job, errors = with_engine(job, self.inventory, known)
         return job, self.executor.run(job), errors
 
@@ -271,9 +271,9 @@ def _planned(
         call_log.log_left_out(request.caller.request_id, kind.label, units.errors)
     rejected = any(units.rejected for units in chosen.values())
     method = None if last is None else _method_call(last, request.properties, selected)
-    job = Job(request.subjects, deadline, calls, method, request.strict, rejected)
-    wanted = {kind: units.wanted for kind, units in chosen.items()}
-    return request._replace(wanted=wanted), job
+    job = Job(request.entities, deadline, calls, method, request.strict, rejected)
+    units_by_kind = {kind: units.named for kind, units in chosen.items()}
+    return request._replace(units=units_by_kind), job
 
 
 def _method_call(
@@ -314,7 +314,7 @@ def _answer(
         total, of_costs = aggregate.summed(calls, execution.cost_functions)
         errors += of_costs
     if request.returns is Returns.HOSTS:
-        return execution.left, errors
+        return execution.remaining, errors
     if request.returns is Returns.COSTS:
         return total, errors
     answer = None if execution.result is None else execution.result.value
@@ -361,7 +361,7 @@ def _why_missing(catalogue: Catalogue, what: str, name: str, hint: bool) -> Opti
         if what not in _KINDS:
             _driver_named(catalogue, what, name)
         elif not catalogue.has(_KINDS[what], name):
-            catalogue.wanted(_KINDS[what], name, hint)
+            catalogue.unit(_KINDS[what], name, hint)
     except UnknownUnit as error:
         return str(error)
     return None

@@ -24,7 +24,7 @@ from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model.decisions import Decision, Reported, ShadowCall, Trace
-from ovirt_scheduler.model.requests import Subjects
+from ovirt_scheduler.model.requests import Entities
 from ovirt_scheduler.model.units import Kind, UnitCall
 from ovirt_scheduler.processes.executor import Executor, Job
 
@@ -124,7 +124,7 @@ class Shadows:
 
 def _job(decision: Decision, call: UnitCall, deadline: float) -> Job:
     """The call of a unit in shadow: filters look at all hosts, others at those that are left."""
-    subjects, execution = decision.request.subjects, decision.execution
-    hosts = subjects.hosts if call.unit.kind is Kind.FILTER else execution.left
-    about = Subjects(hosts, vm=subjects.vm)
+    entities, execution = decision.request.entities, decision.execution
+    hosts = entities.hosts if call.unit.kind is Kind.FILTER else execution.remaining
+    about = Entities(hosts, vm=entities.vm)
     return Job(about, deadline, (call,), strict=False, packs=execution.packs)

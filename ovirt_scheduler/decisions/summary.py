@@ -22,7 +22,7 @@ _OF_HOSTS = (Returns.HOSTS, Returns.COSTS, Returns.SELECTION, Returns.IDS)  # ea
 def fields(decision: Decision) -> dict[str, object]:
     """The fields of the log's line on the request: units, hosts in and out, who had problems."""
     request, execution, answer = decision.request, decision.execution, decision.answer
-    units = [unit.name for wanted in request.wanted.values() for unit in wanted]
+    units = [unit.name for wanted in request.units.values() for unit in wanted]
     if request.last is not None:
         units.insert(0, request.last.driver.name)
     vm = execution.vm
@@ -35,7 +35,7 @@ def fields(decision: Decision) -> dict[str, object]:
         hosts = answer
     about = f"VM {_named(vm, execution.names)}, " if vm or "" in execution.names else ""
     problems = Names(list(decision.unit_errors)) if decision.unit_errors else None
-    told = f"; problems with {problems}" if problems else ""
+    ending = f"; problems with {problems}" if problems else ""
     return {
         "units": Names(units),
         "hosts_in": len(execution.hosts),
@@ -43,7 +43,7 @@ def fields(decision: Decision) -> dict[str, object]:
         "problems": problems,
         "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
         "vm": Name(vm) if vm else None,
-        "decided": f"{about}{text(decision)}{told}",
+        "decided": f"{about}{text(decision)}{ending}",
     }
 
 
@@ -56,9 +56,9 @@ def text(decision: Decision) -> str:
     returns, execution, answer = decision.request.returns, decision.execution, decision.answer
     if returns is Returns.VALUE:
         return "answered" if decision.failure is None else "no answer"
-    outcome = left = _left(len(execution.hosts), execution.filters, decision.calls)
+    outcome = remaining = _remaining(len(execution.hosts), execution.filters, decision.calls)
     if execution.rejected:
-        outcome = left = _rejected(decision)
+        outcome = remaining = _rejected(decision)
     if returns is Returns.COSTS:
         outcome = f"{len(answer)} with a cost"
     elif isinstance(answer, Migration):
@@ -67,35 +67,37 @@ def text(decision: Decision) -> str:
         outcome = "nothing to migrate"
     elif decision.request.last is not None and decision.failure is None:
         if returns is Returns.MIGRATIONS:
-            outcome = f"{left}; {count_of(len(answer), 'VM')} to migrate"
+            outcome = f"{remaining}; {count_of(len(answer), 'VM')} to migrate"
         elif isinstance(answer, tuple):
-            outcome = f"{left}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
+            outcome = (
+                f"{remaining}; chosen {_named(answer[0], execution.names) if answer else 'none'}"
+            )
     return f"{count_of(len(execution.hosts), 'host')}: {outcome}"
 
 
 def _rejected(decision: Decision) -> str:
     """How many hosts missing filters removed, where one rejects them all (contract 4.2)."""
     called = {call.unit.name for call in decision.calls}
-    filters = decision.request.wanted.get(Kind.FILTER, ())
+    filters = decision.request.units.get(Kind.FILTER, ())
     missing = Names([each.name for each in filters if each.name not in called])
     return f"0 left, {len(decision.execution.hosts)} removed by {missing}"
 
 
-def _left(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:
+def _remaining(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:
     """How many hosts filters left, and which removed how many."""
-    left = hosts
+    count = hosts
     removals: list[str] = []
     for result, call in zip(filters, calls):
         rejects = call.unit.on_failure is OnFailure.REJECT
-        kept = len(result.value) if result.ok else 0 if rejects else left
-        if kept < left:
+        accepted = len(result.value) if result.ok else 0 if rejects else count
+        if accepted < count:
             by = "by" if removals else "removed by"
-            removals.append(f"{left - kept} {by} {Name(result.unit)}")
-        left = kept
+            removals.append(f"{count - accepted} {by} {Name(result.unit)}")
+        count = accepted
     more = len(removals) - _SHOWN_UNITS
     if more > 0:
         removals[_SHOWN_UNITS:] = [f"others by {more} more"]
-    return ", ".join((f"{left} left", *removals))
+    return ", ".join((f"{count} left", *removals))
 
 
 def _named(entity: Optional[str], names: Mapping[str, str]) -> str:

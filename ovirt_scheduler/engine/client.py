@@ -29,7 +29,7 @@ from ovirt_scheduler.errors import (
     EngineRefusal,
     EngineUnavailable,
 )
-from ovirt_scheduler.model.answer_memory import Held, Share
+from ovirt_scheduler.model.answer_memory import Claim, Share
 from ovirt_scheduler.model.plugins import EngineAccess, set_proxy
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.values.hidden import remember, without_secrets
@@ -66,7 +66,7 @@ class _HttpReply(NamedTuple):
     status: int
     content_type: str
     body: bytes
-    held: Optional[Held]  # what counts the body
+    claim: Optional[Claim]  # what counts the body
 
     @property
     def words(self) -> str:
@@ -170,7 +170,7 @@ class EngineClient:
         if not missing and (reply.status != http.HTTPStatus.OK or not reply.is_xml):
             raise reply.failure(url)
         self._taken_at = time.monotonic()
-        return None if missing else Document(reply.body, held=reply.held)
+        return None if missing else Document(reply.body, claim=reply.claim)
 
     def act(self, path: str, action: str, deadline: float) -> None:
         """Have the engine carry out an action.
@@ -333,7 +333,7 @@ class EngineClient:
             curl.perform()
             content_type = (curl.getinfo_raw(pycurl.CONTENT_TYPE) or b"").decode("iso-8859-1")
             status = curl.getinfo(pycurl.RESPONSE_CODE)
-            return _HttpReply(status, content_type, answer.getvalue(), answer.held)
+            return _HttpReply(status, content_type, answer.getvalue(), answer.claim)
         except pycurl.error as error:
             answer.give_back()
             code, message = error.args
@@ -367,7 +367,7 @@ class _Body(io.BytesIO):
     def __init__(self, most: int, share: Optional[Share]) -> None:
         super().__init__()
         self._most = most
-        self.held = None if share is None else share.held()
+        self.claim = None if share is None else share.claim()
         self.problem = ""
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
@@ -375,8 +375,8 @@ class _Body(io.BytesIO):
             self.problem = f"an answer of more than {self._most >> 20} MiB"
             return 0
         try:
-            if self.held is not None:
-                self.held.grow(len(data))
+            if self.claim is not None:
+                self.claim.grow(len(data))
         except AnswersTooLarge as error:
             self.problem = str(error)
             return 0
@@ -385,5 +385,5 @@ class _Body(io.BytesIO):
     def give_back(self) -> None:
         """Drop it at once: a traceback may keep it."""
         self.close()
-        if self.held is not None:
-            self.held.give_back()
+        if self.claim is not None:
+            self.claim.give_back()

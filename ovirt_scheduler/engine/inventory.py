@@ -192,8 +192,8 @@ class Inventory:
                 raise EngineUnavailable(
                     f"page {number} of the engine's {kind} repeats those before it"
                 )
-            for key, each in some.items():  # one on two pages has moved to the second meanwhile
-                by_id.setdefault(key, each)
+            for key, entity in some.items():  # one on two pages has moved to the second meanwhile
+                by_id.setdefault(key, entity)
             if is_last:
                 return by_id
         raise EngineUnavailable(f"the engine tells of more than {_MOST_FOUND:,} {kind}")
@@ -306,8 +306,8 @@ class Inventory:
         while True:
             with self._lock:
                 now = time.monotonic()
-                asked, answer = self._answers.get(path, (now, None))
-                ours = answer is None or (answer.done() and now >= asked + self._kept_for)
+                asked_at, answer = self._answers.get(path, (now, None))
+                ours = answer is None or (answer.done() and now >= asked_at + self._kept_for)
                 if answer is None or ours:
                     answer = Future()
                     self._answers[path] = now, answer
@@ -329,11 +329,11 @@ class Inventory:
     def _make_room(self, most: int = _MOST_KEPT_BYTES) -> None:
         """Forget answers that are old, and the oldest of those that take too much memory."""
         now = time.monotonic()
-        done = [(path, asked, of) for path, (asked, of) in self._answers.items() if of.done()]
-        size = sum(_size(of) for _, _, of in done)
-        for path, asked, of in done:  # the oldest first
+        answered = [(path, at, of) for path, (at, of) in self._answers.items() if of.done()]
+        size = sum(_size(of) for _, _, of in answered)
+        for path, asked_at, of in answered:  # the oldest first
             full = len(self._answers) > _MOST_KEPT or size > most
-            if full or now >= asked + self._kept_for:
+            if full or now >= asked_at + self._kept_for:
                 size -= _size(of)
                 del self._answers[path]
 

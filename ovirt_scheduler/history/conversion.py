@@ -26,7 +26,7 @@ from ovirt_scheduler.history.record import (
 )
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.decisions import Decision, Request, ShadowCall
-from ovirt_scheduler.model.requests import Document, Hosts, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import Document, Entities, Hosts, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
@@ -53,10 +53,10 @@ def without_documents(decision: Decision) -> Decision:
     if last is not None:
         answer = answer if last.defined else None
         last = last._replace(arguments={}, destinations={}, planned={}, coming={})
-    subjects = Subjects(_ids(request.subjects.hosts))
+    entities = Entities(_ids(request.entities.hosts))
     result = None if result is None else result._replace(value=None)
     return decision._replace(
-        request=request._replace(subjects=subjects, last=last),
+        request=request._replace(entities=entities, last=last),
         execution=execution._replace(result=result, packs={}),
         answer=answer,
     )
@@ -65,7 +65,7 @@ def without_documents(decision: Decision) -> Decision:
 def size(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> int:
     """About how many bytes of memory a decision takes, with what units in shadow said of it."""
     execution = decision.execution
-    documents = (each for each in decision.request.subjects if isinstance(each, Document))
+    documents = (each for each in decision.request.entities if isinstance(each, Document))
     called = [*execution.results]
     called += [each.result for each in shadows if each.result is not None]
     texts = [*itertools.chain(*decision.request.properties.items())]
@@ -115,7 +115,7 @@ def shown_properties(given: Mapping[str, str]) -> dict[str, str]:
 def _method(request: Request) -> str:
     """As XML-RPC has it: ``selectHost``."""
     if request.last is None:
-        return next(iter(request.wanted)).method
+        return next(iter(request.units)).method
     if request.last.defined is None:
         return "schedule"
     first, *others = request.last.method.split("_")
@@ -131,7 +131,7 @@ def _put_units_and_hosts(record: Record, decision: Decision, shadows: Sequence[S
         driver = request.last.driver
         own: Unit = {"name": driver.name, "kind": driver.label, "checksum": driver.checksum}
         record["units"].append({**own, **_ended(execution.result), "mode": "live"})
-    hosts = execution.hosts or _ids(request.subjects.hosts)
+    hosts = execution.hosts or _ids(request.entities.hosts)
     record["hosts"] = entries = [entity(host, names.get(host, "")) for host in hosts]
     left: Sequence[Host] = entries
     for each in asked:
@@ -146,7 +146,7 @@ def _asked(decision: Decision, shadows: Sequence[ShadowCall]) -> Iterator[_Asked
     for kind, results in decision.execution.by_kind():
         called = {call.unit.name: call for call in decision.calls if call.unit.kind is kind}
         ended = {result.unit: result for result in results}
-        for each in decision.request.wanted.get(kind, ()):
+        for each in decision.request.units.get(kind, ()):
             name = each.name
             problems = () if name in called else decision.unit_errors.get(name, ())
             yield _asked_one(kind, each, called.get(name), ended.get(name), "; ".join(problems))

@@ -69,10 +69,10 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
         None if it is not recorded: for a topic's method, whose arguments are not kept, and if a
         document of the engine is missing.
     """
-    subjects, last = request.subjects, request.last
+    entities, last = request.entities, request.last
     if last is not None and last.defined is None:
         return None
-    given = dict(zip(Role, subjects))
+    given = dict(zip(Role, entities))
     documents = [
         Given(role, False, each) for role, each in given.items() if isinstance(each, Document)
     ]

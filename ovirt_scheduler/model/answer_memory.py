@@ -4,7 +4,7 @@
 
     AnswerMemory      all that is under way
      +-- Share        what one look, or one request, may have of it
-          +-- Held    an answer, or what was read from it; it counts until nobody has it any more
+          +-- Claim   an answer, or what was read from it; it counts until nobody has it any more
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Share:
         self._memory = memory
         self._used = 0
 
-    def held(self) -> Held:
+    def claim(self) -> Claim:
         """One answer that begins to arrive."""
-        return Held(self)
+        return Claim(self)
 
     def count(self, size: int, bounded: bool = False) -> None:
         """Count so many bytes more, or less.
@@ -51,8 +51,8 @@ class Share:
         """
         memory = self._memory
         with memory.lock:
-            each, in_all = self._used + size, memory.used + size
-            if bounded and each > memory.most_each:
+            of_share, in_all = self._used + size, memory.used + size
+            if bounded and of_share > memory.most_each:
                 raise AnswersTooLarge(
                     "its answers to one look or request take more than "
                     f"{memory.most_each >> 20} MiB"
@@ -62,10 +62,10 @@ class Share:
                     "its answers to all looks and requests that are under way take more than "
                     f"{memory.most_in_all >> 20} MiB"
                 )
-            self._used, memory.used = each, in_all
+            self._used, memory.used = of_share, in_all
 
 
-class Held:
+class Claim:
     """The bytes of one answer."""
 
     def __init__(self, share: Share, size: int = 0) -> None:
@@ -82,9 +82,9 @@ class Held:
         self._share.count(size, bounded=True)
         self._size += size
 
-    def another(self, size: int) -> Held:
+    def another(self, size: int) -> Claim:
         """What was made from the answer, and is kept in any case."""
-        return Held(self._share, size)
+        return Claim(self._share, size)
 
     def give_back(self) -> None:
         """Count it no more; nobody has it."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_scheduler.model.drivers import Coming, Destinations, DriverUnit, InterfaceMethod
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
 from ovirt_scheduler.model.units import Kind, UnitCall
@@ -21,7 +21,7 @@ class DriverCall(NamedTuple):
     """A method of a driver or scheduler.
 
     Attributes:
-        arguments: by their names, without the subjects and the properties.
+        arguments: by their names, without the entities and the properties.
         destinations: the known ones, if the method migrates VMs.
         planned: VM to host, of migrations that are planned already.
         coming: by host what VMs will use that were selected just now, and do not run yet: by their
@@ -55,20 +55,20 @@ class Request(NamedTuple):
     """A call, decoded: of policy units of one kind, or of a driver and the units before it.
 
     Attributes:
-        wanted: the units, by their kind; a request for a driver may have none.
+        units: that are named, by their kind; a request for a driver may have none.
         last: the driver's call, after the filters and cost functions; None: only units are asked.
     """
 
     caller: Caller
-    subjects: Subjects
+    entities: Entities
     properties: Mapping[str, str] = {}
-    wanted: Mapping[Kind, tuple[WantedUnit, ...]] = {}
+    units: Mapping[Kind, tuple[WantedUnit, ...]] = {}
     last: Optional[DriverCall] = None
 
     @property
     def returns(self) -> Returns:
         """What the answer is."""
-        return self.last.returns if self.last is not None else next(iter(self.wanted)).returns
+        return self.last.returns if self.last is not None else next(iter(self.units)).returns
 
     @property
     def strict(self) -> bool:
@@ -88,7 +88,7 @@ class Execution(NamedTuple):
     names: Mapping[str, str] = {}  # by id, as far as they are known
     packs: Mapping[Role, Pack] = {}  # of hosts and VM, where they came
     vm_states: object = None  # in the VM's document, unchecked, if it was read
-    left: tuple[str, ...] = ()  # the hosts that the filters left
+    remaining: tuple[str, ...] = ()  # the hosts that no filter removed
     rejected: bool = False  # a filter that is missing accepted no host, so nothing was called
 
     def by_kind(self) -> Iterator[tuple[Kind, tuple[CallResult, ...]]]:

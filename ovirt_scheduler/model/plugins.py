@@ -134,7 +134,7 @@ class EngineAccess(NamedTuple):
     url: str  # of the REST API
     ca_file: Optional[str]  # None: the system's authorities
     token: str
-    made: bool = False  # it stands in for any engine that a plugin names
+    is_fake: bool = False  # it stands in for any engine that a plugin names
     proxy: str = ""  # its URL; empty: the engine is reached without one
 
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple, Optional, Union
 
-from ovirt_scheduler.model.answer_memory import Held
+from ovirt_scheduler.model.answer_memory import Claim
 
 LONGEST_ID = 255  # characters of the id of a host or a VM (contract 1.4)
 
@@ -52,7 +52,9 @@ class Document:
 
     data: bytes
     encoding: Optional[str] = None
-    held: Optional[Held] = field(default=None, compare=False, repr=False)  # of the engine's answers
+    claim: Optional[Claim] = field(
+        default=None, compare=False, repr=False
+    )  # of the engine's answers
 
     def __reduce__(self) -> tuple[type[Document], tuple[object, ...]]:
         """Another process counts no memory."""
@@ -68,7 +70,7 @@ Hosts = Union[tuple[str, ...], Document]  # ids, or a document (contract 1.4)
 Vm = Union[str, Document]
 
 
-class Subjects(NamedTuple):
+class Entities(NamedTuple):
     """What a request is about: documents, or ids (contract 1.4)."""
 
     hosts: Hosts = ()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Optional, Union
 
-from ovirt_scheduler.model.answer_memory import Held
+from ovirt_scheduler.model.answer_memory import Claim
 from ovirt_scheduler.model.plugins import (
     Candidate,
     Engine,
@@ -75,7 +75,7 @@ class Pack:
         self.ids = ids
         self.sizes = sizes
         self.names: dict[str, str] = {}  # by id, as far as they are known
-        self.held: Optional[Held] = None  # if they are of the engine's answers
+        self.claim: Optional[Claim] = None  # if they are of the engine's answers
         self.states: object = None  # in its document, unchecked, if it tells them
 
     @property
@@ -97,7 +97,7 @@ class EngineReply:
     """
 
     document: Optional[Document]
-    asked: Ids
+    ids: Ids
     pack: Optional[Pack] = None
     problems: tuple[str, ...] = ()
     keeps_document: bool = True  # for the history; else it goes when there is a pack
@@ -228,13 +228,13 @@ class Unread(NamedTuple):
     """A document to be read.
 
     Attributes:
-        asked: the ids that the engine was asked for, if the document is its answer.
+        ids: that the engine was asked for, if the document is its answer.
         tells_states: whether names, statuses and use are told as well.
     """
 
     role: Role
     document: Document
-    asked: Optional[Ids] = None
+    ids: Optional[Ids] = None
     tells_states: bool = False
 
 

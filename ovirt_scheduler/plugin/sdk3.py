@@ -112,7 +112,9 @@ class API:
             with _errors_of_version_3():
                 self._connection.test(raise_exception=True)
             return
-        if isinstance(engine, EngineAccess) and not (engine.made or _same_engine(url, engine.url)):
+        if isinstance(engine, EngineAccess) and not (
+            engine.is_fake or _same_engine(url, engine.url)
+        ):
             raise plugin.EngineUnavailable(
                 f"API(url={url!r:.100}) is another engine than that of [engine] in scheduler.conf, "
                 f"{engine.url}: write that one here, or ovirt_scheduler.plugin.engine_connection()"

@@ -35,7 +35,7 @@ from ovirt_scheduler.model.plugins import (
     PluginCode,
     PluginUser,
 )
-from ovirt_scheduler.model.requests import Document, Subjects
+from ovirt_scheduler.model.requests import Document, Entities
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import (
     CallInputs,
@@ -87,7 +87,7 @@ class Job(NamedTuple):
         packs: of documents that were read already.
     """
 
-    subjects: Subjects
+    entities: Entities
     deadline: float
     calls: tuple[UnitCall, ...] = ()
     method: Optional[PluginCall] = None
@@ -232,14 +232,14 @@ class Executor:
 
     def _run(self, job: Job, parallel: int) -> Execution:
         inputs, problems = read_inputs(
-            self._pool, job.subjects, job.replies, job.deadline, job.packs
+            self._pool, job.entities, job.replies, job.deadline, job.packs
         )
         return self._call_all(job, inputs, parallel)._replace(
             hosts=inputs.hosts,
             errors=problems,
             vm=inputs.vm,
             names=inputs.names,
-            packs=packs_of(job.subjects, inputs),
+            packs=packs_of(job.entities, inputs),
             vm_states=next((pack.states for pack in inputs.packs.get(Role.VM, ())), None),
         )
 
@@ -268,7 +268,7 @@ class Executor:
         if last and (left or last[0].function.returns not in _OF_GIVEN_HOSTS):
             result = self._called(_with_costs(last[0], job, scored, left), job.deadline)
         return Execution(
-            filters=tuple(filtered), cost_functions=tuple(scored), result=result, left=left
+            filters=tuple(filtered), cost_functions=tuple(scored), result=result, remaining=left
         )
 
     def match(

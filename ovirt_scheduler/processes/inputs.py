@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Optional, cast
 
 from ovirt_scheduler.errors import BadParameters, ExecutorUnavailable, UnreadableDocument
-from ovirt_scheduler.model.requests import Document, Subjects
+from ovirt_scheduler.model.requests import Document, Entities
 from ovirt_scheduler.model.tasks import (
     CallInputs,
     EngineReplies,
@@ -27,7 +27,7 @@ _MOST_PACKS = 2
 
 def read_inputs(
     pool: Pool,
-    subjects: Subjects,
+    entities: Entities,
     replies: EngineReplies,
     deadline: float,
     known: Mapping[Role, Pack],
@@ -44,8 +44,8 @@ def read_inputs(
     brought = {
         role: document
         for role, document in (
-            (Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms),
-            (Role.VM, subjects.vm), (Role.HOST, subjects.host),
+            (Role.HOSTS, entities.hosts), (Role.VMS, entities.vms),
+            (Role.VM, entities.vm), (Role.HOST, entities.host),
         )
         if isinstance(document, Document) and role not in known
     }  # fmt: skip
@@ -57,7 +57,7 @@ def read_inputs(
     packs = _packs(pool, brought, by_role, deadline)
     packs.update((role, (pack,)) for role, pack in known.items())
     problems = tuple(p for each in by_role.values() for one in each for p in one.problems)
-    return _call_inputs(subjects, packs), problems
+    return _call_inputs(entities, packs), problems
 
 
 def _packs(
@@ -69,7 +69,7 @@ def _packs(
     """The packs of each role: of documents that were read before, or are read now."""
     # The engine's first: what a caller's document does to the reader is no other request's.
     due: list[tuple[Unread, Optional[EngineReply]]] = [
-        (Unread(Role.VMS if role is Role.VM else role, document, each.asked, role is Role.VM), each)
+        (Unread(Role.VMS if role is Role.VM else role, document, each.ids, role is Role.VM), each)
         for role, several in by_role.items()
         for each in several
         if (document := each.document) and each.pack is None and not each.problems
@@ -105,18 +105,18 @@ def _packs(
     return found
 
 
-def _call_inputs(subjects: Subjects, packs: dict[Role, tuple[Pack, ...]]) -> CallInputs:
-    """The inputs of a request's calls, of its subjects and the packs that were read.
+def _call_inputs(entities: Entities, packs: dict[Role, tuple[Pack, ...]]) -> CallInputs:
+    """The inputs of a request's calls, of its entities and the packs that were read.
 
     Raises:
         BadParameters: the host whose status has changed is not among the hosts.
     """
     ids: dict[Role, tuple[str, ...]] = {}
-    for role, which in ((Role.HOSTS, subjects.hosts), (Role.VMS, subjects.vms)):
+    for role, which in ((Role.HOSTS, entities.hosts), (Role.VMS, entities.vms)):
         if isinstance(which, Document):
             which = cast("tuple[str, ...]", packs[role][0].ids)  # noqa: PLW2901
         ids[role] = which
-    vm, host = subjects.vm, subjects.host
+    vm, host = entities.vm, entities.host
     if isinstance(vm, Document):
         vm = packs[Role.VM][0].ids[0]
     elif vm is not None and vm in ids[Role.VMS] and Role.VMS in packs:
@@ -133,11 +133,11 @@ def _call_inputs(subjects: Subjects, packs: dict[Role, tuple[Pack, ...]]) -> Cal
     return CallInputs(ids[Role.HOSTS], ids[Role.VMS], vm, host, packs)
 
 
-def packs_of(subjects: Subjects, inputs: CallInputs) -> dict[Role, Pack]:
+def packs_of(entities: Entities, inputs: CallInputs) -> dict[Role, Pack]:
     """The packs of the hosts and the VM that came as documents."""
     return {
         role: inputs.packs[role][0]
-        for role, brought in ((Role.HOSTS, subjects.hosts), (Role.VM, subjects.vm))
+        for role, brought in ((Role.HOSTS, entities.hosts), (Role.VM, entities.vm))
         if isinstance(brought, Document)
     }
 
@@ -154,13 +154,13 @@ def joined(packs: list[Pack]) -> Pack:
     ids = tuple(each for pack in packs for each in pack.ids)
     sizes = tuple(pack.size for pack in packs)
     names = {key: name for pack in packs for key, name in pack.names.items()}
-    held = packs[0].held
+    claim = packs[0].claim
     contents = (_content(packs.pop(0)) for _ in sizes)
     try:
         one = Pack(memory_files.sealed(contents), ids, sizes)
     except OSError as error:
         raise ExecutorUnavailable(f"documents cannot be passed on: {error.strerror}") from None
-    one.names, one.held = names, held and held.another(one.size)
+    one.names, one.claim = names, claim and claim.another(one.size)
     return one
 
 

@@ -112,7 +112,7 @@ def _answered(
     while done.descriptors:
         packs.append(Pack(done.descriptors.pop(0), ()))
     for pack, (each, document) in zip(packs, good):
-        pack.held = document.held and document.held.another(pack.size)
+        pack.claim = document.claim and document.claim.another(pack.size)
         pack.ids = each.ids
         pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
     told = tuple(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, DriverUnit
-from ovirt_scheduler.model.requests import Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS, Kind
 from ovirt_scheduler.server import values
 
@@ -27,31 +27,31 @@ def unit_request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Re
     named, hosts, *vms, custom = parameters
     if kind is Kind.FILTER:
         place = "filters"
-        wanted = [WantedUnit(name) for name in values.strings(place, named)]
+        units = [WantedUnit(name) for name in values.strings(place, named)]
     elif kind is Kind.COST_FUNCTION:
         place = "cost_functions"
-        wanted = _factors(place, named)
+        units = _factors(place, named)
     else:
         place = "balance"
-        wanted = [WantedUnit(values.string(place, named))]
-    _check_units(place, wanted)
+        units = [WantedUnit(values.string(place, named))]
+    _check_units(place, units)
     vm = values.vm(vms[0]) if vms else None
-    subjects = Subjects(values.hosts(hosts), vm=vm)
-    return Request(caller, subjects, values.properties(custom), {kind: tuple(wanted)})
+    entities = Entities(values.hosts(hosts), vm=vm)
+    return Request(caller, entities, values.properties(custom), {kind: tuple(units)})
 
 
-def _check_units(place: str, wanted: Sequence[WantedUnit]) -> None:
+def _check_units(place: str, units: Sequence[WantedUnit]) -> None:
     """Refuse a call that names too many policy units, or one that cannot be.
 
     Raises:
         BadParameters: more policy units than one call may name, a longer name than a unit has
             (contract 4.2a), or a factor beyond 32 bits.
     """
-    if len(wanted) > MOST_UNITS:
+    if len(units) > MOST_UNITS:
         raise BadParameters(
-            f"{place}: {len(wanted)} policy units are named; a call names at most {MOST_UNITS}"
+            f"{place}: {len(units)} policy units are named; a call names at most {MOST_UNITS}"
         )
-    for unit in wanted:
+    for unit in units:
         if len(unit.name) > LONGEST_NAME:
             raise BadParameters(
                 f"{place}: {unit.name[:40]!r}… has {len(unit.name)} characters; the name of a "
@@ -68,7 +68,7 @@ def _factors(place: str, value: object) -> list[WantedUnit]:
         value = [list(item) for item in value.items()]
     if not isinstance(value, list):
         raise values.expected(place, "an array of [name, factor]", value)
-    wanted = []
+    units = []
     for position, pair in enumerate(value):
         here = f"{place}[{position}]"
         if not isinstance(pair, list) or len(pair) != 2:
@@ -77,8 +77,8 @@ def _factors(place: str, value: object) -> list[WantedUnit]:
         factor = pair[1]
         if type(factor) is not int:
             raise values.expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
-        wanted.append(WantedUnit(name, factor))
-    return wanted
+        units.append(WantedUnit(name, factor))
+    return units
 
 
 def driver_request(
@@ -99,21 +99,21 @@ def driver_request(
     missing = [name for name in published.required if name not in arguments]
     if missing:
         raise BadParameters(f"arguments: {', '.join(missing)} missing; it is {whole}")
-    known = {*published.required, *published.optional}
-    unknown = [f"{name!r:.80}" for name in arguments if name not in known]
+    parameters = {*published.required, *published.optional}
+    unknown = [f"{name!r:.80}" for name in arguments if name not in parameters]
     if unknown:
         raise BadParameters(f"arguments: {', '.join(unknown)[:200]} unknown; it is {whole}")
     defined = driver.defines(method)
     if defined is None:
-        return Request(caller, Subjects(), last=DriverCall(driver, method, arguments))
-    given = dict(values.properties(arguments.get("properties")))
-    wanted: dict[Kind, tuple[WantedUnit, ...]] = {}
+        return Request(caller, Entities(), last=DriverCall(driver, method, arguments))
+    properties = dict(values.properties(arguments.get("properties")))
+    units: dict[Kind, tuple[WantedUnit, ...]] = {}
     if defined.interface == "HostSelector":
-        filters = tuple(map(WantedUnit, _names(given.pop(FILTERS, ""))))
-        cost_functions = tuple(map(_factor, _names(given.pop(COST_FUNCTIONS, ""))))
+        filters = tuple(map(WantedUnit, _names(properties.pop(FILTERS, ""))))
+        cost_functions = tuple(map(_factor, _names(properties.pop(COST_FUNCTIONS, ""))))
         _check_units("properties", (*filters, *cost_functions))
-        wanted = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
-    subjects = Subjects(
+        units = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
+    entities = Entities(
         hosts=values.hosts(arguments.get("hosts", [])),
         vms=values.hosts(arguments.get("vms", []), "vms"),
         vm=values.vm(arguments["vm"]) if "vm" in arguments else None,
@@ -121,7 +121,7 @@ def driver_request(
     )
     others = [name for name in ("old_status", "new_status") if name in arguments]
     statuses = {name: values.string(name, arguments[name]) for name in others}
-    return Request(caller, subjects, given, wanted, DriverCall(driver, method, statuses))
+    return Request(caller, entities, properties, units, DriverCall(driver, method, statuses))
 
 
 def _names(text: str) -> list[str]:

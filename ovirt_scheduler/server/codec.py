@@ -87,9 +87,9 @@ _SURROGATE_PAIRS = re.compile(
 )
 
 
-def _joined(found: re.Match[bytes]) -> bytes:
+def _joined(surrogates: re.Match[bytes]) -> bytes:
     """One reference for two, of the same length, so that places in messages stay true."""
-    high, low = map(int, found.groups())
+    high, low = map(int, surrogates.groups())
     return b"&#%013d;" % (0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00)
 
 

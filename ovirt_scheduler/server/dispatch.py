@@ -92,12 +92,15 @@ def in_form(
     if caller.form is AnswerForm.DESIGN:
         return result
     # The engine reads the errors only where the code is not 0.
-    made: dict[str, object] = {"result_code": int(bool(unit_errors or errors)), "result": result}
+    envelope: dict[str, object] = {
+        "result_code": int(bool(unit_errors or errors)),
+        "result": result,
+    }
     if unit_errors:
-        made["plugin_errors"] = {name: list(messages) for name, messages in unit_errors.items()}
+        envelope["plugin_errors"] = {name: list(messages) for name, messages in unit_errors.items()}
     if errors:
-        made["errors"] = list(errors)
-    return made
+        envelope["errors"] = list(errors)
+    return envelope
 
 
 class Method(NamedTuple):
@@ -142,8 +145,8 @@ class Method(NamedTuple):
         """
         count = len(self.parameters)
         if len(parameters) != count:
-            wanted = f"{count_of(count, 'parameter')} ({', '.join(self.parameters)})"
-            takes = f"{self.name} takes {wanted if count else 'no parameters'}"
+            expected = f"{count_of(count, 'parameter')} ({', '.join(self.parameters)})"
+            takes = f"{self.name} takes {expected if count else 'no parameters'}"
             raise BadParameters(f"{takes}, not {len(parameters)}")
         return self.run(caller, parameters)
 

@@ -21,12 +21,12 @@ given, 1000 at most), before (the id of the last record of an answer: those that
 (boolean)."""
 
 
-def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method]:
+def history_methods(reader: Reader, pages: Pages, is_kept: bool) -> Iterator[Method]:
     """``decision`` and ``decisions``, in the design form (contract 8.4).
 
     Args:
         pages: only clients that may read all pages may call them.
-        kept: whether decisions are kept now; there may be former ones.
+        is_kept: whether decisions are kept now; there may be former ones.
     """
 
     def one(caller: Caller, parameters: Parameters) -> Reply:
@@ -34,7 +34,7 @@ def history_methods(reader: Reader, pages: Pages, kept: bool) -> Iterator[Method
         decision = values.string("id", parameters[0])
         with reader.turns.taken() as turn:
             record = reader.decision(decision, turn)
-            if record is None and not kept:  # so that nobody waits for it
+            if record is None and not is_kept:  # so that nobody waits for it
                 raise HistoryUnreadable("scheduler.conf says history = false: no decision is kept")
             return Reply(document=encode_record(record or {}, turn.check))
 

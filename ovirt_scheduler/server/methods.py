@@ -162,33 +162,33 @@ class DecisionMethods:
         return self.answer(decision)
 
     def _schedulers(self, caller: Caller, _none: Parameters) -> object:
-        found = [
+        schedulers = [
             {
                 "id": driver.id, "name": driver.name, "version": driver.version,
                 "checksum": driver.checksum, "description": driver.description,
                 "topic": driver.topic or "", "policies": list(driver.policies),
                 "inputs": [
-                    {"name": each.name, "validation": each.pattern, "default": each.default or ""}
-                    for each in driver.properties.properties
+                    {"name": rule.name, "validation": rule.pattern, "default": rule.default or ""}
+                    for rule in driver.properties.properties
                 ],
                 "interfaces": list(driver.interfaces), "written_for": driver.written_for or "",
             }
             for driver in self.service.schedulers()
         ]  # fmt: skip
-        return in_form(caller, found)
+        return in_form(caller, schedulers)
 
     def _topics(self, caller: Caller, _none: Parameters) -> object:
-        found = [
+        topics = [
             {
                 "topic": topic, "driver": driver.name, "description": driver.description,
                 "methods": [
-                    {"name": each.name, "signature": each.signature, "help": each.help}
-                    for each in driver.methods
+                    {"name": method.name, "signature": method.signature, "help": method.help}
+                    for method in driver.methods
                 ],
             }
             for topic, driver in self.service.topics().items()
         ]  # fmt: skip
-        return in_form(caller, found)
+        return in_form(caller, topics)
 
     def _engine_result(self, decision: Decision) -> object:
         """The result in the engine form's envelope (contract 3.3 to 3.5)."""

@@ -24,13 +24,13 @@ _TYPES: Mapping[type, str] = {  # in XML-RPC's words
     dict: "a struct", type(None): "nil", bytes: "a base64",
 }  # fmt: skip
 _MOST_PROPERTIES = 1 << 18  # characters of the names and values of one call's
-_MOST_KNOWN = 10_000  # ids of one call that are shared with others
-_known: dict[str, str] = {}
+_MOST_SHARED = 10_000  # ids of one call that are shared with others
+_shared_ids: dict[str, str] = {}
 
 
-def expected(place: str, wanted: str, value: object) -> BadParameters:
+def expected(place: str, shape: str, value: object) -> BadParameters:
     """The error for a value of a wrong type."""
-    return BadParameters(f"{place}: expected {wanted}, not {_TYPES.get(type(value), 'a dateTime')}")
+    return BadParameters(f"{place}: expected {shape}, not {_TYPES.get(type(value), 'a dateTime')}")
 
 
 def string(place: str, value: object) -> str:
@@ -58,16 +58,16 @@ def strings(place: str, value: object) -> list[str]:
     return value
 
 
-def struct(place: str, wanted: str, value: object) -> dict[str, object]:
+def struct(place: str, shape: str, value: object) -> dict[str, object]:
     """The value, if it is a struct; an empty array is an empty one, which PHP cannot write.
 
     Raises:
-        BadParameters: it is none; the text says what was wanted.
+        BadParameters: it is none; the text says which shape it should have.
     """
     if value == []:
         return {}
     if not isinstance(value, dict):
-        raise expected(place, wanted, value)
+        raise expected(place, shape, value)
     return value
 
 
@@ -83,13 +83,13 @@ def hosts(value: object, place: str = "hosts") -> Hosts:
     if not isinstance(value, list):
         raise expected(place, "an XML document as a string, or an array of ids", value)
     first: dict[str, int] = {}
-    for position, each in enumerate(strings(place, value)):
-        _check_id(f"{place}[{position}]", each)
-        if each in first:
+    for position, host in enumerate(strings(place, value)):
+        _check_id(f"{place}[{position}]", host)
+        if host in first:
             raise BadParameters(
-                f"{place}[{position}]: {each!r:.80} is {place}[{first[each]}] already; give it once"
+                f"{place}[{position}]: {host!r:.80} is {place}[{first[host]}] already; give it once"
             )
-        first[each] = position
+        first[host] = position
     return _shared(first)
 
 
@@ -99,11 +99,11 @@ def _shared(ids: Collection[str]) -> tuple[str, ...]:
     Most calls have the same hosts, and their decisions wait for the history: with 10,000 ids, each
     would take 0.9 MB. Strings of ``sys.intern`` are never freed by Python 3.12.
     """
-    if len(ids) > _MOST_KNOWN:
+    if len(ids) > _MOST_SHARED:
         return tuple(ids)
-    if len(_known) + len(ids) > 2 * _MOST_KNOWN:
-        _known.clear()
-    return tuple(map(_known.setdefault, ids, ids))
+    if len(_shared_ids) + len(ids) > 2 * _MOST_SHARED:
+        _shared_ids.clear()
+    return tuple(map(_shared_ids.setdefault, ids, ids))
 
 
 def vm(value: object, place: str = "vm") -> Vm:
@@ -139,15 +139,15 @@ def properties(value: object) -> Mapping[str, str]:
     """
     if value is None or value == "":
         return {}
-    given = {
+    texts = {
         key: string(f"properties[{key!r:.80}]", item)
         for key, item in struct("properties", "a struct of strings", value).items()
         if item is not None
     }
-    size = sum(map(len, itertools.chain(*given.items())))
+    size = sum(map(len, itertools.chain(*texts.items())))
     if size > _MOST_PROPERTIES:
         raise BadParameters(
             f"properties: {size} characters in names and values; at most {_MOST_PROPERTIES} are "
             "taken"
         )
-    return given
+    return texts

@@ -27,7 +27,7 @@ from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit, new_id
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit, new_id
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings import config
@@ -171,7 +171,7 @@ class Runs:
         started_vms = [] if of_kind is Kind.BALANCE else [vm or make_vm()]
         request = Request(
             _caller(),
-            Subjects(_ids(hosts), vm=started_vms[0].id if started_vms else None),
+            Entities(_ids(hosts), vm=started_vms[0].id if started_vms else None),
             _texts(properties),
             {of_kind: (_requested_unit(loaded, of_kind, unit),)},
         )
@@ -224,9 +224,9 @@ class Runs:
         }
         statuses = {"old_status": old_status, "new_status": new_status}
         change = {name: word for name, word in statuses.items() if word is not None}
-        subjects = Subjects(_ids(hosts), _ids(vms), vm and vm.id, host and host.id)
+        entities = Entities(_ids(hosts), _ids(vms), vm and vm.id, host and host.id)
         call = DriverCall(driver, method, change)
-        request = Request(_caller(), subjects, _texts(properties), units, call)
+        request = Request(_caller(), entities, _texts(properties), units, call)
         machines = [*vms, *filter(None, (vm,))]
         files = [loaded, *before, *(file for file, _ in scoring)]
         answer = self._answer(request, driver.label, hosts, machines, *files)
@@ -237,7 +237,7 @@ class Runs:
         loaded = self._load(plugin)
         drivers = [each for each in loaded.drivers if each.method(method)]
         driver = _chosen(drivers, f"driver with a method {method}", loaded, None)
-        request = Request(_caller(), Subjects(), last=DriverCall(driver, method, arguments))
+        request = Request(_caller(), Entities(), last=DriverCall(driver, method, arguments))
         return self._answer(request, driver.label, (), (), loaded)
 
     def _answer(

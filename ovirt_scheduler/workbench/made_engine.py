@@ -50,7 +50,7 @@ class MadeEngine(ThreadingHTTPServer):
 
     def access(self, deadline: float = 0.0) -> EngineAccess:  # noqa: ARG002
         """The values for ``engine_connection`` to reach it (``decisions.service``)."""
-        return EngineAccess(self.url, None, self.token, made=True)
+        return EngineAccess(self.url, None, self.token, is_fake=True)
 
     def look_up(self, sought: Sought, deadline: float) -> EngineReplies:  # noqa: ARG002
         """The documents of its hosts and VMs."""

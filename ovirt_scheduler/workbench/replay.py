@@ -36,8 +36,8 @@ from ovirt_scheduler.model.requests import (
     AnswerForm,
     Caller,
     Document,
+    Entities,
     Hosts,
-    Subjects,
     Vm,
     WantedUnit,
     new_id,
@@ -156,11 +156,11 @@ class Policy:
         seconds = self._settings.request_timeout
         service = DecisionService(self.catalogue, self._executor, seconds, past)
         try:
-            subjects, last = past.subjects, None
+            entities, last = past.entities, None
             if former["method"] in _KINDS:
                 kinds = [_KINDS[former["method"]]]
                 of_vm = Kind.BALANCE not in kinds  # else the record's VM is the one that it moves
-                subjects = subjects._replace(vm=subjects.vm or "" if of_vm else None)
+                entities = entities._replace(vm=entities.vm or "" if of_vm else None)
             else:
                 last = _driver_call(service, recorded)
                 kinds = [Kind.FILTER, Kind.COST_FUNCTION] if last.method in _SELECTS else []
@@ -169,7 +169,7 @@ class Policy:
             # Where a value was not recorded, the default holds.
             values = former.get("properties", {}).items()
             properties = {name: value for name, value in values if value != HIDDEN}
-            request = Request(caller, subjects, properties, wanted, last)
+            request = Request(caller, entities, properties, wanted, last)
             return conversion.make_record(service.decide(request))
         except RequestError as error:
             return str(error)
@@ -229,7 +229,7 @@ class Past:
                 replies[role].append(reply)
             else:
                 brought[role] = reply.document
-        self.subjects = Subjects(
+        self.entities = Entities(
             cast("Hosts", brought.get(Role.HOSTS, hosts)),
             cast("Hosts", brought.get(Role.VMS, vms)),
             cast("Optional[Vm]", brought.get(Role.VM, vm)),

@@ -33,7 +33,7 @@ from ovirt_scheduler.model.cluster_state import ClusterState, imbalance
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
 from ovirt_scheduler.model.drivers import POLICY
 from ovirt_scheduler.model.plans import Obstacle, Step
-from ovirt_scheduler.model.requests import Caller, Subjects
+from ovirt_scheduler.model.requests import Caller, Entities
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values.text import count_of
@@ -172,14 +172,14 @@ class Policy(DecisionService):
         decision = self.decide(
             Request(
                 Caller.of_cluster(self._cluster.name),
-                Subjects(hosts=tuple(hosts), vm=vm.id),
+                Entities(hosts=tuple(hosts), vm=vm.id),
                 self._properties,
                 {Kind.FILTER: settings.filters, Kind.COST_FUNCTION: settings.cost_functions},
                 DriverCall(self._selector, "select_host"),
             )
         )
         self.asked.add(vm.id)
-        self.accepted.update(decision.execution.left)
+        self.accepted.update(decision.execution.remaining)
         answer = cast("tuple[str, ...]", decision.answer)
         return (answer[0], "") if answer else (None, summary.text(decision))
 

@@ -41,7 +41,7 @@ def test_a_name_that_no_unit_has_is_told_with_the_next_step(place):
         (Kind.COST_FUNCTION, "Many", "; discover lists what there is, ovirt-scheduler check what "),
     ):
         with pytest.raises(UnknownUnit, match=re.escape(f"named {name!r}{told}")):
-            catalogue.wanted(kind, name)
+            catalogue.unit(kind, name)
 
 
 def test_a_unit_whose_file_does_not_load_is_told_with_the_reason(place):
@@ -296,11 +296,11 @@ def test_a_plugin_is_disabled_and_enabled_by_its_conf_file(place, caplog):
     assert (place.versions(), place.faults()) == ({}, [])
     assert f"unloaded {path}: it has nothing to call any more" in caplog.messages
     with pytest.raises(UnknownUnit, match=r"named 'a'; a\.conf says enabled = false"):
-        place.registry.current().wanted(Kind.FILTER, "a")
+        place.registry.current().unit(Kind.FILTER, "a")
     (place.confs / "a.conf").write_text("enabled = true\ntimeout = soon\n")
     place.registry.refresh()
     with pytest.raises(UnknownUnit, match=r"its file a\.py does not load: .*timeout"):
-        place.registry.current().wanted(Kind.FILTER, "a")
+        place.registry.current().unit(Kind.FILTER, "a")
     (place.confs / "a.conf").write_text("enabled = true\n")
     assert place.versions() == {"a": "1"}
 

@@ -65,8 +65,8 @@ class Decisions:
         self.hosts_of = {}  # by kind, as they were asked about last
 
     def decide(self, request, _):
-        (kind,) = request.wanted
-        self.hosts_of[kind] = hosts = request.subjects.hosts
+        (kind,) = request.units
+        self.hosts_of[kind] = hosts = request.entities.hosts
         answers = {Kind.FILTER: hosts, Kind.COST_FUNCTION: dict.fromkeys(hosts, 0)}
         return SimpleNamespace(answer=answers.get(kind))
 
@@ -104,7 +104,7 @@ def test_a_host_that_no_cost_function_scored_costs_nothing():
     decide, costs = decisions.decide, {}
 
     def scored(request, known):
-        is_scored = Kind.COST_FUNCTION in request.wanted
+        is_scored = Kind.COST_FUNCTION in request.units
         return SimpleNamespace(answer=costs) if is_scored else decide(request, known)
 
     decisions.decide = scored

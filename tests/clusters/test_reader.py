@@ -289,7 +289,7 @@ def test_with_documents_that_are_to_be_recorded_each_page_is_kept(engine, execut
     asking = Inventory(engine.settings(cache_seconds=0), keeps_documents=True)
     cluster = ClusterReader("Default", asking, executor, threading.Event())
     view = look(cluster, calls=True)
-    assert [len(reply.asked) for reply in view.replies.vms] == [3, 3, 1]
+    assert [len(reply.ids) for reply in view.replies.vms] == [3, 3, 1]
     assert all(reply.document is not None for reply in view.replies.vms)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.model.decisions import Request
-from ovirt_scheduler.model.requests import Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.values import Drive
 from tests.support.jobs import running
@@ -299,9 +299,9 @@ def test_while_the_engine_answers_it_may_call_our_filters(tmp_path, monkeypatch)
 
     def run_filters():
         hosts, vm = tuple(engine.ids()), engine.vms[0].id
-        subjects = Subjects(hosts, vm=vm)
+        entities = Entities(hosts, vm=vm)
         request = Request(
-            Caller.of_cluster("of the engine"), subjects, {}, {Kind.FILTER: (WantedUnit("All"),)}
+            Caller.of_cluster("of the engine"), entities, {}, {Kind.FILTER: (WantedUnit("All"),)}
         )
         answers.append(looks.decisions.decide(request).answer == hosts)
 

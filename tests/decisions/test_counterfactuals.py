@@ -17,7 +17,7 @@ from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.history import conversion, explanation, ranking
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Request, ShadowCall
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
 
@@ -116,9 +116,9 @@ def asked(service: DecisionService, of: Case, functions: Any) -> Decision:
         properties["policy"] = of.policy
     driver = service.scheduler(of.scheduler, "select_host")
     caller = Caller("0" * 16, AnswerForm.DESIGN, "a test")
-    subjects = Subjects(Document(of.hosts.encode()), vm=vm)
+    entities = Entities(Document(of.hosts.encode()), vm=vm)
     last = DriverCall(driver, "select_host")
-    return service.decide(Request(caller, subjects, properties, units, last))
+    return service.decide(Request(caller, entities, properties, units, last))
 
 
 def recorded(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> Record:

@@ -14,7 +14,7 @@ from ovirt_scheduler.decisions.recent import RecentSelections
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.model.decisions import DriverCall, Request
-from ovirt_scheduler.model.requests import Caller, Document, Subjects
+from ovirt_scheduler.model.requests import Caller, Document, Entities
 from tests.support.rest_server import GIB, Host, RestServer, Vm
 
 
@@ -78,8 +78,8 @@ def service(tmp_path, place, executor):
 
 def select(service, hosts, vm, method="select_host"):
     driver = service.scheduler("default", method)
-    subjects, caller = Subjects(hosts, vm=vm), Caller.of_cluster("a test")
-    request = Request(caller, subjects, {"policy": "none"}, last=DriverCall(driver, method))
+    entities, caller = Entities(hosts, vm=vm), Caller.of_cluster("a test")
+    request = Request(caller, entities, {"policy": "none"}, last=DriverCall(driver, method))
     return service.decide(request).answer
 
 

@@ -11,7 +11,7 @@ from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.model.decisions import DriverCall, Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import config
@@ -62,7 +62,7 @@ def test_a_scheduler_is_told_that_hosts_without_a_cost_cost_nothing(
     last = DriverCall(service.scheduler("ByCost", "candidates"), "candidates")
     wanted = {Kind.COST_FUNCTION: (WantedUnit(function),)}
     caller = Caller("0" * 16, AnswerForm.DESIGN, "a test")
-    decision = service.decide(Request(caller, Subjects(("a", "b", "c"), vm="v"), {}, wanted, last))
+    decision = service.decide(Request(caller, Entities(("a", "b", "c"), vm="v"), {}, wanted, last))
     assert decision.answer == tuple(order)
 
 
@@ -72,7 +72,7 @@ def test_the_last_selection_counts(service: DecisionService):
     def ask(scheduler: str, method: str, hosts: tuple[str, ...] = ()) -> tuple[str, ...]:
         caller = Caller("0" * 16, AnswerForm.DESIGN, "a test")
         last = DriverCall(service.scheduler(scheduler, method), method)
-        decision = service.decide(Request(caller, Subjects(hosts, vm="vm-1"), last=last))
+        decision = service.decide(Request(caller, Entities(hosts, vm="vm-1"), last=last))
         assert decision.failure is None
         return decision.answer
 

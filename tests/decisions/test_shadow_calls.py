@@ -17,7 +17,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.decisions import Decision, Execution, Request, Trace
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities
 from ovirt_scheduler.model.tasks import Sought
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.model.values import hidden
@@ -101,7 +101,7 @@ def trace_of(
 ) -> Trace:
     """A decision of a request that names no unit, with these units in shadow."""
     caller = Caller(request_id, AnswerForm.ENGINE, "here")
-    request = Request(caller, Subjects(HOSTS, vm="vm-1"), properties, {Kind.FILTER: ()})
+    request = Request(caller, Entities(HOSTS, vm="vm-1"), properties, {Kind.FILTER: ()})
     decision = Decision(request, Execution(HOSTS), HOSTS, time=time.time())
     calls = tuple(UnitCall(unit, properties) for unit in units)
     return Trace(decision, shadows=calls)
@@ -133,7 +133,7 @@ def test_a_short_timeout_makes_no_slow_engine_an_absent_one(place, executor, tmp
         decided = (history.decided, shadows.decided)
         service = DecisionService(place.registry, executor, LONG, inventory, decided)
         caller = Caller("0" * 16, AnswerForm.ENGINE, "here")
-        service.decide(Request(caller, Subjects((lynx,)), {}, {Kind.FILTER: ()}))
+        service.decide(Request(caller, Entities((lynx,)), {}, {Kind.FILTER: ()}))
         assert engine.arrived.acquire(timeout=LONG)
         threading.Event().wait(0.5)  # seconds: longer than the unit's timeout
         engine.answering.set()

@@ -31,7 +31,7 @@ def look_up(engine, proxy=None):
     asking = Inventory(engine.settings(proxy=proxy))
     try:
         replies = asking.look_up(Sought((id_of("lynx"),)), time.monotonic() + 20)
-        assert [reply.asked for reply in replies.hosts] == [(id_of("lynx"),)]
+        assert [reply.ids for reply in replies.hosts] == [(id_of("lynx"),)]
         assert asking.access(time.monotonic() + 20).proxy == (proxy or "")
         assert engine.logins == 1
     finally:

@@ -14,7 +14,7 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.schema import pack
 from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall
 from ovirt_scheduler.model.plugins import Limits, PluginCode
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from tests.support.command import run
@@ -312,7 +312,7 @@ def test_costs_of_a_function_in_shadow_are_as_they_would_count_beside_the_live_o
     caller = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
     record = make_record(
         Decision(
-            Request(caller, Subjects(("h",), vm="vm"), {}, wanted),
+            Request(caller, Entities(("h",), vm="vm"), {}, wanted),
             Execution(("h",), cost_functions=(answered[0],)),
             {"h": 6 * 10**8},
             calls=(UnitCall(live, {}),),
@@ -331,7 +331,7 @@ def filtered(hosts: tuple[str, ...], filters: int) -> Decision:
     units = [PolicyUnit(each.name, Kind.FILTER, "", code, "", limits) for each in wanted]
     return Decision(
         Request(
-            Caller("id", AnswerForm.DESIGN, "peer"), Subjects(hosts), {}, {Kind.FILTER: wanted}
+            Caller("id", AnswerForm.DESIGN, "peer"), Entities(hosts), {}, {Kind.FILTER: wanted}
         ),
         Execution(hosts, tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted)),
         hosts, calls=tuple(UnitCall(unit, {}) for unit in units),

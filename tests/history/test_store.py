@@ -22,7 +22,7 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall, Trace
 from ovirt_scheduler.model.plugins import Limits, PluginCode
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from tests.support.daemon import Daemon, StartDaemon
@@ -272,7 +272,7 @@ def test_memory_is_given_back_when_there_is_nothing_to_write(
 def test_what_units_in_shadow_say_is_added_to_the_record_that_is_there(tmp_path: Path):
     """It is one decision, found by what is in it now; one that was deleted does not come back."""
     caller = Caller("5" * 16, AnswerForm.ENGINE, "here")
-    request = Request(caller, Subjects(("h",), vm="vm-1"), {}, {Kind.FILTER: ()})
+    request = Request(caller, Entities(("h",), vm="vm-1"), {}, {Kind.FILTER: ()})
     decision = Decision(request, Execution(("h",), vm="vm-1"), ("h",), time=time.time())
     code, limits = PluginCode("New", "/", ()), Limits(1, 1, 1, 1)
     unit = PolicyUnit("New", Kind.FILTER, "", code, "", limits, shadow=True)

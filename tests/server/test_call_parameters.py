@@ -8,7 +8,7 @@ import pytest
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.decisions import Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server import values
 from ovirt_scheduler.server.call_parameters import unit_request
@@ -26,7 +26,7 @@ def test_the_parameters_of_run_filters_make_a_request():
     """Names in their order, hosts as ids, the VM as an id (contract 2.2)."""
     assert filters(["b", "a"], HOSTS, "vm-1", {"k": "v"}) == Request(
         CALLER,
-        Subjects(("h1", "h2"), vm="vm-1"),
+        Entities(("h1", "h2"), vm="vm-1"),
         {"k": "v"},
         {Kind.FILTER: (WantedUnit("b"), WantedUnit("a"))},
     )
@@ -37,7 +37,7 @@ def test_the_parameters_of_run_cost_functions_make_a_request(functions):
     """Pairs, or a struct (contract 2.3)."""
     assert unit_request(CALLER, C, (functions, HOSTS, "vm-1", {})) == Request(
         CALLER,
-        Subjects(("h1", "h2"), vm="vm-1"),
+        Entities(("h1", "h2"), vm="vm-1"),
         {},
         {Kind.COST_FUNCTION: (WantedUnit("a", 2), WantedUnit("b", -1))},
     )
@@ -46,7 +46,7 @@ def test_the_parameters_of_run_cost_functions_make_a_request(functions):
 def test_the_parameters_of_run_load_balancing_make_a_request():
     """One name, and no VM (contract 2.4)."""
     assert unit_request(CALLER, B, ("a", HOSTS, {})) == Request(
-        CALLER, Subjects(("h1", "h2")), {}, {Kind.BALANCE: (WantedUnit("a"),)}
+        CALLER, Entities(("h1", "h2")), {}, {Kind.BALANCE: (WantedUnit("a"),)}
     )
 
 
@@ -62,7 +62,7 @@ def test_the_parameters_of_run_load_balancing_make_a_request():
 )
 def test_hosts_as_one_text_are_a_document_as_an_array_ids(given, hosts):
     """A base64 document keeps the encoding that it declares (contract 1.4)."""
-    assert filters([], given, "vm", {}).subjects.hosts == hosts
+    assert filters([], given, "vm", {}).entities.hosts == hosts
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_hosts_as_one_text_are_a_document_as_an_array_ids(given, hosts):
 )
 def test_a_vm_that_starts_with_an_angle_bracket_is_a_document(given, vm):
     """White space before it does not count (contract 1.4)."""
-    assert filters([], HOSTS, given, {}).subjects.vm == vm
+    assert filters([], HOSTS, given, {}).entities.vm == vm
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_what_is_as_long_as_it_may_be_is_taken():
     """Ids of 255 characters, names of 128, and properties of 262,144 in all."""
     given = {"k": "v" * (2**18 - 1)}
     request = filters(["u" * 128], ["h" * 255], "v" * 255, given)
-    assert request.subjects.hosts == ("h" * 255,)
+    assert request.entities.hosts == ("h" * 255,)
     assert request.properties == given
 
 
@@ -169,7 +169,7 @@ def test_hosts_that_are_neither_a_document_nor_ids_are_refused():
 @pytest.mark.parametrize("factor", [2**31 - 1, -(2**31), 0])
 def test_any_factor_of_32_bits_is_taken(factor):
     """Zero and the extremes too."""
-    (wanted,) = unit_request(CALLER, C, ([["a", factor]], [], "vm", {})).wanted[C]
+    (wanted,) = unit_request(CALLER, C, ([["a", factor]], [], "vm", {})).units[C]
     assert wanted.factor == factor
 
 
@@ -188,7 +188,7 @@ def test_calls_with_the_same_ids_share_their_strings():
     for call in range(30):
         others = [f"host {call} {number}" for number in range(1000)]
         assert values.hosts(others) == tuple(others)
-    assert len(values._known) <= 20_000
+    assert len(values._shared_ids) <= 20_000
     many = [f"host {number}" for number in range(10_001)]
     assert values.hosts(many) == tuple(many)
-    assert len(values._known) <= 20_000
+    assert len(values._shared_ids) <= 20_000

@@ -14,7 +14,7 @@ from ovirt_scheduler.model.requests import (
     AnswerForm,
     Caller,
     EngineScores,
-    Subjects,
+    Entities,
     WantedUnit,
 )
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
@@ -32,7 +32,7 @@ def answer_to(decision: Decision, scores: EngineScores) -> Any:
 
 
 def decision(caller: Caller, kind: Kind, answer: object, **changes: object) -> Decision:
-    request = Request(caller, Subjects(("h1", "h2"), vm="vm"), {}, {kind: (WantedUnit("u"),)})
+    request = Request(caller, Entities(("h1", "h2"), vm="vm"), {}, {kind: (WantedUnit("u"),)})
     return Decision(request, Execution(("h1", "h2"), vm="vm"), answer)._replace(**changes)
 
 

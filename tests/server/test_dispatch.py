@@ -12,7 +12,7 @@ import pytest
 
 from ovirt_scheduler import errors
 from ovirt_scheduler.model.decisions import Decision, Execution, Request, Trace
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Subjects, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server.dispatch import Dispatcher, Method, Reply
 
@@ -20,8 +20,8 @@ CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
 HOSTS = ("host-1", "host-2")
 TRACE = Trace(
     Decision(
-        Request(CALLER, Subjects(HOSTS), {}, {Kind.FILTER: (WantedUnit("Quiet"),)}),
-        Execution(HOSTS, left=HOSTS),
+        Request(CALLER, Entities(HOSTS), {}, {Kind.FILTER: (WantedUnit("Quiet"),)}),
+        Execution(HOSTS, remaining=HOSTS),
         HOSTS,
     )
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ovirt_scheduler.model.decisions import Execution
 from ovirt_scheduler.model.plugins import Limits
-from ovirt_scheduler.model.requests import Subjects
+from ovirt_scheduler.model.requests import Entities
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import PolicyUnit, UnitCall
 from ovirt_scheduler.processes.executor import Executor, Job
@@ -19,9 +19,9 @@ HOSTS = ("host-1", "host-2", "host-3")
 
 def job_of(units: Sequence[PolicyUnit], seconds: float = 20.0, **changes: object) -> Job:
     properties = changes.pop("properties", {})
-    subjects = Subjects(changes.pop("hosts", HOSTS), vm=changes.pop("vm", "vm-1"))
+    entities = Entities(changes.pop("hosts", HOSTS), vm=changes.pop("vm", "vm-1"))
     calls = tuple(UnitCall(unit, properties) for unit in units)
-    return Job(subjects, time.monotonic() + seconds, calls, **changes)
+    return Job(entities, time.monotonic() + seconds, calls, **changes)
 
 
 def only(execution: Execution) -> CallResult:

@@ -47,7 +47,7 @@ def test_documents_that_did_not_change_are_not_made_anew():
     cluster = SimulatedCluster(filled(**{f"host{n}": [(1, 0.1)] for n in range(40)}))
     hosts, vms = tuple(cluster.hosts), tuple(cluster.vms)
     before = cluster.look_up(Sought(hosts, vms=vms), 0)
-    assert [len(each.asked) for each in before.hosts] == [16, 16, 8]
+    assert [len(each.ids) for each in before.hosts] == [16, 16, 8]
     assert cluster.look_up(Sought(hosts, vms=vms), 0) == before
     cluster.place(cluster.vms[vms[0]], cluster.hosts[hosts[39]])
     after = cluster.look_up(Sought(hosts, vms=vms), 0)
@@ -59,7 +59,7 @@ def test_the_documents_of_a_large_cluster_are_no_more():
     """Each takes a descriptor, and most machines give a process 1,024."""
     cluster = SimulatedCluster(snapshot([host("lynx")], [vm(f"vm{n}") for n in range(4097)]))
     vms = cluster.look_up(Sought(vms=tuple(cluster.vms)), 0).vms
-    assert [len(each.asked) for each in vms] == [17] * 241
+    assert [len(each.ids) for each in vms] == [17] * 241
 
 
 def steps(call):

@@ -161,8 +161,8 @@ def _read(unread: Unread) -> tuple[list[State], bool, str, bytes]:
     limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * len(unread.document.data)))
     try:
         (found, took_sdk), note = entities.read_states(unread.document, kind), ""
-        if unread.asked is not None:
-            found, note = _asked(found, unread.asked, unread.role)
+        if unread.ids is not None:
+            found, note = _asked(found, unread.ids, unread.role)
         return found, took_sdk, note, packing.pack(unread.role.kind, found)
     except MemoryError:
         pass  # what was read is freed behind this

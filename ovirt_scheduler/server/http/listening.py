@@ -35,14 +35,14 @@ def resolve(address: str, port: int) -> list[SocketAddress]:
         ConfigError: there is no such name.
     """
     try:
-        found = _resolved(address, port)
+        addresses = _resolved(address, port)
     except (OSError, UnicodeError) as error:
         if address == "localhost":
             return [place for name in _LOOPBACK for place in _resolved(name, port)]
         later = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
         kind = AddressUnavailable if later else ConfigError
         raise kind(f"listening_address {address!r} is not known here: {error}") from None
-    return sorted(found, key=lambda place: place.target[0] != _LOOPBACK[0])
+    return sorted(addresses, key=lambda place: place.target[0] != _LOOPBACK[0])
 
 
 def bound(address: str, port: int) -> socket.socket:
@@ -77,15 +77,15 @@ def handed_over(
     pid, count = environ.pop("LISTEN_PID", ""), environ.pop("LISTEN_FDS", "")
     if pid != str(os.getpid()) or not count.isdecimal() or len(count) > 3:
         return None
-    wanted = [place.target[:2] for place in resolve(address, port)]
-    found = None
+    expected = [place.target[:2] for place in resolve(address, port)]
+    matching = None
     for descriptor in range(_FIRST_DESCRIPTOR, _FIRST_DESCRIPTOR + int(count)):
         listener = _listening(descriptor)
         if listener is None:
             continue
         at = listener.getsockname()
-        if found is None and (at[:2] in wanted or (port == 0 and at[0] in dict(wanted))):
-            found = listener
+        if matching is None and (at[:2] in expected or (port == 0 and at[0] in dict(expected))):
+            matching = listener
             continue
         listener.close()
         _log.warning(
@@ -93,7 +93,7 @@ def handed_over(
             "what scheduler.conf says",
             {"address": f"{at[0]} port {at[1]}"},
         )
-    return found
+    return matching
 
 
 def _listening(descriptor: int) -> Optional[socket.socket]:
@@ -121,19 +121,19 @@ def known_as(host: str) -> str:
 
 
 def _resolved(address: str, port: int) -> list[SocketAddress]:
-    found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return [SocketAddress(family, target) for family, _, _, _, target in found]
+    infos = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [SocketAddress(family, target) for family, _, _, _, target in infos]
 
 
 def _bound(place: SocketAddress) -> socket.socket:
-    made = socket.socket(place.family, socket.SOCK_STREAM)
+    listener = socket.socket(place.family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(place.target)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place.target)
     except BaseException:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
 def refusal(address: str, port: int, error: OSError) -> ConfigError:

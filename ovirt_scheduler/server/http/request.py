@@ -72,12 +72,12 @@ class Request:
             line = _line(stream, HTTPStatus.REQUEST_URI_TOO_LONG)
         if line is None:
             return False
-        found = _FIRST_LINE.fullmatch(line)
-        if found is None:
+        match = _FIRST_LINE.fullmatch(line)
+        if match is None:
             raise bad(
                 "the first line is not a verb, a path and HTTP/1.1, with a space between them"
             )
-        method, target, major, minor = found.groups()
+        method, target, major, minor = match.groups()
         if major != "1":
             raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "speak HTTP/1.1")
         self.method, self.is_old = method, minor == "0"
@@ -138,13 +138,13 @@ def _fields(stream: io.BufferedIOBase) -> Iterator[tuple[str, str]]:
         size += len(line)
         if size > _MAX_LINE:
             raise RequestRefused(too_large, f"the headers are longer than {_MAX_LINE} bytes")
-        found = _HEADER.fullmatch(line)
-        if found is None:
+        header = _HEADER.fullmatch(line)
+        if header is None:
             raise bad(
                 "a header has to be a name, a colon and a value, in one line and without control "
                 "characters"
             )
-        yield found[1].lower(), found[2].strip(" \t")
+        yield header[1].lower(), header[2].strip(" \t")
     raise RequestRefused(too_large, f"more than {_MAX_HEADERS} header lines")
 
 
@@ -191,7 +191,7 @@ class BodyReader:
         self._stream = stream
         self._limit = limit
         self._room = room
-        self._taken = 0
+        self._reserved = 0
         self._gzipped = _is_gzipped(headers)
         self._length = _length(headers)  # None: in chunks
         if self._length is not None and self._length > limit:
@@ -215,21 +215,21 @@ class BodyReader:
             if not self._room.take(len(piece)):
                 text = "there are large requests under way, and no room for this one; try it later"
                 raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, text)
-            self._taken += len(piece)
+            self._reserved += len(piece)
         return bytes(body)
 
     def release(self) -> None:
         """Give back the room of the body, which is no longer needed."""
-        self._room.give_back(self._taken)
+        self._room.give_back(self._reserved)
 
     def _of_length(self, length: int) -> Iterator[bytes]:
-        left = length
-        while left:
-            piece = self._stream.read(min(left, _PIECE))
+        remaining = length
+        while remaining:
+            piece = self._stream.read(min(remaining, _PIECE))
             if not piece:
-                missing = count_of(left, "byte")
+                missing = count_of(remaining, "byte")
                 raise bad(f"the connection ended {missing} before the end of the body")
-            left -= len(piece)
+            remaining -= len(piece)
             yield piece
 
     def _in_chunks(self) -> Iterator[bytes]:

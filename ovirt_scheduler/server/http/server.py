@@ -77,9 +77,9 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
     Attributes:
         url: where it is to be reached, with the port that it really has.
         stopping: each connection ends after its answer.
-        kept: somebody keeps the listening socket for the next daemon, such as whoever handed it
-            over. When this one accepts no more, new callers wait for the next one, and are not
-            refused.
+        socket_is_kept: somebody keeps the listening socket for the next daemon, such as whoever
+            handed it over. When this one accepts no more, new callers wait for the next one, and
+            are not refused.
 
     Args:
         methods: the offered ones, beside the three ``system.`` methods that describe them.
@@ -106,7 +106,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self._cut_requests = 0  # those that the log has
         self._next_report: dict[str, float] = {}  # by message: on the monotonic clock
         self.stopping = False
-        self.kept = listener is not None
+        self.socket_is_kept = listener is not None
         self._closing = threading.Event()  # none is accepted any more
         self._accepting = threading.Lock()
         bound = listener or listening.bound(settings.address, settings.port)
@@ -121,8 +121,8 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         self.socket.setblocking(False)  # a connection may be gone before it is accepted
         self._woken, self._wake = socket.socketpair()
         self._waiting = select.poll()
-        for each in (self.socket, self._woken):
-            self._waiting.register(each, select.POLLIN)
+        for watched in (self.socket, self._woken):
+            self._waiting.register(watched, select.POLLIN)
         scheme = "http" if settings.tls is None else "https"
         self.url = f"{scheme}://{peer_name((settings.address, self.server_address[1]))}"
 
@@ -158,7 +158,7 @@ class SchedulerServer(socketserver.ThreadingMixIn, xmlrpc.server.SimpleXMLRPCSer
         deadline = time.monotonic() + grace
         self._closing.set()
         with contextlib.suppress(OSError):  # it was stopped before
-            if not self.kept:
+            if not self.socket_is_kept:
                 self.socket.shutdown(socket.SHUT_RDWR)  # who comes now is refused at once
             self._wake.send(b"!")  # ends the wait for a connection
         if self._accepting.acquire(timeout=grace):  # what is accepted is in the table

@@ -63,8 +63,8 @@ def _ciphers() -> bytes:
     The suites of TLS 1.3 are set elsewhere, and have no CBC.
     """
     names = SSL.Connection(SSL.Context(SSL.TLS_SERVER_METHOD)).get_cipher_list()
-    left = (name for name in names if not name.endswith("-SHA") and not name.startswith("TLS_"))
-    return ":".join(left).encode("ascii")
+    suites = (name for name in names if not name.endswith("-SHA") and not name.startswith("TLS_"))
+    return ":".join(suites).encode("ascii")
 
 
 class TlsConnection:

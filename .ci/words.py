@@ -25,7 +25,7 @@ VAGUE = frozenset((
 ALLOWED: dict[str, int] = {
     "clusters": 35,
     "decisions": 5,
-    "history": 52,
+    "history": 1,
     "processes": 56,
     "processes/worker": 45,
     "server/pages": 24,

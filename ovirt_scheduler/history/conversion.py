@@ -35,7 +35,7 @@ from ovirt_scheduler.model.values import hidden, properties
 _BYTES_OF_HOST = 100  # its id, and what a unit said of it
 
 
-class _Asked(NamedTuple):
+class _RecordedUnit(NamedTuple):
     """A unit that a request named: its record, and how its call ended, if there was one."""
 
     unit: Unit
@@ -83,7 +83,7 @@ def make_record(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> Recor
         decision: maybe ``without_documents``.
         shadows: the calls of the units in shadow, if they were made already.
     """
-    caller, given = decision.request.caller, decision.request.properties
+    caller, custom = decision.request.caller, decision.request.properties
     record: Record = {
         "id": caller.decision,
         "time": query.written(decision.time),
@@ -95,8 +95,8 @@ def make_record(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> Recor
     if caller.cluster:
         record["cluster"] = caller.cluster
     _put_vm(record, decision.execution.vm, decision.execution.names)
-    if given:
-        record["properties"] = shown_properties(given)
+    if custom:
+        record["properties"] = shown_properties(custom)
     _put_units_and_hosts(record, decision, shadows)
     _put_answer(record, decision)
     if decision.errors:
@@ -104,11 +104,11 @@ def make_record(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> Recor
     return record
 
 
-def shown_properties(given: Mapping[str, str]) -> dict[str, str]:
+def shown_properties(custom: Mapping[str, str]) -> dict[str, str]:
     """The properties of a call, without what may be a password."""
     return {
         name: hidden.HIDDEN if properties.is_secret(name) else hidden.without_secrets(value)
-        for name, value in given.items()
+        for name, value in custom.items()
     }
 
 
@@ -125,48 +125,48 @@ def _method(request: Request) -> str:
 def _put_units_and_hosts(record: Record, decision: Decision, shadows: Sequence[ShadowCall]) -> None:
     """Add the calls, the hosts, and the verdicts and costs of the policy units."""
     request, execution, names = decision.request, decision.execution, decision.execution.names
-    asked = [*_asked(decision, shadows)]
-    record["units"] = [each.unit for each in asked]
+    recorded = [*_recorded_units(decision, shadows)]
+    record["units"] = [each.unit for each in recorded]
     if request.last is not None:
         driver = request.last.driver
         own: Unit = {"name": driver.name, "kind": driver.label, "checksum": driver.checksum}
         record["units"].append({**own, **_ended(execution.result), "mode": "live"})
     hosts = execution.hosts or _ids(request.entities.hosts)
     record["hosts"] = entries = [entity(host, names.get(host, "")) for host in hosts]
-    left: Sequence[Host] = entries
-    for each in asked:
-        if each.unit["kind"] == Kind.FILTER.label:  # those in shadow come last
-            about = left if each.unit["mode"] == "live" else entries
-            left = _put_verdicts(each, entries, about, missed=execution.rejected)
-    _put_costs(asked, entries)
+    remaining: Sequence[Host] = entries
+    for unit in recorded:
+        if unit.unit["kind"] == Kind.FILTER.label:  # those in shadow come last
+            about = remaining if unit.unit["mode"] == "live" else entries
+            remaining = _put_verdicts(unit, entries, about, missed=execution.rejected)
+    _put_costs(recorded, entries)
 
 
-def _asked(decision: Decision, shadows: Sequence[ShadowCall]) -> Iterator[_Asked]:
+def _recorded_units(decision: Decision, shadows: Sequence[ShadowCall]) -> Iterator[_RecordedUnit]:
     """The policy units that the request names, in its order, and those in shadow."""
     for kind, results in decision.execution.by_kind():
         called = {call.unit.name: call for call in decision.calls if call.unit.kind is kind}
         ended = {result.unit: result for result in results}
-        for each in decision.request.units.get(kind, ()):
-            name = each.name
+        for unit in decision.request.units.get(kind, ()):
+            name = unit.name
             problems = () if name in called else decision.unit_errors.get(name, ())
-            yield _asked_one(kind, each, called.get(name), ended.get(name), "; ".join(problems))
+            yield _recorded_unit(kind, unit, called.get(name), ended.get(name), "; ".join(problems))
     for call, result, problem in shadows:
-        wanted = WantedUnit(call.unit.name, call.factor)
-        yield _asked_one(call.unit.kind, wanted, call, result, problem)
+        in_shadow = WantedUnit(call.unit.name, call.factor)
+        yield _recorded_unit(call.unit.kind, in_shadow, call, result, problem)
 
 
-def _asked_one(
-    kind: Kind, wanted: WantedUnit, call: Optional[UnitCall], result: Optional[CallResult],
+def _recorded_unit(
+    kind: Kind, named: WantedUnit, call: Optional[UnitCall], result: Optional[CallResult],
     problem: str,
-) -> _Asked:  # fmt: skip
+) -> _RecordedUnit:  # fmt: skip
     """A unit, with its record.
 
     Args:
         problem: why it was not called.
     """
-    unit: Unit = {"name": wanted.name, "kind": kind.label}
+    unit: Unit = {"name": named.name, "kind": kind.label}
     if kind is Kind.COST_FUNCTION:
-        unit["factor"] = wanted.factor
+        unit["factor"] = named.factor
     if call is not None:
         unit["checksum"] = call.unit.checksum
     unit.update(_ended(result, problem))
@@ -175,7 +175,7 @@ def _asked_one(
     if unit["mode"] == "shadow" and isinstance(migration, Migration):
         hosts = ", ".join(migration.hosts) or "any host"
         unit.setdefault("notes", []).append(f"would migrate {migration.vm} to {hosts}")
-    return _Asked(unit, call, result)
+    return _RecordedUnit(unit, call, result)
 
 
 def _put_answer(record: Record, decision: Decision) -> None:
@@ -215,9 +215,9 @@ def _ids(hosts: Hosts) -> tuple[str, ...]:
 
 def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None:
     """A VM that is yet to be made has a name at most."""
-    found = entity(vm or "", names.get(vm or "", ""))
-    if found:
-        record["vm"] = found
+    shown_vm = entity(vm or "", names.get(vm or "", ""))
+    if shown_vm:
+        record["vm"] = shown_vm
 
 
 def _ended(result: Optional[CallResult], problem: str = "") -> Unit:
@@ -238,18 +238,18 @@ def _ended(result: Optional[CallResult], problem: str = "") -> Unit:
 
 
 def _put_verdicts(
-    asked: _Asked, hosts: Sequence[Host], left: Sequence[Host], missed: bool = False
+    recorded: _RecordedUnit, hosts: Sequence[Host], before: Sequence[Host], missed: bool = False
 ) -> list[Host]:
-    """Add one filter's verdict on each host, and return the hosts that are left.
+    """Add one filter's verdict on each host, and return the hosts that it did not remove.
 
     Args:
         missed: a missing filter accepts no host.
     """
-    result = asked.result
-    about = {host["id"] for host in left} if result is not None else set()
-    kept = frozenset(result.value) if result is not None and result.ok else frozenset()
+    result = recorded.result
+    about = {host["id"] for host in before} if result is not None else set()
+    accepted = frozenset(result.value) if result is not None and result.ok else frozenset()
     failed = result is not None and not result.ok
-    rejects = asked.call is not None and asked.call.unit.on_failure is OnFailure.REJECT
+    rejects = recorded.call is not None and recorded.call.unit.on_failure is OnFailure.REJECT
     reasons = {} if result is None else result.reasons
     # Hosts of which the filters say the same share their verdicts: of 20 filters and 10,000 hosts,
     # verdicts of their own would take 44 MB.
@@ -257,30 +257,30 @@ def _put_verdicts(
     for host in hosts:
         key, reason = host["id"], ""
         if key not in about:
-            verdict = REMOVED if missed and asked.call is None else NEVER_ASKED
+            verdict = REMOVED if missed and recorded.call is None else NEVER_ASKED
         elif failed:
             verdict = REMOVED if rejects else FAILED
         else:
-            verdict, reason = PASSED if key in kept else REMOVED, reasons.get(key, "")
-        before = host.get("verdicts", ())
-        alike = id(before), verdict, reason
+            verdict, reason = PASSED if key in accepted else REMOVED, reasons.get(key, "")
+        earlier = host.get("verdicts", ())
+        alike = id(earlier), verdict, reason
         if alike not in shared:
-            entry: Verdict = {"unit": asked.unit["name"], "verdict": verdict}
+            entry: Verdict = {"unit": recorded.unit["name"], "verdict": verdict}
             if reason:
                 entry["reason"] = reason
-            shared[alike] = (*before, entry)
+            shared[alike] = (*earlier, entry)
         host["verdicts"] = shared[alike]
-    return [host for host in left if host["verdicts"][-1]["verdict"] != REMOVED]
+    return [host for host in before if host["verdicts"][-1]["verdict"] != REMOVED]
 
 
-def _put_costs(asked: Sequence[_Asked], hosts: Sequence[Host]) -> None:
+def _put_costs(recorded: Sequence[_RecordedUnit], hosts: Sequence[Host]) -> None:
     """Put the costs of the functions into the records of the hosts.
 
     Those of a function in shadow are as they would count beside the live ones.
     """
     scored = [
         (call, result)
-        for _, call, result in asked
+        for _, call, result in recorded
         if call is not None and result is not None and call.unit.kind is Kind.COST_FUNCTION
     ]
     live = [function for function in scored if not function[0].unit.shadow]
@@ -325,8 +325,8 @@ def _put_reasons(
     """
     for host in hosts:
         reason = result.reasons.get(host["id"])
-        asked = {verdict["unit"] for verdict in host.get("verdicts", ())}
-        if reason is not None and result.unit not in asked:
+        with_verdict = {verdict["unit"] for verdict in host.get("verdicts", ())}
+        if reason is not None and result.unit not in with_verdict:
             verdict: Verdict = {"verdict": PASSED} if host["id"] in chosen else of_others
             entry: Verdict = {"unit": result.unit, **verdict, "reason": reason}
             host["verdicts"] = (*host.get("verdicts", ()), entry)

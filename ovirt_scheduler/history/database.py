@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_scheduler.history import recording, schema
-from ovirt_scheduler.history.recording import Event, Inputs, Made, Pieces, Split
+from ovirt_scheduler.history.recording import Event, Inputs, PackedDecision, Pieces, Split
 from ovirt_scheduler.history.schema import Named, Row
 from ovirt_scheduler.model.requests import Document
 
@@ -19,7 +19,7 @@ _BUSY = 5.0  # seconds to wait for another program that writes
 _AGEING = ("decisions", "events")  # tables whose oldest rows are deleted
 _OLDEST = 0.05  # share of a table that is deleted at once, at least, if the file is too large
 _ALIKE = 6  # bytes that tell the kind of an element: <host, <vm
-_MOST_KNOWN = 50_000  # rows whose numbers are remembered
+_MOST_NUMBERS = 50_000  # rows whose numbers are remembered
 _MOST_SETS = 50  # likewise; one may have the numbers of 10,000 hosts
 _PAGES = 1000  # of the write-ahead log, beyond which they are moved into the file
 
@@ -47,10 +47,9 @@ class Database:
         self._path, self._file, self._log = path, path.stat(), Path(f"{path}-wal")
         self._least = 0  # bytes of the file, since this thread wrote last
         self._split = split
-        self._known: dict[object, int] = {}  # numbers of names, elements and documents
-        self._sets: dict[
-            tuple[str, str], int
-        ] = {}  # numbers of the latest, by what is in them and JSON
+        self._numbers: dict[object, int] = {}  # numbers of names, elements and documents
+        # Numbers of the latest, by what is in them and JSON.
+        self._sets: dict[tuple[str, str], int] = {}
         self._bases: dict[bytes, tuple[int, bytes]] = {}  # by how elements begin
         try:
             self._prepare()
@@ -107,13 +106,13 @@ class Database:
         Raises:
             sqlite3.Error: the database is of no use now.
         """
-        self._known.clear()
+        self._numbers.clear()
         self._sets.clear()
         self._db.execute("PRAGMA shrink_memory").fetchall()
 
     def write(
         self,
-        decisions: Sequence[Made],
+        decisions: Sequence[PackedDecision],
         events: Sequence[tuple[float, Event]] = (),
         completed: Sequence[Row] = (),
     ) -> None:
@@ -126,7 +125,7 @@ class Database:
         recorded = [inputs for _, inputs in decisions if inputs is not None]
         documents = (each.document for inputs in recorded for each in inputs.documents)
         keys = {document: _key(document) for document in dict.fromkeys(documents)}
-        unknown = {key: document for document, key in keys.items() if key not in self._known}
+        unknown = {key: document for document, key in keys.items() if key not in self._numbers}
         pieces = recording.cut(unknown, self._split)
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
@@ -138,12 +137,12 @@ class Database:
                     self._write_inputs(number, inputs, keys, pieces)
             for row in completed:
                 self._write_again(row)
-        if len(self._known) > _MOST_KNOWN:
+        if len(self._numbers) > _MOST_NUMBERS:
             self._forget()
         self._least = self._path.stat().st_size
 
     def _forget(self) -> None:
-        self._known.clear()
+        self._numbers.clear()
         self._sets.clear()
         self._bases.clear()
 
@@ -178,18 +177,18 @@ class Database:
         pieces: Mapping[bytes, Pieces],
     ) -> None:
         """Write the inputs of a decision, unless a document could not be cut."""
-        wanted = (keys[each.document] for each in inputs.documents)
-        if not all(key in self._known or key in pieces for key in wanted):
+        needed = (keys[each.document] for each in inputs.documents)
+        if not all(key in self._numbers or key in pieces for key in needed):
             return
         request = schema.as_json(inputs.request)
         self._db.execute("INSERT INTO recordings VALUES (?, ?)", (decision, request))
-        for place, each in enumerate(inputs.documents):
-            key = keys[each.document]
-            if key not in self._known:
-                self._known[key] = self._document(pieces[key])
+        for place, document in enumerate(inputs.documents):
+            key = keys[document.document]
+            if key not in self._numbers:
+                self._numbers[key] = self._document(pieces[key])
             self._db.execute(
                 "INSERT INTO recorded_documents VALUES (?, ?, ?, ?, ?)",
-                (decision, place, each.role.value, each.of_engine, self._known[key]),
+                (decision, place, document.role.value, document.of_engine, self._numbers[key]),
             )
 
     def _document(self, pieces: Pieces) -> int:
@@ -200,10 +199,10 @@ class Database:
     def _element(self, piece: bytes) -> int:
         """Write an element; if a similar one is stored whole, write only the difference."""
         key = recording.hash_of(piece)
-        if key not in self._known:
-            number = self._found("elements", hash=key)
-            self._known[key] = self._write_element(key, piece) if number is None else number
-        return self._known[key]
+        if key not in self._numbers:
+            number = self._number("elements", hash=key)
+            self._numbers[key] = self._write_element(key, piece) if number is None else number
+        return self._numbers[key]
 
     def _write_element(self, key: bytes, piece: bytes) -> int:
         base, alike = self._bases.get(piece[:_ALIKE], (None, b""))
@@ -218,9 +217,9 @@ class Database:
         self._insert("events", time=round(at * 1000), event=event["event"], body=body)
 
     def _name(self, named: Named) -> int:
-        if named not in self._known:
-            self._known[named] = self._numbered("names", id=named[0], name=named[1])
-        return self._known[named]
+        if named not in self._numbers:
+            self._numbers[named] = self._numbered("names", id=named[0], name=named[1])
+        return self._numbers[named]
 
     def _host_set(self, hosts: Sequence[Named]) -> int:
         numbers = list(map(self._name, hosts))
@@ -247,7 +246,7 @@ class Database:
         **key: object,
     ) -> int:  # fmt: skip
         """The number of the row with that key, which is written with its members if it is new."""
-        number = self._found(table, **key)
+        number = self._number(table, **key)
         if number is None:
             number = self._insert(table, **key)
             for member in members:
@@ -261,10 +260,10 @@ class Database:
         insert = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})"  # noqa: S608  names of our own
         return int(self._db.execute(insert, tuple(values.values())).lastrowid or 0)
 
-    def _found(self, table: str, **key: object) -> Optional[int]:
+    def _number(self, table: str, **key: object) -> Optional[int]:
         """The number of the row with that key; None if there is none."""
-        wanted = " AND ".join(f"{column} = ?" for column in key)
-        select = f"SELECT number FROM {table} WHERE {wanted}"  # noqa: S608  names of our own
+        condition = " AND ".join(f"{column} = ?" for column in key)
+        select = f"SELECT number FROM {table} WHERE {condition}"  # noqa: S608  names of our own
         row = self._db.execute(select, tuple(key.values())).fetchone()
         return None if row is None else int(row[0])
 
@@ -315,8 +314,8 @@ class Database:
             return None
         below = first + max(1, int((last - first) * share))
         select = f"SELECT time, ?, number FROM {table} WHERE number >= ? ORDER BY number"  # noqa: S608
-        found: tuple[int, str, int] = self._db.execute(select, (table, below)).fetchone()
-        return found
+        row: tuple[int, str, int] = self._db.execute(select, (table, below)).fetchone()
+        return row
 
     def totals(self) -> tuple[int, int]:
         """How many decisions there are, and how many bytes they take."""

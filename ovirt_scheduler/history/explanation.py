@@ -91,8 +91,8 @@ def heading(decision: Record) -> str:
     subject = f" for VM {vm_name(decision)}" if decision.get("vm") and not moved else ""
     cluster = f" of cluster {decision['cluster']}" if decision.get("cluster") else ""
     drivers = (each["name"] for each in decision.get("units", ()) if each.get("kind") in _DRIVERS)
-    asked = "".join(f" of {name}" for name in drivers)
-    return f"{decision.get('method', 'a call')}{asked}{subject}{cluster}: {outcome(decision)}"
+    of_drivers = "".join(f" of {name}" for name in drivers)
+    return f"{decision.get('method', 'a call')}{of_drivers}{subject}{cluster}: {outcome(decision)}"
 
 
 def outcome(decision: Record) -> str:
@@ -107,13 +107,13 @@ def outcome(decision: Record) -> str:
     if isinstance(answer, bool):
         return "yes" if answer else "no"
     if method == Kind.FILTER.method:
-        result = left(decision)
+        result = remaining_hosts(decision)
     elif method == Kind.COST_FUNCTION.method:
         best = ranking.best(decision)
         result = "no costs" if best is None else f"{_named(decision, [best])[0]} is best"
     elif isinstance(answer, list):
         hosts = listed(_named(decision, answer), "then")
-        result = hosts if answer else f"no host: {left(decision)}"
+        result = hosts if answer else f"no host: {remaining_hosts(decision)}"
     elif failed := failed_units(decision):
         return f"{' and '.join(failed)} failed"
     else:
@@ -137,7 +137,7 @@ def summary(decision: Record) -> Summary:
     return {"summary": printable(text), "is_bad": is_bad, "failures": failures}
 
 
-def left(decision: Record) -> str:
+def remaining_hosts(decision: Record) -> str:
     """How many hosts the filters left, and how many each removed."""
     removed_by = Counter(verdict["unit"] for verdict in removed(decision).values())
     number = len(decision.get("hosts", ())) - sum(removed_by.values())
@@ -173,12 +173,12 @@ def why(decision: Record) -> dict[str, str]:
 
     def of(host: Host) -> str:
         if host["id"] in out:
-            return _said(out[host["id"]])
+            return _with_reason(out[host["id"]])
         costs = _sum(host, shadows)
         if costs:
             return costs
         verdicts = (each for each in host.get("verdicts", ()) if each["unit"] in counted)
-        return "; ".join(_said(each) for each in verdicts if each.get("reason"))
+        return "; ".join(_with_reason(each) for each in verdicts if each.get("reason"))
 
     return {host["id"]: of(host) for host in decision.get("hosts", ())}
 
@@ -187,20 +187,20 @@ def is_plain(decision: Record) -> bool:
     """Whether one unit decided alone and gave no reasons, so that its answer says it all."""
     hosts = decision.get("hosts", ())
     reasons = (
-        each.get("reason")
+        entry.get("reason")
         for host in hosts
-        for each in (*host.get("verdicts", ()), *host.get("costs", ()))
+        for entry in (*host.get("verdicts", ()), *host.get("costs", ()))
     )
     return len(decision.get("units", ())) < 2 and not any(reasons)
 
 
 def host_names(decisions: Iterable[Record]) -> dict[str, str]:
     """The hosts' names by their ids; the id again if there is no name."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for decision in decisions:
         for host in decision.get("hosts", ()):
-            found[host["id"]] = str(host.get("name") or found.get(host["id"]) or host["id"])
-    return found
+            names[host["id"]] = str(host.get("name") or names.get(host["id"]) or host["id"])
+    return names
 
 
 def _named(decision: Record, hosts: Iterable[str]) -> list[str]:
@@ -316,21 +316,21 @@ class _Hosts:
             in_full: the filters that it passed are named where it has costs or is out, too.
         """
         passed, reasons = [], []
-        for each in host.get("verdicts", ()):
-            unit, verdict = each["unit"], each.get("verdict")
+        for entry in host.get("verdicts", ()):
+            unit, verdict = entry["unit"], entry.get("verdict")
             if unit in self._shadow_filters:
                 if verdict == REMOVED:
-                    because = _because(each)
+                    because = _because(entry)
                     yield Line(f"{unit} would have removed it, and only looks on (shadow){because}")
             elif unit not in self._filters:
-                reasons.append(Line(_said(each)))
+                reasons.append(Line(_with_reason(entry)))
             elif verdict == PASSED:
-                passed.append(f"{unit} ({each['reason']})" if each.get("reason") else unit)
+                passed.append(f"{unit} ({entry['reason']})" if entry.get("reason") else unit)
         removal = self._removed.get(host["id"])
         if passed and (in_full or not (removal or host.get("costs"))):
             yield Line(f"passed {listed(passed, 'and')}")
         if removal:
-            yield Line(f"removed by {_said(removal)}", Tone.BAD)
+            yield Line(f"removed by {_with_reason(removal)}", Tone.BAD)
         yield from reasons
 
     def _rank(self, host: Host) -> Iterator[Line]:
@@ -378,7 +378,7 @@ class _Hosts:
                 yield Line(f"{cost['unit']} costs {cost['cost']}{because}")
 
 
-def _said(verdict: Verdict) -> str:
+def _with_reason(verdict: Verdict) -> str:
     """``MaxVms: runs 12 VMs``: a unit, with its reason where it gave one."""
     return f"{verdict['unit']}{_because(verdict)}"
 

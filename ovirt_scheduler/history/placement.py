@@ -37,21 +37,21 @@ def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]
         summaries: of the decisions on one VM, the newest first.
         read: gives the decision of an id; None if it is gone.
     """
-    found: list[Record] = []
+    placement: list[Record] = []
     idle: Optional[Record] = None
-    for each in summaries:
-        if len(found) > 1 and found[0]["method"] in _MIGRATES:
+    for summary in summaries:
+        if len(placement) > 1 and placement[0]["method"] in _MIGRATES:
             break  # with this it began
-        if found and not _may_lead_to(each, found[0]):
+        if placement and not _may_lead_to(summary, placement[0]):
             continue
-        decision = read(each["id"])
-        if decision is None or (found and not _leads_to(decision, found[0])):
+        decision = read(summary["id"])
+        if decision is None or (placement and not _leads_to(decision, placement[0])):
             continue
         if decision["method"] in _MIGRATES and not decision.get("answer"):
             idle = idle or decision
         else:
-            found.insert(0, decision)
-    return found or ([] if idle is None else [idle])
+            placement.insert(0, decision)
+    return placement or ([] if idle is None else [idle])
 
 
 def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[Line]:
@@ -99,8 +99,8 @@ def _between(before: Record, after: Record, host: Optional[str]) -> Iterator[Lin
     """The hosts that the filters left, except which the engine asked no costs."""
     if before.get("method") != FILTERS:
         return
-    asked = {each["id"] for each in after.get("hosts", ())}
-    gone = [each for each in before.get("answer") or () if each not in asked]
+    scored = {host["id"] for host in after.get("hosts", ())}
+    gone = [each for each in before.get("answer") or () if each not in scored]
     called = explanation.host_names([before])
     names = [called.get(each, each) for each in gone if host in (None, each)]
     if names:
@@ -145,22 +145,22 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     Args:
         decisions: in the order of their times, ``explanation.cleaned``.
     """
-    given = [({host["id"]: host for host in each["hosts"]}, columns(each)) for each in decisions]
+    shown = [({host["id"]: host for host in each["hosts"]}, columns(each)) for each in decisions]
     names = explanation.host_names(decisions)
     out = {host for decision in decisions for host in explanation.removed(decision)}
     last: dict[str, Host] = {}
-    for hosts, _ in given:
+    for hosts, _ in shown:
         for key, host in hosts.items():
             if "rank" in host or "rank" not in last.get(key, {}):
                 last[key] = host
     scored = ("total", "rank") if any("rank" in host for host in last.values()) else ()
     rows = []
-    in_order = sorted(last, key=lambda each: (each in out, last[each].get("rank", len(last))))
+    in_order = sorted(last, key=lambda key: (key in out, last[key].get("rank", len(last))))
     for key in in_order[: explanation.MOST_HOSTS]:
-        cells = [_cell(unit, hosts.get(key, {})) for hosts, units in given for unit in units]
+        cells = [_cell(unit, hosts.get(key, {})) for hosts, units in shown for unit in units]
         cells += [str(last[key].get(part, _NOTHING)) for part in scored]
         rows.append([names[key], *cells])
-    headings = [_heading(unit) for _, units in given for unit in units]
+    headings = [_heading(unit) for _, units in shown for unit in units]
     return ["HOST", *headings, *map(str.upper, scored)], rows
 
 

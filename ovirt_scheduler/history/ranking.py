@@ -60,7 +60,7 @@ def put_totals(decision: Record) -> None:
     the answer.
     """
     functions = {unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)}
-    hosts = _left(decision) if functions else ()
+    hosts = _remaining_hosts(decision) if functions else ()
     costs_nothing = is_selection(decision) and _has_answered(decision)
     for host in hosts:
         shares = [cost["weighted"] for cost in scores(host) if cost["unit"] in functions]
@@ -88,7 +88,7 @@ def _has_answered(decision: Record) -> bool:
     return any(unit.get("outcome", "ok") == "ok" for unit in functions)
 
 
-def _left(decision: Record) -> list[Host]:
+def _remaining_hosts(decision: Record) -> list[Host]:
     """The hosts that no filter removed."""
     filters = {unit["name"] for unit in units_of(decision, Kind.FILTER)}
     return [
@@ -141,12 +141,12 @@ def without_each(decision: Record) -> dict[str, Totals]:
     """
     names = [unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)]
     shares = _Shares(decision, names)
-    found: dict[str, Totals] = {}
+    totals_of: dict[str, Totals] = {}
     for name in names:
         if name in shares.reaches:
             totals = shares.totals(without=name) or dict.fromkeys(shares.costs, 0)
-            found[name] = _of_ranked(decision, totals)
-    return found if _goes_by_cost(decision) else {}
+            totals_of[name] = _of_ranked(decision, totals)
+    return totals_of if _goes_by_cost(decision) else {}
 
 
 def with_shadows(decision: Record) -> dict[str, Totals]:
@@ -155,12 +155,12 @@ def with_shadows(decision: Record) -> dict[str, Totals]:
     Its costs count with the request's factor, or 1.
     """
     live = {unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)}
-    found: dict[str, Totals] = {}
+    totals_of: dict[str, Totals] = {}
     for name in shadows(decision, Kind.COST_FUNCTION):
         shares = _Shares(decision, {*live, name})
         if name in shares.reaches:
-            found[name] = _of_ranked(decision, shares.totals())
-    return found if _goes_by_cost(decision) else {}
+            totals_of[name] = _of_ranked(decision, shares.totals())
+    return totals_of if _goes_by_cost(decision) else {}
 
 
 def _of_ranked(decision: Record, totals: Totals) -> Totals:

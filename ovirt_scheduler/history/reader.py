@@ -80,8 +80,8 @@ class Reader:
         """
         turn = turn or Turn(self._seconds)
         with self._open(turn) as db:
-            found = _records(db, turn, "decisions.id = ?", (_bound(decision.lower()),))
-            return next(iter(found), None)
+            records = _records(db, turn, "decisions.id = ?", (_bound(decision.lower()),))
+            return next(iter(records), None)
 
     def decisions(self, query: Query, turn: Optional[Turn] = None) -> list[Record]:
         """The records that fit, the newest first.
@@ -324,5 +324,5 @@ def _hosts(db: sqlite3.Connection, host_set: int, unpacking: Unpacking) -> Seque
         "(SELECT host FROM host_set_members WHERE host_set = ?)",
         (host_set,),
     )
-    found = {number: (each, name) for number, each, name in unpacking.counted(rows)}
-    return [found[member] for member in json.loads(members)]
+    hosts = {number: (key, name) for number, key, name in unpacking.counted(rows)}
+    return [hosts[member] for member in json.loads(members)]

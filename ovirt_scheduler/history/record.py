@@ -97,9 +97,9 @@ class Record(Summary, total=False):
 
 def entity(identity: str, name: str) -> Host:
     """A host, or a VM: its id and its name, as far as they are known."""
-    made: Host = {}
+    fields: Host = {}
     if identity:
-        made["id"] = identity
+        fields["id"] = identity
     if name:
-        made["name"] = name
-    return made
+        fields["name"] = name
+    return fields

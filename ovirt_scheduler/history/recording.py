@@ -30,7 +30,7 @@ Pieces = Sequence[bytes]  # what stands before the first element, each element, 
 Split = Callable[[Sequence[Document]], Sequence[Optional[Pieces]]]
 
 
-class Given(NamedTuple):
+class InputDocument(NamedTuple):
     """A document that came with a request, or that the engine answered to its ids."""
 
     role: Role
@@ -41,7 +41,7 @@ class Given(NamedTuple):
 class Inputs(NamedTuple):
     """The inputs of a decision that are not in its record."""
 
-    documents: tuple[Given, ...]
+    documents: tuple[InputDocument, ...]
     request: Mapping[str, object]  # of a driver; what JSON has
 
     @property
@@ -51,7 +51,7 @@ class Inputs(NamedTuple):
 
 
 Event = Mapping[str, object]  # of the daemon: ``event`` says which
-Made = tuple[Row, Optional[Inputs]]  # a decision, with what it was made on where that is recorded
+PackedDecision = tuple[Row, Optional[Inputs]]  # with inputs where they are recorded
 
 
 def leave_out(documents: Sequence[Document]) -> Sequence[Optional[Pieces]]:
@@ -72,29 +72,31 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
     entities, last = request.entities, request.last
     if last is not None and last.defined is None:
         return None
-    given = dict(zip(Role, entities))
+    by_role = dict(zip(Role, entities))
     documents = [
-        Given(role, False, each) for role, each in given.items() if isinstance(each, Document)
+        InputDocument(role, False, value)
+        for role, value in by_role.items()
+        if isinstance(value, Document)
     ]
     of_vm = () if replies.vm is None else (replies.vm,)
     for role, several in ((Role.HOSTS, replies.hosts), (Role.VMS, replies.vms), (Role.VM, of_vm)):
-        for each in several:
-            if each.pack is None or each.document is None:
+        for reply in several:
+            if reply.pack is None or reply.document is None:
                 return None
-            documents.append(Given(role, True, each.document))
+            documents.append(InputDocument(role, True, reply.document))
     if last is None:
         return Inputs(tuple(documents), {})
     ids = {
-        role.value: each
-        for role, each in given.items()
-        if role is not Role.HOSTS and each and not isinstance(each, Document)
+        role.value: value
+        for role, value in by_role.items()
+        if role is not Role.HOSTS and value and not isinstance(value, Document)
     }
-    asked = {
+    driver_call = {
         "method": last.method, "ids": ids, "arguments": last.arguments,
         "selected": selected, "destinations": last.destinations, "planned": last.planned,
         "coming": last.coming,
     }  # fmt: skip
-    return Inputs(tuple(documents), asked)
+    return Inputs(tuple(documents), driver_call)
 
 
 def cut(documents: Mapping[bytes, Document], split: Split) -> dict[bytes, Pieces]:

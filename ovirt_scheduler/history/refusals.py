@@ -27,10 +27,10 @@ Arguments = Mapping[str, object]  # by name, of whatever type the caller gave
 def record(refusal: Refusal) -> Record:
     """The record of a refused call. Documents are not read for it."""
     caller, arguments = refusal.caller, refusal.arguments
-    hosts, vm, given = (arguments.get(name) for name in ("hosts", "vm", "properties"))
+    hosts, vm, custom = (arguments.get(name) for name in ("hosts", "vm", "properties"))
     properties: dict[str, str] = {}
-    if isinstance(given, dict):
-        properties = {key: value for key, value in given.items() if isinstance(value, str)}
+    if isinstance(custom, dict):
+        properties = {key: value for key, value in custom.items() if isinstance(value, str)}
     ids = [host for host in hosts if _is_id(host)] if isinstance(hosts, list) else []
     refused: Record = {
         "id": caller.decision,

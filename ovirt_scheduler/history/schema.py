@@ -170,7 +170,7 @@ def unpack(
     for unit, call in zip(units, calls):
         check()
         if "said" in call:
-            _unpack_said(entries, unit, call)
+            _unpack_answers(entries, unit, call)
     answer = record.pop("answer", None)
     ranking.put_totals(record)
     if answer == _FOLLOWS:
@@ -252,23 +252,23 @@ def _packed_calls(units: Sequence[Unit], hosts: Sequence[Mapping[str, Any]]) -> 
     return calls
 
 
-def _unpack_said(hosts: Sequence[Host], unit: Unit, call: Call) -> None:
-    part, held, reasons = _part(unit), call.get("held", {}), call.get("reason", {})
-    for place, (host, said) in enumerate(zip(hosts, call["said"])):
+def _unpack_answers(hosts: Sequence[Host], unit: Unit, call: Call) -> None:
+    part, clamped, reasons = _part(unit), call.get("held", {}), call.get("reason", {})
+    for place, (host, answer) in enumerate(zip(hosts, call["said"])):
         key = str(place)
         entry: dict[str, Any] = {"unit": unit["name"]}
-        if said in (None, " ") and key not in reasons:
+        if answer in (None, " ") and key not in reasons:
             continue
-        if said in _WORDS:
-            entry["verdict"] = _WORDS[said]
-        elif part == "costs" and said is not None:
+        if answer in _WORDS:
+            entry["verdict"] = _WORDS[answer]
+        elif part == "costs" and answer is not None:
             factor = unit["factor"]
-            weighed = held.get(key, said)
+            weighed = clamped.get(key, answer)
             if type(factor) is not int or type(weighed) is not int:  # a text could be multiplied
                 raise ValueError(f"a cost of {unit['name']!r:.60} is no number")
-            entry.update(cost=said, factor=factor, weighted=factor * weighed)
-        if key in held:
-            entry["held"] = held[key]
+            entry.update(cost=answer, factor=factor, weighted=factor * weighed)
+        if key in clamped:
+            entry["held"] = clamped[key]
         if key in reasons:
             entry["reason"] = reasons[key]
         cast("Row", host).setdefault(part, []).append(entry)

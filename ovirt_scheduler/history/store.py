@@ -29,7 +29,7 @@ from ovirt_scheduler.history import conversion, query, recording, refusals, sche
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.recording import Event, Inputs, Made, Split, leave_out
+from ovirt_scheduler.history.recording import Event, Inputs, PackedDecision, Split, leave_out
 from ovirt_scheduler.history.schema import OtherVersion, Row
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.decisions import Decision, Refusal, Reported, ShadowCall
@@ -227,22 +227,22 @@ class History:
 
     def _write_together(self, entries: Sequence[_Entry]) -> None:
         try:
-            events, decisions, completed = self._made(entries)
+            events, decisions, completed = self._made_records(entries)
             if self._keeps:
                 self._write(events, decisions, completed)
                 self._delete_old()
         except Exception as error:  # noqa: BLE001  nobody else would tell
             self._fail(error, len(entries))
 
-    def _made(
+    def _made_records(
         self, waiting: Iterable[_Entry]
-    ) -> tuple[list[tuple[float, Event]], list[Made], list[Row]]:
+    ) -> tuple[list[tuple[float, Event]], list[PackedDecision], list[Row]]:
         """The events, the counted decisions, and those that are completed.
 
         Those that cannot be made are logged.
         """
         events: list[tuple[float, Event]] = []
-        decisions: list[Made] = []
+        decisions: list[PackedDecision] = []
         completed: list[Row] = []
         for entry in waiting:
             if isinstance(entry.what, tuple):
@@ -251,14 +251,14 @@ class History:
             if len(self._queue) < _NO_BREATH:
                 time.sleep(_BREATH)
             try:
-                made = entry.what()
+                record = entry.what()
                 count = self.tally.add_shadows if entry.completes else self.tally.add
-                count(made, query.moment(made["time"]))
+                count(record, query.moment(record["time"]))
                 if self._keeps and entry.completes:
-                    completed.append(schema.pack(made))
+                    completed.append(schema.pack(record))
                 elif self._keeps:
-                    decisions.append((schema.pack(made), entry.inputs))
-                del made  # before the next is made: it may have many hosts
+                    decisions.append((schema.pack(record), entry.inputs))
+                del record  # before the next is made: it may have many hosts
             except Exception:  # noqa: BLE001  nobody else would tell
                 with self._lock:
                     self.dropped += 1
@@ -268,7 +268,7 @@ class History:
     def _write(
         self,
         events: Sequence[tuple[float, Event]],
-        decisions: Sequence[Made],
+        decisions: Sequence[PackedDecision],
         completed: Sequence[Row],
     ) -> None:
         """Write them, into another file if this one is of no use.
@@ -373,9 +373,9 @@ class History:
             OSError: there are too many, for example because a disk damages each new file.
         """
         names = [name, *(f"{name}.{number}" for number in range(2, _MOST_ASIDE + 1))]
-        for each in names:
-            if not os.path.lexists(each):
-                return each
+        for candidate in names:
+            if not os.path.lexists(candidate):
+                return candidate
         raise OSError(
             f"it cannot be set aside: {name} to {names[-1]} are there already; look at them, and "
             "delete them"

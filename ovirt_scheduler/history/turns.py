@@ -82,7 +82,7 @@ class Turns:
         self._waiting = threading.BoundedSemaphore(_WAITING)
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[Turn]:
+    def next_turn(self) -> Iterator[Turn]:
         """Wait for a turn, and hold it.
 
         Raises:

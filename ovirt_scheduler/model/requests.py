@@ -52,9 +52,7 @@ class Document:
 
     data: bytes
     encoding: Optional[str] = None
-    claim: Optional[Claim] = field(
-        default=None, compare=False, repr=False
-    )  # of the engine's answers
+    claim: Optional[Claim] = field(default=None, compare=False, repr=False)  # of the engine's
 
     def __reduce__(self) -> tuple[type[Document], tuple[object, ...]]:
         """Another process counts no memory."""

@@ -32,7 +32,7 @@ def history_methods(reader: Reader, pages: Pages, is_kept: bool) -> Iterator[Met
     def one(caller: Caller, parameters: Parameters) -> Reply:
         _check_reader(caller, pages)
         decision = values.string("id", parameters[0])
-        with reader.turns.taken() as turn:
+        with reader.turns.next_turn() as turn:
             record = reader.decision(decision, turn)
             if record is None and not is_kept:  # so that nobody waits for it
                 raise HistoryUnreadable("scheduler.conf says history = false: no decision is kept")
@@ -43,7 +43,7 @@ def history_methods(reader: Reader, pages: Pages, is_kept: bool) -> Iterator[Met
         conditions = query.read(
             values.struct("query", "a struct of what has to fit", parameters[0])
         )
-        with reader.turns.taken() as turn:
+        with reader.turns.next_turn() as turn:
             records = reader.decisions(conditions, turn)
             return Reply(document=encode_records(records, turn.check))
 

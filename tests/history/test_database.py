@@ -16,7 +16,7 @@ from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.recording import Given, Inputs
+from ovirt_scheduler.history.recording import InputDocument, Inputs
 from ovirt_scheduler.model.decisions import Role
 from ovirt_scheduler.model.requests import Document
 from tests.support.waiting import LONG
@@ -46,7 +46,7 @@ def record(number: int, moment: float, hosts: Sequence[str] = ("lynx", "puma")) 
 
 
 def write(database: Database, written: Record) -> None:
-    inputs = Inputs((Given(Role.HOSTS, False, Document(LINES)),), {})
+    inputs = Inputs((InputDocument(Role.HOSTS, False, Document(LINES)),), {})
     database.write([(schema.pack(written), inputs)])
 
 
@@ -72,7 +72,7 @@ def test_what_was_deleted_is_written_again_when_a_decision_names_it(database, tm
     assert len(Reader(tmp_path / store.FILE, LONG).decisions(Query())) == 1
 
 
-@pytest.mark.parametrize("most", ["_MOST_KNOWN", "_MOST_SETS"])
+@pytest.mark.parametrize("most", ["_MOST_NUMBERS", "_MOST_SETS"])
 def test_what_is_forgotten_to_save_memory_is_found_again(database, tmp_path, monkeypatch, most):
     """By its key in the file: it is not written twice."""
     monkeypatch.setattr(module, most, 0)

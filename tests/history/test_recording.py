@@ -14,7 +14,7 @@ import pytest
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.reader import Reader, Recorded
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.recording import Given, Inputs
+from ovirt_scheduler.history.recording import InputDocument, Inputs
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.history.unpacking import Unpacking
 from ovirt_scheduler.model.requests import Document
@@ -122,7 +122,7 @@ def test_elements_that_no_decision_names_go_with_it(tmp_path: Path):
     for number in range(1500):
         record = made(number)
         lines = "\n".join([f"<host {number}/>", *(f"<host {number} {each}/>" for each in range(9))])
-        given = Given(Role.HOSTS, False, Document(lines.encode()))
+        given = InputDocument(Role.HOSTS, False, Document(lines.encode()))
         history.put(lambda record=record: record, 0, Inputs((given,), {}))  # type: ignore[misc]
     history.close(LONG)
     reader = Reader(path, LONG)
@@ -146,7 +146,7 @@ def test_more_documents_than_can_be_written_cost_no_decision(tmp_path: Path, cap
     history = History(tmp_path / "history.sqlite", cut)  # nobody writes yet
     history.bound(30, 1 << 30, records=True)
     for number in range(50):
-        given = Given(Role.HOSTS, False, Document(f"<{number}>".encode() + bytes(1 << 20)))
+        given = InputDocument(Role.HOSTS, False, Document(f"<{number}>".encode() + bytes(1 << 20)))
         record = made(number)
         history.put(lambda record=record: record, 0, Inputs((given,), {}))  # type: ignore[misc]
     history.start()

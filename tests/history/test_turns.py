@@ -26,7 +26,7 @@ def test_a_few_have_a_turn_a_few_wait_and_the_others_are_refused() -> None:
 
     def take(number: int) -> None:
         try:
-            with turns.taken():
+            with turns.next_turn():
                 with lock:
                     inside.append(number)
                     most.append(len(inside))
@@ -51,22 +51,26 @@ def test_a_few_have_a_turn_a_few_wait_and_the_others_are_refused() -> None:
 
 def test_who_waits_too_long_for_a_turn_is_refused() -> None:
     turns = Turns(0.1)
-    with turns.taken(), turns.taken(), pytest.raises(Overloaded, match="others read the history"):
-        turns.taken().__enter__()
+    with (
+        turns.next_turn(),
+        turns.next_turn(),
+        pytest.raises(Overloaded, match="others read the history"),
+    ):
+        turns.next_turn().__enter__()
 
 
 def test_who_waited_in_vain_leaves_a_place_to_wait_for_others() -> None:
     turns, has_turn = Turns(0.5), threading.Event()
 
     def take() -> None:
-        with turns.taken():
+        with turns.next_turn():
             has_turn.set()
 
-    with turns.taken():
-        with turns.taken():
+    with turns.next_turn():
+        with turns.next_turn():
             for _ in range(WAITING):
                 turns._seconds = 0.001
-                with pytest.raises(Overloaded), turns.taken():
+                with pytest.raises(Overloaded), turns.next_turn():
                     pass
             turns._seconds = LONG
             waiter = threading.Thread(target=take)
@@ -79,9 +83,9 @@ def test_who_waited_in_vain_leaves_a_place_to_wait_for_others() -> None:
 def test_a_turn_that_ends_in_an_error_is_given_back() -> None:
     turns = Turns(0.1)
     for _ in range(2 * PLACES):
-        with contextlib.suppress(HistoryUnreadable), turns.taken():
+        with contextlib.suppress(HistoryUnreadable), turns.next_turn():
             raise HistoryUnreadable("no")
-    with turns.taken(), turns.taken():
+    with turns.next_turn(), turns.next_turn():
         pass
 
 

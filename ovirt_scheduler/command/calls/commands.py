@@ -222,7 +222,11 @@ def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     host = answer.result
     if not host:
         removed = answer.reasons()
-        remaining = f": {explanation.left(answer.decision)}" if answer.decision and removed else ""
+        remaining = (
+            f": {explanation.remaining_hosts(answer.decision)}"
+            if answer.decision and removed
+            else ""
+        )
         return answer.shown("", {"host": None}, nothing=f"no host{remaining}\n{removed}")
     others = [each for each in answer.best_first() if each != host]
     text = answer.table("VERDICT", {host: "selected", **dict.fromkeys(others, "not selected")})

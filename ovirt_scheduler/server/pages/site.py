@@ -144,7 +144,7 @@ class Site:
 
     def _brief(self, **wanted: Any) -> list[Record]:
         try:
-            with self.reader.turns.taken() as turn:
+            with self.reader.turns.next_turn() as turn:
                 return self.reader.decisions(Query(limit=_LAST, brief=True, **wanted), turn)
         except (HistoryUnreadable, Overloaded):
             return []  # its own page says why
@@ -153,14 +153,14 @@ class Site:
         wanted = {name: _typed(name, value) for name, value in asked.items() if value}
         if as_json:
             conditions = query.read({"limit": _ROWS, **wanted})
-            with self.reader.turns.taken() as turn:
+            with self.reader.turns.next_turn() as turn:
                 records = self.reader.decisions(conditions, turn)
                 body = ",\n".join(views.as_json(record, turn.check) for record in records)
             return _answer(200, "application/json", f"[{body}]\n")
         problem, code, older, found = "", 200, "", []
         try:
             asked_for = query.read({"limit": _ROWS, **wanted, "brief": True})
-            with self.reader.turns.taken() as turn:
+            with self.reader.turns.next_turn() as turn:
                 found = self.reader.decisions(asked_for, turn)
         except (BadParameters, HistoryUnreadable, Overloaded) as error:
             problem, code = str(error), 400 if isinstance(error, BadParameters) else 503
@@ -172,7 +172,7 @@ class Site:
         )  # fmt: skip
 
     def _decision(self, name: str, as_json: bool) -> Page:
-        with self.reader.turns.taken() as turn:
+        with self.reader.turns.next_turn() as turn:
             record = self.reader.decision(name, turn)
             if record is None:
                 return _NOT_HERE

@@ -27,7 +27,7 @@ def site(tmp_path: Path) -> MadeSite:
 
 
 def test_pages_of_decisions_say_when_to_come_back_and_the_status_is_shown(site: MadeSite) -> None:
-    with site.site.reader.turns.taken(), site.site.reader.turns.taken():
+    with site.site.reader.turns.next_turn(), site.site.reader.turns.next_turn():
         for path in ("/decisions", "/decisions.json", f"/decisions/{DECISION}"):
             page = site.get(path)
             assert (page.status, page.headers["Retry-After"]) == (503, "2")
@@ -41,7 +41,7 @@ def test_calls_are_refused_with_fault_104(site: MadeSite) -> None:
         method.name: method for method in history_methods(site.site.reader, Pages.LOOPBACK, True)
     }
     caller = Caller("1", AnswerForm.DESIGN, "127.0.0.1:1", address="127.0.0.1")
-    with site.site.reader.turns.taken(), site.site.reader.turns.taken():
+    with site.site.reader.turns.next_turn(), site.site.reader.turns.next_turn():
         for name, parameter in (("decision", DECISION), ("decisions", {})):
             with pytest.raises(Overloaded) as refused:
                 methods[name].run(caller, (parameter,))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ovirt_scheduler.history import query, schema, store
 from ovirt_scheduler.history.database import Database
-from ovirt_scheduler.history.recording import Made
+from ovirt_scheduler.history.recording import PackedDecision
 
 
-def rows(count: int, hosts: int = 1, first: int = 0) -> list[Made]:
+def rows(count: int, hosts: int = 1, first: int = 0) -> list[PackedDecision]:
     """So many decisions, each a second after the one before."""
     now = time.time()
     return [

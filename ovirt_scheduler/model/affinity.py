@@ -1,0 +1,304 @@
+"""The affinity rules of a cluster: where its VMs may run, and which rules are broken. Pure.
+
+The meaning of each rule is the engine's (``bll/scheduling``: its filters and weights of affinity,
+and its enforcer). A rule that is enforcing is hard: a host that breaks it is refused. Any other is
+soft: a host that breaks it costs something.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Optional
+
+Placement = Mapping[str, str]  # VM id to the id of the host that it runs on
+
+
+class Rule(NamedTuple):
+    """An enabled rule of a group.
+
+    Attributes:
+        positive: of VMs: they run on one host; of hosts: the VMs run on one of them. Else: no two
+            of the VMs run on one host; none of them runs on one of the hosts.
+        enforcing: whether it is hard.
+    """
+
+    positive: bool
+    enforcing: bool
+
+
+class AffinityGroup(NamedTuple):
+    """An affinity group, with the members of its labels among its own.
+
+    Attributes:
+        vms, hosts: ids.
+        vm_rule, host_rule: None for a rule that is not enabled.
+        priority: a soft rule of VMs with more is broken later.
+    """
+
+    name: str
+    vms: frozenset[str]
+    hosts: frozenset[str] = frozenset()
+    vm_rule: Optional[Rule] = None
+    host_rule: Optional[Rule] = None
+    priority: float = 1.0
+
+
+class BrokenRule(NamedTuple):
+    """A rule that a placement breaks.
+
+    Attributes:
+        units: what could move so that it holds: VMs that move together, the best choice first.
+    """
+
+    group: AffinityGroup
+    is_of_hosts: bool
+    enforcing: bool
+    units: tuple[tuple[str, ...], ...]
+
+
+class AffinityRules:
+    """The groups of a cluster, found by their VMs.
+
+    Attributes:
+        groups: all of them.
+        conflicts: pairs of names of hard groups that no placement of their VMs satisfies.
+    """
+
+    def __init__(self, groups: Iterable[AffinityGroup] = ()) -> None:
+        self.groups = tuple(groups)
+        self._numbers: dict[str, list[int]] = {}
+        for number, group in enumerate(self.groups):
+            for vm in group.vms:
+                self._numbers.setdefault(vm, []).append(number)
+        self._company = _companies(self.groups)
+        self._contradicted: set[str] = set()
+        self.conflicts: tuple[tuple[str, str], ...] = tuple(dict.fromkeys(self._contradictions()))
+
+    def numbers_of(self, vm: str) -> Sequence[int]:
+        """The places in ``groups`` of the groups that the VM is a member of."""
+        return self._numbers.get(vm, ())
+
+    def company_of(self, vm: str) -> frozenset[str]:
+        """The VMs that hard positive groups tie to this one, itself among them."""
+        return self._company.get(vm, frozenset((vm,)))
+
+    def is_contradicted(self, vm: str) -> bool:
+        """Whether its hard groups contradict each other, so that it stays where it is."""
+        return vm in self._contradicted
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        yield from self._contradictions_of_hosts()
+        yield from self._contradictions_of_vms()
+
+    def _contradictions_of_hosts(self) -> Iterator[tuple[str, str]]:
+        """Groups of hosts that leave a VM, or VMs that belong together, no host."""
+        for company in dict.fromkeys(map(self.company_of, sorted(self._numbers))):
+            numbers = sorted({number for vm in company for number in self.numbers_of(vm)})
+            rules = [(self.groups[n], self.groups[n].host_rule) for n in numbers]
+            hard = [(group, rule) for group, rule in rules if rule and rule.enforcing]
+            first: Optional[AffinityGroup] = None
+            hosts: frozenset[str] = frozenset()
+            # Negative groups alone may leave other hosts, so the positive ones are first.
+            for group, rule in sorted(hard, key=lambda pair: not pair[1].positive):
+                if first is None:
+                    if not rule.positive:
+                        break
+                    first, hosts = group, group.hosts
+                    continue
+                hosts = hosts & group.hosts if rule.positive else hosts - group.hosts
+                if not hosts:
+                    self._contradicted |= company
+                    yield first.name, group.name
+                    break
+
+    def _contradictions_of_vms(self) -> Iterator[tuple[str, str]]:
+        """Groups that keep VMs apart which others tie together."""
+        for group in self.groups:
+            rule = group.vm_rule
+            if rule is None or rule.positive or not rule.enforcing:
+                continue
+            seen: dict[frozenset[str], str] = {}
+            for vm in sorted(group.vms):
+                company = self._company.get(vm)
+                if company is None or seen.setdefault(company, vm) == vm:
+                    continue
+                self._contradicted |= company
+                yield group.name, self._positive_group_of(vm)
+
+    def _positive_group_of(self, vm: str) -> str:
+        """The name of a hard positive group of VMs that the VM is a member of."""
+        return next(
+            group.name
+            for group in (self.groups[number] for number in self.numbers_of(vm))
+            if group.vm_rule == Rule(positive=True, enforcing=True) and len(group.vms) > 1
+        )
+
+
+def _companies(groups: Sequence[AffinityGroup]) -> dict[str, frozenset[str]]:
+    """For each VM of a hard positive group, the VMs that such groups tie to it, in closure."""
+    leaders: dict[str, str] = {}
+
+    def leader_of(vm: str) -> str:
+        while leaders.setdefault(vm, vm) != vm:
+            leaders[vm] = leaders[leaders[vm]]
+            vm = leaders[vm]
+        return vm
+
+    for group in groups:
+        if group.vm_rule == Rule(positive=True, enforcing=True) and len(group.vms) > 1:
+            first, *others = group.vms
+            for vm in others:
+                leaders[leader_of(vm)] = leader_of(first)
+    members: dict[str, set[str]] = {}
+    for vm in [*leaders]:
+        members.setdefault(leader_of(vm), set()).add(vm)
+    companies = {leader: frozenset(company) for leader, company in members.items()}
+    return {vm: companies[leader_of(vm)] for vm in leaders}
+
+
+class PlacedVms:
+    """VMs on their hosts under rules; a plan moves them and asks again.
+
+    Args:
+        placement: of the VMs that run, or are to.
+    """
+
+    def __init__(self, rules: AffinityRules, placement: Placement) -> None:
+        self.rules = rules
+        self._hosts = dict(placement)
+        # How many members of each group each host runs.
+        self._counts: list[Counter[str]] = [Counter() for _ in rules.groups]
+        for vm, host in placement.items():
+            for number in rules.numbers_of(vm):
+                self._counts[number][host] += 1
+
+    def move(self, vm: str, host: Optional[str]) -> None:
+        """Move a VM to a host, or stop it; it need not have run."""
+        former = self._hosts.pop(vm, None)
+        if host is not None:
+            self._hosts[vm] = host
+        for number in self.rules.numbers_of(vm):
+            counts = self._counts[number]
+            if former is not None:
+                counts[former] -= 1
+                if not counts[former]:
+                    del counts[former]
+            if host is not None:
+                counts[host] += 1
+
+    def unit_of(self, vm: str) -> tuple[str, ...]:
+        """The VMs that have to move with this one: those tied to it on its host; itself first."""
+        host = self._hosts.get(vm)
+        company = self.rules.company_of(vm) - {vm}
+        return vm, *sorted(other for other in company if host and self._hosts.get(other) == host)
+
+    def acceptable(self, unit: Collection[str], hosts: Iterable[str]) -> list[str]:
+        """The hosts to which these VMs may move together by the hard rules, in the order given."""
+        if any(map(self.rules.is_contradicted, unit)):
+            return []
+        allowed: Optional[frozenset[str]] = None  # None: any host
+        required: set[str] = set()
+        refused: set[str] = set()
+        for number, members in self._members(unit).items():
+            group = self.rules.groups[number]
+            if group.host_rule is not None and group.host_rule.enforcing:
+                if not group.host_rule.positive:
+                    refused |= group.hosts
+                elif allowed is None:
+                    allowed = group.hosts
+                else:
+                    allowed &= group.hosts
+            if group.vm_rule is not None and group.vm_rule.enforcing:
+                others = self._hosts_of_others(number, members)
+                if group.vm_rule.positive:
+                    required |= others
+                elif len(members) > 1:
+                    return []
+                else:
+                    refused |= others
+        return [
+            host
+            for host in hosts
+            if host not in refused
+            and (allowed is None or host in allowed)
+            and (not required or host in required)
+        ]
+
+    def penalty(self, unit: Collection[str], host: str) -> tuple[int, tuple[float, ...]]:
+        """What soft rules these VMs would break on a host; less is better.
+
+        Returns:
+            How many rules of hosts; the priorities of the rules of VMs, the highest first.
+        """
+        rules_of_hosts = 0
+        priorities: list[float] = []
+        for number, members in self._members(unit).items():
+            group = self.rules.groups[number]
+            if group.host_rule is not None and not group.host_rule.enforcing:
+                rules_of_hosts += (host in group.hosts) != group.host_rule.positive
+            if group.vm_rule is not None and not group.vm_rule.enforcing:
+                others = self._hosts_of_others(number, members)
+                is_apart = bool(others) and host not in others
+                is_together = host in others or len(members) > 1
+                if is_apart if group.vm_rule.positive else is_together:
+                    priorities.append(group.priority)
+        return rules_of_hosts, tuple(sorted(priorities, reverse=True))
+
+    def broken(self) -> list[BrokenRule]:
+        """The rules that are broken now, in the order in which the engine's enforcer mends them.
+
+        Hard rules of hosts come first, then hard ones of VMs, then soft ones of each.
+        """
+        broken = [*self._broken_rules_of_hosts(), *self._broken_rules_of_vms()]
+        return sorted(broken, key=lambda rule: (not rule.enforcing, not rule.is_of_hosts))
+
+    def _broken_rules_of_hosts(self) -> Iterator[BrokenRule]:
+        for number, group in enumerate(self.rules.groups):
+            rule = group.host_rule
+            if rule is None or all(
+                (h in group.hosts) == rule.positive for h in self._counts[number]
+            ):
+                continue
+            wrong = sorted(
+                vm
+                for vm in group.vms
+                if vm in self._hosts and (self._hosts[vm] in group.hosts) != rule.positive
+            )
+            yield BrokenRule(group, True, rule.enforcing, tuple(map(self.unit_of, wrong)))
+
+    def _broken_rules_of_vms(self) -> Iterator[BrokenRule]:
+        for number, group in enumerate(self.rules.groups):
+            rule, counts = group.vm_rule, self._counts[number]
+            if rule is None:
+                continue
+            if rule.positive:
+                # The smaller parts join the largest.
+                parts = sorted(counts, key=lambda host: (counts[host], host))[:-1]
+            else:
+                parts = sorted(host for host, count in counts.items() if count > 1)
+            if not parts:
+                continue
+            by_host: dict[str, list[str]] = {}
+            for vm in sorted(group.vms):
+                if self._hosts.get(vm) in parts:
+                    by_host.setdefault(self._hosts[vm], []).append(vm)
+            if rule.positive and rule.enforcing:
+                units = tuple(self.unit_of(by_host[host][0]) for host in parts)
+            else:
+                units = tuple(self.unit_of(vm) for host in parts for vm in by_host[host])
+            yield BrokenRule(group, False, rule.enforcing, units)
+
+    def _members(self, unit: Collection[str]) -> dict[int, list[str]]:
+        """The VMs of a unit by the numbers of their groups."""
+        members: dict[int, list[str]] = {}
+        for vm in unit:
+            for number in self.rules.numbers_of(vm):
+                members.setdefault(number, []).append(vm)
+        return members
+
+    def _hosts_of_others(self, number: int, members: Sequence[str]) -> set[str]:
+        """The hosts that run members of a group other than these."""
+        counts = self._counts[number]
+        own = Counter(self._hosts[vm] for vm in members if vm in self._hosts)
+        return {host for host, count in counts.items() if count > own[host]}

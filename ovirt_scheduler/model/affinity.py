@@ -118,10 +118,10 @@ class AffinityRules:
             rule = group.vm_rule
             if rule is None or rule.positive or not rule.enforcing:
                 continue
-            seen: dict[frozenset[str], str] = {}
+            member_of: dict[frozenset[str], str] = {}
             for vm in sorted(group.vms):
                 company = self._company.get(vm)
-                if company is None or seen.setdefault(company, vm) == vm:
+                if company is None or member_of.setdefault(company, vm) == vm:
                     continue
                 self._contradicted |= company
                 yield group.name, self._positive_group_of(vm)
@@ -265,7 +265,7 @@ class PlacedVms:
                 for vm in group.vms
                 if vm in self._hosts and (self._hosts[vm] in group.hosts) != rule.positive
             )
-            yield BrokenRule(group, True, rule.enforcing, tuple(map(self.unit_of, wrong)))
+            yield BrokenRule(group, True, rule.enforcing, self._units_of(wrong))
 
     def _broken_rules_of_vms(self) -> Iterator[BrokenRule]:
         for number, group in enumerate(self.rules.groups):
@@ -284,10 +284,21 @@ class PlacedVms:
                 if self._hosts.get(vm) in parts:
                     by_host.setdefault(self._hosts[vm], []).append(vm)
             if rule.positive and rule.enforcing:
-                units = tuple(self.unit_of(by_host[host][0]) for host in parts)
+                members = [by_host[host][0] for host in parts]
             else:
-                units = tuple(self.unit_of(vm) for host in parts for vm in by_host[host])
+                members = [vm for host in parts for vm in by_host[host]]
+            units = self._units_of(members)
             yield BrokenRule(group, False, rule.enforcing, units)
+
+    def _units_of(self, vms: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+        """What has to move with these VMs; VMs that move with one before them are not repeated."""
+        units: list[tuple[str, ...]] = []
+        covered: set[str] = set()
+        for vm in vms:
+            if vm not in covered:
+                units.append(self.unit_of(vm))
+                covered.update(units[-1])
+        return tuple(units)
 
     def _members(self, unit: Collection[str]) -> dict[int, list[str]]:
         """The VMs of a unit by the numbers of their groups."""

@@ -153,6 +153,12 @@ def test_a_vm_moves_with_those_on_its_host_that_belong_to_it_in_closure():
     assert here.unit_of("e") == ("e",)
 
 
+def test_what_moves_together_is_named_once():
+    groups = [vms("a b c", TOGETHER), hosts("a b c d", "h2", TOGETHER)]
+    (broken,) = placed(groups, "a@h1 b@h1 c@h1 d@h1").broken()
+    assert broken.units == (("a", "b", "c"), ("d",))
+
+
 def test_a_plan_sees_the_moves_before_it():
     here = placed([vms("a b", APART), hosts("a", "h1", NEAR)], "a@h1 b@h2")
     here.move("b", "h3")

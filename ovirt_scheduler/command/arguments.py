@@ -73,7 +73,6 @@ def add_command(
     about: str = "",
     output: Sequence[str] = ("table", "json"),
     settings: Collection[str] = ("config",),
-    in_pipe: str = "table",
 ) -> argparse.ArgumentParser:
     """Add a command, with the options that many have: ``--config``, ``--plugins`` and ``-o``.
 
@@ -81,8 +80,8 @@ def add_command(
         run: runs the command, and returns what to show. The first line of its docstring is the help
             in the list of commands; the rest, which ends with examples, is the command's own help.
         about: replaces the docstring, if several commands share ``run``.
-        output: the values of ``-o``; without any there is no such option.
-        in_pipe: the default of ``-o`` in a pipe; in a terminal it is ``table``.
+        output: the values of ``-o``, of which ``table`` is the default; without any there is no
+            such option.
     """
     text, _, examples = inspect.cleandoc(about or run.__doc__ or "").partition("\n\nexamples:\n")
     brief, _, description = text.partition("\n\n")
@@ -94,7 +93,7 @@ def add_command(
         epilog=f"examples:\n{shown}\n{STATUSES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.set_defaults(run=run, parser=command, in_pipe=in_pipe)
+    command.set_defaults(run=run, parser=command, output="table")
     if "config" in settings:
         help_text = f"settings (default: {config.DEFAULT_FILE}, which may be missing)"
         add_options(command, {"--config FILE": help_text})
@@ -104,12 +103,9 @@ def add_command(
             "the settings",
         })  # fmt: skip
     if output:
-        default = "table" if in_pipe == "table" else "a table in a terminal, JSON in a pipe"
         command.add_argument(
-            "-o", "--output", choices=output, help=f"how to show it (default: {default})"
+            "-o", "--output", choices=output, help="how to show it (default: table)"
         )
-    else:
-        command.set_defaults(output="table")
     return command
 
 
@@ -137,11 +133,6 @@ CA = {
 }
 # Where to read: in the state folder, unless a daemon is asked.
 URL = {"--url URL": "ask the daemon there, instead of reading the folder", **CA}
-
-
-def output_of(options: argparse.Namespace) -> str:
-    """The form of a command's output: as ``-o`` says, or the default."""
-    return options.output or ("table" if sys.stdout.isatty() else options.in_pipe)
 
 
 def show(shown: Shown, output: str) -> int:

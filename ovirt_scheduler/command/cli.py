@@ -66,7 +66,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # all modules are loaded
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        return arguments.show(options.run(options), arguments.output_of(options))
+        return arguments.show(options.run(options), options.output)
     except SchedulerError as error:
         return _failed(error)
     except PermissionError as error:  # of a folder on the way to a file

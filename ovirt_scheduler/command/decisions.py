@@ -57,7 +57,7 @@ def add(to: arguments.Add) -> None:
         **arguments.URL,
     })  # fmt: skip
     command = arguments.add_command(
-        to, "decisions", _run, output=("table", "json", "jsonl", "names"), in_pipe="json"
+        to, "decisions", _run, output=("table", "json", "jsonl", "names")
     )
     add_query(command, *_CHOOSING)
     command.add_argument(
@@ -98,13 +98,10 @@ def _run(options: argparse.Namespace) -> Shown:
     selection = query(options, time.time())
     if options.events:
         return _events(Reader(arguments.history()), options, selection)
-    if options.follow:
-        options.in_pipe = "jsonl"
-    output = arguments.output_of(options)
-    selection = replace(selection, brief=output in ("table", "names"))
+    selection = replace(selection, brief=options.output in ("table", "names"))
     with client.history(options) as recorded:
         if options.follow:
-            return follow(recorded, selection, output)
+            return follow(recorded, selection, options.output)
         records = recorded.decisions(selection)
         if not selection.brief:
             return Shown(fields=records)

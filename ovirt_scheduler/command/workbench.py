@@ -157,7 +157,7 @@ def _with_page(result: Shown, options: argparse.Namespace, write: Callable[[Path
         try:
             write(options.html)
         except NotOverwritten:
-            arguments.show(result, arguments.output_of(options))
+            arguments.show(result, options.output)
             raise
     return result
 

@@ -44,7 +44,7 @@ def test_a_call_notes_that_an_older_version_answers(asked, arguments):
     status, out, err = asked(*arguments)
     notes = [line for line in err.splitlines() if line.startswith("note: ")]
     assert status in (0, 1)
-    assert json.loads(out)
+    assert "Quiet" in out or "problem: " in out
     assert len(notes) == 1
     assert TOLD.fullmatch(notes[0][len("note: ") :])
 

@@ -83,7 +83,7 @@ def add(to: arguments.Add) -> None:
         documents = " --hosts hosts.xml" if with_hosts else ""
         command = arguments.add_command(
             to, name, _run, _ABOUT.format(brief, call, call.partition(" --")[0], documents),
-            output=("table", "json", "names"), settings=("config", "plugins"), in_pipe="json",
+            output=("table", "json", "names"), settings=("config", "plugins"),
         )  # fmt: skip
         command.set_defaults(ask=ask)
         arguments.add_options(command.add_mutually_exclusive_group(), {

@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace) -> Shown:
             before = _stamps(options, watched)
             arguments.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
             try:
-                arguments.show(_run_once(options), arguments.output_of(options))
+                arguments.show(_run_once(options), options.output)
             except NotOverwritten:  # nothing could be shown of a later run either
                 raise
             except SchedulerError as error:

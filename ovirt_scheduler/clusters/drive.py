@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Optional, Union
 
+from ovirt_scheduler.clusters import engine_events
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
 from ovirt_scheduler.clusters.check import SectionCheck
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
@@ -37,7 +38,6 @@ from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.news import News
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
-from ovirt_scheduler.engine.events import Events
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model.cluster_state import HostState, VmState
@@ -54,7 +54,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds after a query or a look t
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before their answers are acted on
 _WATCH_EVERY = 2.0  # seconds between two questions for events
 _WATCH_SECONDS = 20.0  # for one answer
-_ANYTHING = Events(None, named=None)  # may have happened: a cluster is looked at now
+_ANYTHING = engine_events.Events(None, named=None)  # may have happened: a cluster is looked at now
 
 
 class ClusterDrive:
@@ -345,7 +345,7 @@ class ClusterThreads:
 
     def __init__(self, clusters: Sequence[ClusterSettings], services: ClusterServices) -> None:
         self.trouble = Trouble("watching for the engine's events")
-        self._inventory = services.inventory
+        self._inventory, self._memory = services.inventory, services.memory
         self._stopping = services.stopping
         self._clusters = {each.name: ClusterDrive(each, services) for each in clusters}
         runs = {f"cluster {name}": each.run for name, each in self._clusters.items()}
@@ -415,9 +415,9 @@ class ClusterThreads:
             try:
                 if was_away and last is not None:
                     # An engine that was restored counts on from the number in its backup.
-                    last = min(last, self._inventory.events(None, until).latest or 0)
-                events = self._inventory.events(last, until)
-                last = events.latest
+                    last = min(last, engine_events.ask(self._inventory, None, until).latest or 0)
+                events = engine_events.ask(self._inventory, last, until)
+                last = self._memory.latest_event = events.latest
                 if events.named != frozenset():
                     for cluster in self._clusters.values():
                         cluster.news.put(events)

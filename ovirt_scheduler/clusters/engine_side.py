@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 
-from ovirt_scheduler.engine import cluster_marks
-from ovirt_scheduler.engine.cluster_marks import MAINTENANCE, EnginePolicy
+from ovirt_scheduler.clusters import cluster_marks
+from ovirt_scheduler.clusters.cluster_marks import MAINTENANCE, EnginePolicy
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.drivers import POLICY

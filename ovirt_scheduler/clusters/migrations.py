@@ -22,12 +22,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
+from ovirt_scheduler.clusters import engine_events
+from ovirt_scheduler.clusters.engine_events import MigrationEnd
 from ovirt_scheduler.clusters.migration_limits import MigrationLimits
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plans import Plans
 from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.engine.events import MigrationEnd
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import AnswerLost, EngineDenial, EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.cluster_state import ClusterState
@@ -165,7 +166,7 @@ class ClusterMigrations:
         if self._obstacle or step.source in in_vain:
             return EngineUnavailable(self._obstacle or _IN_VAIN)
         inventory = self._services.inventory
-        latest_event = inventory.latest_event or 0
+        latest_event = self._services.memory.latest_event or 0
         self._memory.migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
         self._services.memory.save(self._cluster)
         try:
@@ -206,7 +207,7 @@ class ClusterMigrations:
             if (ending := _ending(migrating, state, now)) is not None
         }
         after = {vm: self._memory.migrating[vm].event for vm in endings}
-        ends = self._services.inventory.migration_ends(after, self._memory.mark)
+        ends = engine_events.ask_migration_ends(self._services.inventory, after, self._memory.mark)
         for vm, ending in endings.items():
             migrating, end = self._memory.migrating.pop(vm), ends.get(vm, MigrationEnd())
             step, is_ours = migrating.step, migrating.confirmed

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Optional
 
-from ovirt_scheduler.engine.events import Events
+from ovirt_scheduler.clusters.engine_events import Events
 
 
 class News:

@@ -8,13 +8,20 @@ call of filters needs may be held meanwhile.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from typing import Optional
+from urllib.parse import urlencode
 
+from ovirt_scheduler.clusters.engine_events import ID
+from ovirt_scheduler.engine.client import MOST_BYTES
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineDenial, EngineRefusal, EngineUnavailable
 
 _log = logging.getLogger(__name__)
+
+_SECONDS = 20.0  # for an answer
+_HOST = re.compile(rb"<host" + ID)
 
 
 class Offers:
@@ -48,7 +55,7 @@ class Offers:
         if self._is_silent or time.monotonic() < self._ask_again_at:
             return None
         try:
-            hosts = self._inventory.migration_targets(vm)
+            hosts = self._ask(vm)
         except EngineDenial as error:
             self._ask_again_at = time.monotonic() + self._pause
             if not self._denial_logged:
@@ -67,3 +74,8 @@ class Offers:
         self._denial_logged = False
         self._of_look[vm] = hosts
         return hosts
+
+    def _ask(self, vm: str) -> frozenset[str]:
+        path = f"/hosts?{urlencode({'migration_target_of': vm})}"
+        document = self._inventory.bytes_at(path, time.monotonic() + _SECONDS, MOST_BYTES)
+        return frozenset(host.decode() for host in _HOST.findall(document))

@@ -12,7 +12,7 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from ovirt_scheduler.clusters.migration_limits import Migrated
 from ovirt_scheduler.model.plans import Refusal, Step
@@ -58,9 +58,14 @@ class ClusterMemory:
 
 
 class DriveMemory:
-    """What the daemon knows of all clusters, in one file. Many threads may use it at once."""
+    """What the daemon knows of all clusters, in one file. Many threads may use it at once.
+
+    Attributes:
+        latest_event: the number of the engine's latest event that is known; it is in no file.
+    """
 
     def __init__(self, file: Path) -> None:
+        self.latest_event: Optional[int] = None
         self._file = file.absolute()
         self._lock = threading.Lock()
         self._clusters = self._read()

@@ -18,12 +18,11 @@ from typing import Any, Optional, Union
 
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
-from ovirt_scheduler.clusters import engine_side
+from ovirt_scheduler.clusters import cluster_marks, engine_side
 from ovirt_scheduler.clusters.check import SectionCheck
 from ovirt_scheduler.command import arguments, control, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
-from ovirt_scheduler.engine import cluster_marks
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, PluginError
 from ovirt_scheduler.model.drivers import DriverUnit

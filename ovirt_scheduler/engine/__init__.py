@@ -1,4 +1,4 @@
-"""Hosts, VMs and events from the engine's REST API.
+"""Hosts and VMs from the engine's REST API.
 
 ``decisions`` and what lies above import it. It knows no plugin and no process.
 """

@@ -21,9 +21,7 @@ from typing import Callable, NamedTuple, Optional, TypeVar, cast
 from urllib.parse import quote, urlencode
 from xml.sax.saxutils import quoteattr
 
-from ovirt_scheduler.engine import events
-from ovirt_scheduler.engine.client import MOST_BYTES, VM_PATH, EngineClient, without_query
-from ovirt_scheduler.engine.events import Events, MigrationEnd
+from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
 from ovirt_scheduler.errors import (
     AnswerLate,
     AnswersTooLarge,
@@ -42,8 +40,7 @@ _PAGE = 200  # hosts or VMs: 4 MB with their statistics
 _MOST_FOUND = 100_000  # hosts or VMs, of all pages together
 LONGEST = 10.0  # seconds that one request waits for the engine, at most
 _SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
-_ACTION_SECONDS = 20.0  # for the answer to one, or to the question whether it would be done
-_EVENTS_SECONDS = 5.0  # for it to tell how migrations ended
+_ACTION_SECONDS = 20.0  # for the answer to one
 _IDS = 100  # in one query: 4.5 kB of URL; the web server before the engine takes 8
 _MOST_KEPT = 128  # answers
 _MOST_KEPT_BYTES = 64 << 20
@@ -67,8 +64,8 @@ class Inventory:
 
     One thread at a time sends a query; others with the same query wait for its reply. After a
     failure no query is sent for ``cache_seconds`` (at least 1): each fails at once for the same
-    reason. Queries for events, and where a VM may go, have no such effect: an engine that cannot
-    answer them may answer everything else.
+    reason. What is asked by ``bytes_at`` has no such effect: an engine that cannot answer it may
+    answer everything else.
 
     Args:
         keeps_documents: whether to keep a document after it was read, because decisions are
@@ -78,7 +75,6 @@ class Inventory:
 
     Attributes:
         settings: which engine is asked, and how.
-        latest_event: the number of the latest of the engine's events that was asked for.
     """
 
     def __init__(
@@ -92,7 +88,6 @@ class Inventory:
         self.keeps_documents = keeps_documents
         self.patience = patience
         self._memory = memory or AnswerMemory()
-        self.latest_event: Optional[int] = None
         self._client = EngineClient(settings)
         self._unread_password = ""  # why there is none to log in with
         self._kept_for = settings.cache_seconds
@@ -205,47 +200,6 @@ class Inventory:
         for path, _ in _searches(kind, tuple(ids), follow):
             yield self._now(path, time.monotonic() + PAGE_SECONDS, share)
 
-    def events(self, after: Optional[int], deadline: float) -> Events:
-        """The engine's events after one; without one, the number of the latest alone.
-
-        Raises:
-            EngineUnavailable: as for ``look_up``.
-        """
-        news = events.read(self._events(after, deadline))
-        self.latest_event = after if news.latest is None else news.latest
-        return Events(news.latest) if after is None else news._replace(latest=self.latest_event)
-
-    def migration_ends(self, after: Mapping[str, int], mark: str) -> Mapping[str, MigrationEnd]:
-        """How migrations ended that have just ended, by the engine's events.
-
-        Args:
-            after: the ids of the VMs, each with the ``latest_event`` before its migration.
-            mark: the correlation id of the migrations.
-
-        Returns:
-            By VM. A VM is left out if the engine has no event of it, or gives no answer.
-        """
-        with contextlib.suppress(EngineUnavailable):  # the next query tells
-            if after:
-                deadline = time.monotonic() + _EVENTS_SECONDS
-                document = self._events(min(after.values()), deadline)
-                return events.migration_ends(document, after, mark)
-        return {}
-
-    def migration_targets(self, vm: str) -> frozenset[str]:
-        """The ids of the hosts to which the engine would migrate a VM, as it says beforehand.
-
-        It asks its filters for that, and so the daemon itself: nothing may be held meanwhile that
-        a call of filters needs.
-
-        Raises:
-            EngineDenial: the user of the settings may not ask that.
-            EngineUnavailable: as for ``look_up``.
-        """
-        path = f"/hosts?{urlencode({'migration_target_of': vm})}"
-        document = self.bytes_at(path, time.monotonic() + _ACTION_SECONDS, MOST_BYTES)
-        return frozenset(each.decode() for each in events.HOST.findall(document))
-
     def bytes_at(self, path: str, deadline: float, most: int) -> bytes:
         """What the engine answers there; if that fails, other queries are sent nevertheless.
 
@@ -276,10 +230,6 @@ class Inventory:
         with self._counted():
             deadline = time.monotonic() + _ACTION_SECONDS
             self._client.act(path, f"<action>{target}</action>", deadline)
-
-    def _events(self, after: Optional[int], deadline: float) -> bytes:
-        query = {"max": 1} if after is None else {"from": after, "max": events.MOST}
-        return self.bytes_at(f"/events?{urlencode(query)}", deadline, events.MOST_BYTES)
 
     def _now(self, path: str, deadline: float, share: Optional[Share]) -> Document:
         """What the engine answers there. It is not kept.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
+from ovirt_scheduler.clusters import engine_events
+from ovirt_scheduler.clusters.engine_events import Events
 from ovirt_scheduler.clusters.news import News
-from ovirt_scheduler.engine import events
-from ovirt_scheduler.engine.events import Events
 from tests.support.waiting import LONG
 
 
@@ -28,7 +28,7 @@ def test_that_anything_may_have_happened_is_not_forgotten():
 
 def test_what_waits_is_bounded(monkeypatch):
     """While a look hangs; then anything may have happened."""
-    monkeypatch.setattr(events, "_MOST_TOGETHER", 3)
+    monkeypatch.setattr(engine_events, "_MOST_TOGETHER", 3)
     news = News()
     for number in range(100):
         news.put(Events(number, frozenset({f"{number}"}), frozenset({f"mark {number}"})))

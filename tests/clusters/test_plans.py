@@ -177,10 +177,10 @@ def test_plans_of_clusters_that_are_gone_are_dropped(registry):
 def silent(migrate=None):
     """An engine that does not say beforehand what it would do."""
 
-    def migration_targets(_):
+    def bytes_at(*_):
         raise EngineUnavailable("no login")
 
-    return SimpleNamespace(latest_event=None, migrate=migrate, migration_targets=migration_targets)
+    return SimpleNamespace(migrate=migrate, bytes_at=bytes_at)
 
 
 @pytest.mark.parametrize(("stops", "states"), [(False, ["waiting"]), (True, [])])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ovirt_scheduler.clusters import engine_events
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import AnswerLost, EngineDenial, EngineRefusal, EngineUnavailable
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
@@ -106,7 +107,7 @@ def test_without_a_login_nothing_is_sent(engine, asking):
 
 def test_an_engine_that_ends_the_connection_is_not_asked_twice(engine, asking):
     """On an open connection libcurl would: the second answer would be that the VM migrates."""
-    asking.events(None, 1e9)
+    engine_events.ask(asking, None, 1e9)
     engine.hangs_up = True
     with pytest.raises(AnswerLost):
         asking.migrate(WEB, PUMA, MARK)

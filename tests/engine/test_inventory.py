@@ -11,7 +11,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from ovirt_scheduler.engine import client, events, inventory
+from ovirt_scheduler.clusters import engine_events
+from ovirt_scheduler.engine import client, inventory
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.tasks import EngineReplies, Sought
@@ -392,9 +393,9 @@ def test_a_query_of_a_cluster_that_the_engine_refuses_fails_alone(engine, asking
 
 def test_what_the_events_tell_is_bounded(engine, asking):
     """The daemon looks through it itself, all calls waiting meanwhile."""
-    engine.broken = Reply(200, "application/xml", "<event " * (events.MOST_BYTES // 7 + 1))
+    engine.broken = Reply(200, "application/xml", "<event " * (engine_events.MOST_BYTES // 7 + 1))
     with pytest.raises(EngineUnavailable, match="an answer of more than 8 MiB"):
-        asking.events(None, soon())
+        engine_events.ask(asking, None, soon())
 
 
 def test_a_failed_login_is_not_tried_for_each_request(engine, tmp_path):

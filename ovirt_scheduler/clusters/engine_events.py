@@ -11,18 +11,24 @@ the document is not parsed.
 
 from __future__ import annotations
 
+import contextlib
 import html
 import re
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple, Optional
+from urllib.parse import urlencode
 
+from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.requests import UUID
 from ovirt_scheduler.model.values.hidden import without_secrets
 from ovirt_scheduler.model.values.text import writable
 
 MOST = 1000  # in one query: 1 MB
 MOST_BYTES = 8 << 20  # of the answer
+_ENDS_SECONDS = 5.0  # for the answer how migrations ended
 _MOST_TOGETHER = 10_000  # hosts and VMs that several answers name
 
 _STARTED, _DONE, _FAILED = b"62", b"63", (b"65", b"120")
@@ -34,7 +40,6 @@ _DESCRIPTION = re.compile(rb"<description>([^<]{1,2000})</description>")
 _TIME = re.compile(rb"<time>([0-9TZ:.+-]{20,40})</time>")
 ID = rb"""\b[^<>]{0,400}?\bid=["'](%s)["']""" % UUID.pattern.encode().replace(b"(", b"(?:")
 _VM = re.compile(rb"<vm" + ID)
-HOST = re.compile(rb"<host" + ID)
 _NAMED = re.compile(rb"<(?:host|vm)" + ID)
 _CORRELATION_ID = re.compile(rb"<correlation_id>([0-9A-Za-z_-]{1,50})</correlation_id>")
 
@@ -76,6 +81,23 @@ def read(document: bytes) -> Events:
     return Events(max(numbers, default=None), named if all_told else None, correlation_ids)
 
 
+def ask(inventory: Inventory, after: Optional[int], deadline: float) -> Events:
+    """Ask for the events after one; without one, for the number of the latest alone.
+
+    Raises:
+        EngineUnavailable: as for ``Inventory.bytes_at``.
+    """
+    news = read(_document(inventory, after, deadline))
+    if after is None:
+        return Events(news.latest)
+    return news._replace(latest=after if news.latest is None else news.latest)
+
+
+def _document(inventory: Inventory, after: Optional[int], deadline: float) -> bytes:
+    query = {"max": 1} if after is None else {"from": after, "max": MOST}
+    return inventory.bytes_at(f"/events?{urlencode(query)}", deadline, MOST_BYTES)
+
+
 class MigrationEnd(NamedTuple):
     """How a migration ended, as far as the events say it.
 
@@ -86,6 +108,25 @@ class MigrationEnd(NamedTuple):
 
     seconds: Optional[float] = None
     failure: str = ""
+
+
+def ask_migration_ends(
+    inventory: Inventory, after: Mapping[str, int], mark: str
+) -> Mapping[str, MigrationEnd]:
+    """Ask how migrations ended that have just ended.
+
+    Args:
+        after: the ids of the VMs, each with the number of the last event before its migration.
+        mark: the correlation id of the migrations.
+
+    Returns:
+        By VM. A VM is left out if the engine has no event of it, or gives no answer.
+    """
+    with contextlib.suppress(EngineUnavailable):  # the next query tells
+        if after:
+            deadline = time.monotonic() + _ENDS_SECONDS
+            return migration_ends(_document(inventory, min(after.values()), deadline), after, mark)
+    return {}
 
 
 def migration_ends(document: bytes, after: Mapping[str, int], mark: str) -> dict[str, MigrationEnd]:

@@ -17,7 +17,7 @@ import time
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from ovirt_scheduler.engine.events import ID
+from ovirt_scheduler.clusters.engine_events import ID
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.model.values.text import writable
 

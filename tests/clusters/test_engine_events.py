@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from ovirt_scheduler.engine.events import MOST, migration_ends, read
+from ovirt_scheduler.clusters.engine_events import MOST, ask, migration_ends, read
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from tests.support.rest_server import Host, Reply, RestServer
@@ -112,7 +112,7 @@ def test_events_that_cannot_be_read_stop_no_other_query(tmp_path):
         page = partial(asking.read_pages, "hosts", "name=lynx", lambda _: {})
         engine.broken = Reply(200, "text/html", "<html>")
         with pytest.raises(EngineUnavailable, match="/events: answered HTTP 200 OK with text/html"):
-            asking.events(None, time.monotonic() + 20)
+            ask(asking, None, time.monotonic() + 20)
         engine.broken = None
         assert page() == {}
         assert asking.state().problem == ""
@@ -121,7 +121,7 @@ def test_events_that_cannot_be_read_stop_no_other_query(tmp_path):
         with pytest.raises(EngineUnavailable, match="/hosts: answered HTTP 503"):
             page()
         with pytest.raises(EngineUnavailable, match="/hosts: answered HTTP 503"):
-            asking.events(None, time.monotonic() + 20)
+            ask(asking, None, time.monotonic() + 20)
         assert len(engine.asked("events")) == 1
         asking.close()
 

@@ -88,7 +88,7 @@ class Edits:
         except Exception as error:  # noqa: BLE001  one file's is not that of all
             text = PluginText(file, bug(file.path, error), None)
         former = state.text.paths if state and state.text else ()
-        paths = {*text.paths, *former, loader.conf_path(file.name)}
+        paths = {*text.paths, *former, loader.conf_path(file.path)}
         # The disk is asked once more: it may have changed after the scan, and before it was read.
         steady = all(
             self._lasts(path) and plugin_files.stamp(path) == self._scan.stamps.get(path)

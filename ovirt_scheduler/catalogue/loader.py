@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,6 +63,7 @@ class PluginText(NamedTuple):
     file: PluginFile
     candidate: Union[Candidate, PluginError]
     conf: ConfData
+    unread_conf: bool = False  # one lies beside the plugin, and another place counts
 
     @property
     def paths(self) -> Iterator[Path]:
@@ -146,11 +148,15 @@ class Loader:
             else:
                 scan.files += files
                 scan.stamps.update(stamps)
-        with contextlib.suppress(OSError):  # there need be no such folder
-            confs = sorted(self._settings.plugins_conf_path.glob("*.conf"))
-            scan.confs = [conf for conf in confs if conf != self._settings.file]
-        for conf in (self.conf_path(file.name) for file in scan.files if not file.helper):
-            scan.stamps[conf] = plugin_files.stamp(conf)
+        confs: dict[str, Path] = {}  # by name
+        for folder in reversed(self._conf_folders(self._settings.plugins_path)):
+            with contextlib.suppress(OSError):  # there need be no such folder
+                confs.update((conf.name, conf) for conf in folder.glob("*.conf"))
+        scan.confs = sorted(conf for conf in confs.values() if conf != self._settings.file)
+        for file in scan.files:
+            for folder in () if file.helper else self._conf_folders([file.folder]):
+                conf = folder / f"{file.name}.conf"
+                scan.stamps[conf] = plugin_files.stamp(conf)
         scan.sources = Sources(scan.files)
         return scan
 
@@ -178,9 +184,15 @@ class Loader:
             return None
         return tuple(unit.name for unit in units if unit.kind is Kind.FILTER)
 
-    def conf_path(self, name: str) -> Path:
-        """Where a plugin's conf file is, if there is one."""
-        return self._settings.plugins_conf_path / f"{name}.conf"
+    def conf_path(self, plugin: Path) -> Path:
+        """Where the conf file of a plugin's file is, if there is one (contract 5.8)."""
+        confs = [folder / f"{plugin.stem}.conf" for folder in self._conf_folders([plugin.parent])]
+        return next(filter(os.path.lexists, confs), confs[-1])
+
+    def _conf_folders(self, plugin_folders: Sequence[Path]) -> list[Path]:
+        """Where conf files of plugins in these folders may be: the first place counts."""
+        beside = plugin_folders if self._settings.conf_beside else ()
+        return [*beside, self._settings.plugins_conf_path]
 
     def read(self, file: PluginFile, scan: FolderScan) -> PluginText:
         """Read a plugin's file, what it may import, and its conf file.
@@ -190,16 +202,17 @@ class Loader:
         """
         candidate: Union[Candidate, PluginError]
         conf: ConfData = None
+        conf_path, beside = self.conf_path(file.path), file.path.with_suffix(".conf")
         try:
             candidate = scan.sources.candidate(file)
         except PluginError as fault:
             candidate = fault
         with contextlib.suppress(FileNotFoundError):
             try:
-                conf = content(self.conf_path(file.name), PluginError, trusted=True)
+                conf = content(conf_path, PluginError, trusted=True)
             except PluginError as fault:
                 conf = fault
-        return PluginText(file, candidate, conf)
+        return PluginText(file, candidate, conf, beside != conf_path and beside.exists())
 
     def load(self, file: PluginFile, scan: FolderScan) -> LoadedPlugin:
         """Read a plugin, and make it. Raises what ``read`` and ``make`` raise."""
@@ -211,7 +224,7 @@ class Loader:
         Raises:
             PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
         """
-        file, candidate, conf_data = text
+        file, candidate, conf_data, unread_conf = text
         if "." in file.name or not file.name.isprintable():
             raise PluginError(
                 f"rename {file.path.name!r}: no dot and no control character may be in the name "
@@ -220,7 +233,7 @@ class Loader:
             )
         if isinstance(conf_data, PluginError):
             raise conf_data
-        conf = parse_plugin_conf(conf_data or b"", self.conf_path(file.name))
+        conf = parse_plugin_conf(conf_data or b"", self.conf_path(file.path))
         if not conf.enabled:
             return LoadedPlugin(file.name, file.path, (), (), conf_data, "")
         if isinstance(candidate, PluginError):
@@ -247,6 +260,7 @@ class Loader:
             *_unchecked_properties(units, path),
             *(PluginError(message, path) for message in left_out.values()),
             *_misspelt(candidate.source),
+            *([self._unread_conf(file)] if unread_conf else ()),
             *(PluginError(each.message, path, each.line) for each in analysis.doubts),
         )
         return LoadedPlugin(
@@ -262,7 +276,7 @@ class Loader:
             conf_data: the conf file now.
             former_conf: the one to use if that has a mistake.
         """
-        path = self.conf_path(plugin.name)
+        path = self.conf_path(plugin.path)
         try:
             if isinstance(conf_data, PluginError):
                 raise conf_data
@@ -290,7 +304,7 @@ class Loader:
         """The properties in a plugin's conf file; None if it has none."""
         if not conf.custom_properties:
             return None
-        path, line = str(self.conf_path(source.name)), conf.properties_line
+        path, line = str(self.conf_path(Path(source.path))), conf.properties_line
         texts = (conf.custom_properties, conf.default_values)
         return DeclaredProperties(path, line, conf.name, *texts)
 
@@ -387,13 +401,18 @@ class Loader:
         self, analysed: Union[FoundUnit, FoundDriver], code: PluginCode, conf: PluginConf
     ) -> Iterator[None]:
         """Name the file whose properties are wrong: the conf file, or else the plugin's."""
+        path = code.modules[0].path
         try:
             yield
         except PluginError as error:
             if conf.custom_properties:
-                path, line = str(self.conf_path(code.name)), conf.properties_line
-                raise PluginError(error.message, path, line) from None
-            raise PluginError(error.message, code.modules[0].path, analysed.line) from None
+                conf_path, line = str(self.conf_path(Path(path))), conf.properties_line
+                raise PluginError(error.message, conf_path, line) from None
+            raise PluginError(error.message, path, analysed.line) from None
+
+    def _unread_conf(self, file: PluginFile) -> PluginError:
+        beside, place = file.path.with_suffix(".conf"), self._settings.plugins_conf_path
+        return PluginError(f"is not read: move it to {place} (plugins_conf_path)", str(beside))
 
 
 def _unchecked_properties(units: Sequence[PolicyUnit], path: str) -> list[PluginError]:

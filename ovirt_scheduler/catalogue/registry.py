@@ -200,7 +200,7 @@ class Registry:
             if state is not None:
                 states[file.path] = state
             retries = state is not None and state.retries(retry_faults)
-            conf = self._loader.conf_path(file.name)
+            conf = self._loader.conf_path(file.path)
             if not (retries or self._edits.concern(file, state, conf)):
                 continue
             reading = self._edits.read(file, state, self._loader)
@@ -334,7 +334,7 @@ class Registry:
         else:
             since, good_since = time.time(), self._store.kept_since(file.path) or time.time()
         missed: tuple[str, ...] = ()
-        conf = self._loader.conf_path(file.name)
+        conf = self._loader.conf_path(file.path)
         if not (good and good.contents) and self._loader.rejects(conf):
             names = self._store.filters(file.path)
             if fault.file == str(conf):  # so the plugin itself may load

@@ -100,7 +100,7 @@ def add_command(
     if "plugins" in settings:
         add_options(command, {
             "--plugins PATH": "folders of plugins, ':' between them, instead of plugins_path in "
-            "the settings",
+            "the settings; a NAME.conf beside NAME.py counts before one in plugins_conf_path",
         })  # fmt: skip
     if output:
         command.add_argument(
@@ -218,6 +218,8 @@ def expect_writable(path: Optional[Path]) -> None:
 def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
     """Read scheduler.conf, or the file of ``--config``; ``--plugins`` replaces its plugins_path.
 
+    With ``--plugins``, conf files beside the plugins count (contract 5.8).
+
     Raises:
         ConfigError: something in it is wrong.
         BadUsage, BadInput: ``--plugins`` names nothing, or what is no folder.
@@ -234,7 +236,7 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
                 raise BadInput(f"--plugins {folder}: there is no such folder")
         folders = tuple(Path(folder).absolute() for folder in named)
         settings = dataclasses.replace(
-            settings, plugins_path=folders, plugins_path_optional=frozenset()
+            settings, plugins_path=folders, plugins_path_optional=frozenset(), conf_beside=True
         )
     return settings
 

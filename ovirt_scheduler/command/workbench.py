@@ -41,8 +41,8 @@ def add(to: arguments.Add) -> None:
     """Add the commands to the command line."""
     command = arguments.add_command(to, "replay", _replay)
     arguments.add_options(command, {
-        "--plugins PATH": "folders of plugins of the changed run, ':' between them; conf files "
-        "beside the plugins count before those in plugins_conf_path",
+        "--plugins PATH": "folders of plugins of the changed run, ':' between them; a NAME.conf "
+        "beside NAME.py counts before one in plugins_conf_path",
         "--set UNIT=FACTOR": "another factor of a cost function; may be given several times, as "
         "--with and --without",
         "--with UNIT[=FACTOR]": "ask this unit, too, where units of its kind were asked; with a "
@@ -100,7 +100,7 @@ def _replay(options: argparse.Namespace) -> Shown:
     _expect_page(options.html)
     changes = _changes(options)
     chosen = decisions.query(options, time.time(), _MOST)
-    beside, other = options.plugins is not None, arguments.settings(options)
+    other = arguments.settings(options)
     options.plugins = None
     settings = arguments.settings(options)
     file = arguments.history()
@@ -119,8 +119,8 @@ def _replay(options: argparse.Namespace) -> Shown:
         )
     with runtime.started(settings) as running:
         policies = [Policy(running.executor, settings, Changes())]
-        if beside or changes != Changes():
-            policies.append(Policy(running.executor, other, changes, beside))
+        if other != settings or changes != Changes():
+            policies.append(Policy(running.executor, other, changes))
         comparison = Comparison(len(policies) > 1)
         stopped = _replay_decisions(reader, numbers, policies, settings, comparison)
     faults = [str(fault) for fault in policies[-1].catalogue.faults]

@@ -170,6 +170,7 @@ class Settings:
     clusters: tuple[ClusterSettings, ...] = ()
     # The folders of plugins_path that are from $PYTHONPATH, and may be missing.
     plugins_path_optional: frozenset[Path] = frozenset()
+    conf_beside: bool = False  # a NAME.conf beside NAME.py counts before one in plugins_conf_path
     # fmt: off
     listening_port: int = setting("whole", "18781",
         "TCP port. 0 lets the kernel choose one, which is printed at start.",

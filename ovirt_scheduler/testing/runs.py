@@ -10,7 +10,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional, TypeVar
@@ -298,7 +298,7 @@ def started(folder: Path) -> Iterator[Runs]:
     """
     file = folder / "scheduler.conf"
     file.touch()
-    settings = config.load(file, {}, for_daemon=False)
+    settings = replace(config.load(file, {}, for_daemon=False), conf_beside=True)
     engine = MadeEngine()
     try:
         with runtime.started(settings) as running:

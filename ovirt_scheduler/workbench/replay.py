@@ -18,7 +18,6 @@ import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Callable, Optional, Union, cast
 
 from ovirt_scheduler.catalogue.last_good import LastGood
@@ -95,15 +94,6 @@ class Changes:
         return tuple(kept)
 
 
-class _Beside(Loader):
-    """Prefers a conf file beside the plugins to the one in ``plugins_conf_path``."""
-
-    def conf_path(self, name: str) -> Path:
-        """Where a plugin's conf file is, if there is one."""
-        beside = (folder / f"{name}.conf" for folder in self.folders)
-        return next(filter(Path.exists, beside), super().conf_path(name))
-
-
 class Policy:
     """Plugins and changes: makes decisions by them. Safe to use from many threads.
 
@@ -111,17 +101,13 @@ class Policy:
         executor: runs the plugins.
         settings: that hold for them.
         changes: to what was asked.
-        beside: conf files beside the plugins count before those of ``plugins_conf_path``.
     """
 
-    def __init__(
-        self, executor: Executor, settings: Settings, changes: Changes, beside: bool = False
-    ) -> None:
+    def __init__(self, executor: Executor, settings: Settings, changes: Changes) -> None:
         self._executor = executor
         self._settings = settings
         self._changes = changes
-        loader = (_Beside if beside else Loader)(settings, executor.analyse, SHIPPED)
-        registry = Registry(loader, LastGood(None))
+        registry = Registry(Loader(settings, executor.analyse, SHIPPED), LastGood(None))
         self.catalogue = _with_live(registry.refresh(), changes.added)
         self._check(changes)
 

@@ -100,7 +100,8 @@ def _run(options: argparse.Namespace) -> Shown:
     traceback of what failed. A scheduler is asked for a host and, with --vms, for migrations;
     --call has it told of a change of status, or calls a method of a topic. --cluster tries it on a
     snapshot: hosts and VMs are those of the file, and engine_connection() reaches a made engine
-    that has them. A conf file beside the plugin counts, else the one in plugins_conf_path.
+    that has them. A NAME.conf beside NAME.py counts before one in plugins_conf_path, unless the
+    folder is one of plugins_path.
 
     examples:
       try Quiet.py --hosts hosts.xml --vm vm.xml
@@ -137,10 +138,13 @@ def _stamps(options: argparse.Namespace, watched: Sequence[Path]) -> plugin_file
     """The stamps of the plugin, its conf file and the watched files: an edit changes one."""
     stamps: dict[Path, Optional[plugin_files.Stamp]] = {}
     with contextlib.suppress(SchedulerError, OSError):  # one of them is just being replaced
-        settings = settings_for(arguments.settings(options), options.plugin)
-        conf = settings.plugins_conf_path / f"{options.plugin.stem}.conf"
-        stamps.update((path, plugin_files.stamp(path)) for path in (*watched, conf))
-        _, folder_stamps = plugin_files.listing(options.plugin.absolute().parent)
+        settings = arguments.settings(options)
+        folder = options.plugin.absolute().parent
+        confs = [
+            place / f"{options.plugin.stem}.conf" for place in (folder, settings.plugins_conf_path)
+        ]
+        stamps.update((path, plugin_files.stamp(path)) for path in (*watched, *confs))
+        _, folder_stamps = plugin_files.listing(folder)
         stamps.update(folder_stamps)
     return stamps
 
@@ -194,14 +198,17 @@ def catalogue_of(*files: LoadedPlugin) -> Catalogue:
 
 
 def settings_for(settings: Settings, path: Path) -> Settings:
-    """The settings with the plugin's folder alone, and its conf file where that lies beside it."""
+    """The settings with the plugin's folder alone.
+
+    If that is one of the daemon's folders, the conf file is the one that the daemon reads; else one
+    beside the plugin counts, as with ``--plugins`` (contract 5.8).
+    """
     folder = path.absolute().parent
-    beside = (folder / f"{path.stem}.conf").exists()
     return dataclasses.replace(
         settings,
         plugins_path=(folder,),
         plugins_path_optional=frozenset(),
-        plugins_conf_path=folder if beside else settings.plugins_conf_path,
+        conf_beside=settings.conf_beside or folder not in settings.plugins_path,
     )
 
 

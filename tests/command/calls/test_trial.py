@@ -404,3 +404,20 @@ def test_what_a_call_lacks_is_told(tmp_path):
 def call(path, *called, call_inputs=None):
     settings = trial.settings_for(config.load(None, {}), path)
     return trial.run(settings, path, (), call_inputs or Inputs(HOSTS), called)
+
+
+def test_the_conf_file_that_counts_is_the_one_that_serve_reads(tmp_path):
+    """The one beside the plugin counts with --plugins, and in no folder of the settings."""
+    path, conf = tmp_path / "Own.py", tmp_path / "scheduler.conf"
+    path.write_text(
+        "def do_filter(hosts, vm, properties):\n    return hosts[: int(properties['n'])]\n"
+    )
+    path.with_suffix(".conf").write_text("customProperties = n=[0-9]\ndefaultValues = 1\n")
+    (tmp_path / "confs").mkdir()
+    (tmp_path / "confs" / "Own.conf").write_text("customProperties = n=[0-9]\ndefaultValues = 2\n")
+    told = f"note: {path.with_suffix('.conf')}: is not read: move it to {tmp_path}/confs"
+    for folder, number, is_told in ((tmp_path, 2, True), (tmp_path / "other", 1, False)):
+        conf.write_text(f"plugins_path = {folder}\nplugins_conf_path = {tmp_path}/confs\n")
+        settings = trial.settings_for(config.load(conf, {}), path)
+        shown = trial.run(settings, path, EVERY, Inputs(HOSTS))
+        assert (len(shown.fields[0]["accepted"]), told in shown.text) == (number, is_told)

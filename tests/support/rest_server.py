@@ -13,7 +13,7 @@ takes a migration and does not answer; ``broken_action`` is what it answers inst
 ``refusing`` says why it would not migrate a VM to a host, as the filters of its policy do: it says
 so beforehand, too (``hosts?migration_target_of=``). ``surprising`` is what it says only to the
 migration itself. ``denying`` are the paths that its user has no right to. What it refuses, and what
-fails, is an event.
+fails, is an event. Affinity ``groups`` refuse, too (``rest_affinity``).
 
 Collections come in pages (``search=... page 2`` and ``max``).
 
@@ -30,7 +30,7 @@ import ssl
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional, TypeVar
@@ -38,8 +38,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings.table import EngineSettings
-from tests.support import rest_cluster
+from tests.support import rest_affinity, rest_cluster
 from tests.support.elements import API, Element, at, collection, id_of
+from tests.support.rest_affinity import Group, Label
 from tests.support.rest_cluster import GIB, Event, Host, Named, Vm
 
 __all__ = ["GIB", "Host", "Named", "Query", "Reply", "RestServer", "Vm", "id_of"]
@@ -95,9 +96,11 @@ class RestServer:
         self.migrating: dict[str, str] = {}
         self.instant_migrations = False
         self.policy, self.upgrading = "none", False  # of its clusters
-        self.logins = 0
-        self.logouts = 0
-        self.refused = 0  # logins
+        self.version = 4, 7  # of its clusters
+        self.groups: list[Group] = []  # of any cluster
+        self.labels: list[Label] = []
+        self.has_affinity_filters = True
+        self.logins = self.logouts = self.refused = 0  # refused: logins
         self.tokens: list[str] = []  # those that are good
         self.answering = threading.Event()
         self.answering.set()
@@ -111,7 +114,7 @@ class RestServer:
         self.hangs_up = False  # an action is answered by the end of the connection
         self.refusing: Callable[[Vm, Host], str] = lambda _vm, _host: ""
         self.surprising: Callable[[Vm, Host], str] = lambda _vm, _host: ""
-        self.denying: set[str] = set()  # migrate, migration_target_of
+        self.denying: set[str] = set()  # migrate, migration_target_of, affinitygroups
         self.requested: list[tuple[str, str]] = []  # migrations, the refused ones too
         self.filtering: Callable[[], None] = lambda: None  # runs before it says which hosts could
         self._marks: dict[str, str] = {}  # of migrations under way, by the VM's name
@@ -201,18 +204,33 @@ class RestServer:
         ]
         if "migrate" in self.denying:
             return _fault(403, "User is not authorized to perform this action.")
-        fit = [host for host in fit if found or (vm and not self._refusal(vm, host))]
+        unit = [] if vm is None else [vm]
+        if vm is not None and "<migrate_vms_in_affinity_closure>true<" in body:
+            unit = rest_affinity.closure(self, vm)
+        names = [each.name for each in unit]
+        fit = [host for host in fit if found or (vm and not self.refusal(vm, host, names))]
         host = fit[0] if fit else None
         if vm is not None:
             self.requested.append((vm.name, host.name if host else ""))
         refusal = "Cannot migrate VM."
         if host is not None and vm is not None and vm.status == "up":
-            refusal = self._refusal(vm, host) or self.surprising(vm, host)
+            refusal = self.refusal(vm, host, names) or self.surprising(vm, host)
         if host is None or vm is None or refusal:
             with self._lock:
-                named = [] if vm is None else [vm]
-                self._add_event(65, *named, mark=correlation_id, words=refusal)
+                self._add_event(65, *unit[:1], mark=correlation_id, words=refusal)
             return _fault(409, refusal)
+        for each in unit:
+            if each is vm or not (self.refusal(each, host, names) or self.surprising(each, host)):
+                self.begin_migration(each, host, correlation_id)
+        self.acting.wait()
+        broken, self.broken_action = self.broken_action, None
+        if broken is not None:
+            return broken
+        done = Element("action", [Element("status", "complete")])
+        return Reply(200, "application/xml", f"{_DECLARATION}{done}")
+
+    def begin_migration(self, vm: Vm, host: Host, correlation_id: str) -> None:
+        """Have a VM on its way, or there."""
         with self._lock:
             self.migrations.append((vm.name, host.name))
             self._add_event(self.migration_codes[0], vm, mark=correlation_id)
@@ -223,16 +241,13 @@ class RestServer:
             else:
                 vm.status = "migrating"
                 self.migrating[vm.name] = host.name
-        self.acting.wait()
-        broken, self.broken_action = self.broken_action, None
-        if broken is not None:
-            return broken
-        done = Element("action", [Element("status", "complete")])
-        return Reply(200, "application/xml", f"{_DECLARATION}{done}")
 
-    def _refusal(self, vm: Vm, host: Host) -> str:
-        """Why the filters of its policy do not let a VM go to a host."""
-        return "Cannot migrate VM." if host.status != "up" else self.refusing(vm, host)
+    def refusal(self, vm: Vm, host: Host, moving: Collection[str] = ()) -> str:
+        """Why the filters of its policy do not let a VM go to a host, with others."""
+        if host.status != "up":
+            return "Cannot migrate VM."
+        by_rules = self.has_affinity_filters and rest_affinity.refusal(self, vm, host, moving)
+        return by_rules or self.refusing(vm, host)
 
     def _targets(self, vm_id: str) -> str:
         """The hosts that could take a VM, as far as it knows."""
@@ -240,7 +255,7 @@ class RestServer:
         vm = next((vm for vm in self.vms if vm.id == vm_id), None)
         if vm is None:
             raise LookupError(vm_id)
-        fit = [host for host in self.hosts if not self._refusal(vm, host)]
+        fit = [host for host in self.hosts if not self.refusal(vm, host)]
         return collection("hosts", [self._host(host) for host in fit])
 
     def expire_tokens(self) -> None:
@@ -300,7 +315,8 @@ class RestServer:
         self.answering.wait()
         if self.broken is not None:
             return self.broken
-        if query.target_of and "migration_target_of" in self.denying:
+        denied = "migration_target_of" if query.target_of else path.rpartition("/")[2]
+        if denied in self.denying:
             return _fault(403, "User is not authorized to perform this action.")
         try:
             document = self._document(query)
@@ -317,6 +333,7 @@ class RestServer:
         others = {
             "": self._api, "events": self._events, "clusters": self._clusters,
             "schedulingpolicies": self._policies,
+            "affinitylabels": lambda _: rest_affinity.labels_document(self),
         }  # fmt: skip
         if kind in others:
             return others[kind](query)
@@ -353,12 +370,16 @@ class RestServer:
         )
 
     def _clusters(self, query: Query) -> str:
+        if query.path.endswith("/affinitygroups"):
+            return rest_affinity.groups_document(self)
         name = query.search.partition(" sortby ")[0].removeprefix("name=").strip('"')
         there = {"id": id_of(f"cluster {name}")}
         known = any(host.cluster == name for host in self.hosts)
         policy = Element("scheduling_policy", "", at("schedulingpolicies", id_of(self.policy)))
         content = [Element("name", name), policy]
         content += [Element("upgrade_in_progress", "true")] if self.upgrading else []
+        parts = zip(("major", "minor"), self.version)
+        content.append(Element("version", [Element(part, number) for part, number in parts]))
         return collection("clusters", [Element("cluster", content, there)] if known else [])
 
     def _policies(self, query: Query) -> str:

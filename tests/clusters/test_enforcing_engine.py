@@ -1,0 +1,72 @@
+"""tests.support.rest_affinity: the made engine's affinity groups act as an engine's do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support import rest_affinity
+from tests.support.rest_affinity import HARD, SOFT, Group, Label
+from tests.support.rest_server import Host, RestServer, Vm
+
+HOSTS = ("ant", "bee", "cat")
+
+
+@pytest.fixture
+def engine(tmp_path):
+    with RestServer(tmp_path, [Host(name) for name in HOSTS], tls=False) as server:
+        server.instant_migrations = True
+        yield server
+
+
+def place(engine: RestServer, where: str) -> None:
+    engine.vms[:] = [Vm(*pair.split("@")) for pair in where.split()]
+
+
+def where(engine: RestServer) -> str:
+    return " ".join(f"{vm.name}@{vm.host}" for vm in engine.vms)
+
+
+def test_it_mends_hard_rules_of_hosts_then_of_vms_then_soft_ones_one_vm_at_a_time(engine):
+    place(engine, "a@ant b@ant c@ant d@ant")
+    engine.groups = [
+        Group("soft", ["d"], ["cat"], on=SOFT), Group("apart", ["b", "c"], apart=HARD),
+        Group("on", ["a"], ["bee"], on=HARD),
+    ]  # fmt: skip
+    assert rest_affinity.broken(engine, HARD) == {"apart", "on"}
+    moved = [rest_affinity.enforce(engine) for _ in range(4)]
+    assert [vm and vm[0] for vm in moved] == ["a", "b", "d", None]
+    assert moved[0] == ("a", "bee")
+    assert not rest_affinity.broken(engine, HARD) | rest_affinity.broken(engine, SOFT)
+
+
+def test_it_waits_while_a_vm_migrates(engine):
+    engine.instant_migrations = False
+    place(engine, "a@ant b@ant")
+    engine.groups = [Group("apart", ["a", "b"], apart=HARD)]
+    engine.begin_migration(engine.vms[1], engine.hosts[2], "")
+    assert rest_affinity.enforce(engine) is None
+
+
+def test_a_pair_moves_in_closure_alone_and_may_succeed_in_part(engine):
+    place(engine, "a@ant b@ant")
+    engine.groups = [Group("pair", ["a", "b"], together=HARD)]
+    vm, host = engine.vms[0], engine.hosts[1]
+    target = f"<host id='{host.id}'/>"
+    assert engine.migrate(vm.id, f"<action>{target}</action>").status == 409
+    closure = "<migrate_vms_in_affinity_closure>true</migrate_vms_in_affinity_closure>"
+    assert engine.migrate(vm.id, f"<action>{target}{closure}</action>").status == 200
+    assert where(engine) == "a@bee b@bee"
+    engine.surprising = lambda vm, _: "no room" * (vm.name == "b")
+    target = f"<host id='{engine.hosts[2].id}'/>"
+    assert engine.migrate(vm.id, f"<action>{target}{closure}</action>").status == 200
+    assert where(engine) == "a@cat b@bee"
+
+
+def test_labels_are_groups_of_clusters_up_to_4_3(engine):
+    place(engine, "a@ant")
+    engine.labels = [Label("gpu", ["a"], ["bee"], is_implicit=True)]
+    assert not rest_affinity.broken(engine, HARD)
+    engine.version = 4, 3
+    assert rest_affinity.broken(engine, HARD) == {"gpu"}
+    document = rest_affinity.labels_document(engine)
+    assert "<has_implicit_affinity_group>true<" in document

@@ -169,16 +169,24 @@ def in_order(decision: Record) -> list[Host]:
 def why(decision: Record) -> dict[str, str]:
     """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
     out, shadows = removed(decision), ranking.shadows(decision, Kind.COST_FUNCTION)
-    counted = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
+    filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
+    looking_on = {unit["name"] for unit in decision["units"] if unit.get("mode") == "shadow"}
 
     def of(host: Host) -> str:
         if host["id"] in out:
             return _with_reason(out[host["id"]])
-        costs = _sum(host, shadows)
-        if costs:
-            return costs
-        verdicts = (each for each in host.get("verdicts", ()) if each["unit"] in counted)
-        return "; ".join(_with_reason(each) for each in verdicts if each.get("reason"))
+        costs = " + ".join(
+            f"{_share(cost)} ({cost['reason']})" if cost.get("reason") else _share(cost)
+            for cost in ranking.scores(host)
+            if cost["unit"] not in shadows
+        )
+        reasons = (
+            _with_reason(verdict)
+            for verdict in host.get("verdicts", ())
+            if verdict.get("reason") and verdict["unit"] not in looking_on
+            if not (costs and verdict["unit"] in filters)
+        )
+        return "; ".join(filter(None, (costs, *reasons)))
 
     return {host["id"]: of(host) for host in decision.get("hosts", ())}
 

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from ovirt_scheduler.command import arguments, control, tables
 from ovirt_scheduler.command.calls import client, inputs
 from ovirt_scheduler.command.calls.client import Call
-from ovirt_scheduler.command.calls.inputs import Inputs, names
+from ovirt_scheduler.command.calls.inputs import Inputs, names, running_on
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation
@@ -180,9 +180,7 @@ def run_balance(call: Call, unit: str, inputs: Inputs) -> Shown:
     vm, targets = answer.result
     if not vm:
         return answer.shown("", {"migration": None}, nothing=f"nothing to do\n{answer.reasons()}")
-    named = names(inputs.vms, "vm").get(vm) or vm
-    rows = [(named, answer.hosts.get(host), host) for host in targets] or [(named, "any host", "")]
-    text = tables.table(("VM", "TO HOST", "ID"), rows) + answer.reasons()
+    text = _migrations(answer, inputs, {vm: targets}) + answer.reasons()
     return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}}, [vm])
 
 
@@ -253,14 +251,27 @@ def migrations(
     vms = inputs.vms if isinstance(inputs.vms, str) else list(inputs.vms)
     answer = _Answer(call, inputs, method, scheduler, *change, hosts, vms, properties)
     vm_names = names(inputs.vms, "vm")
-    rows = [
-        (vm_names.get(vm), vm, answer.hosts.get(host) if host else "any host", host)
-        for vm, targets in answer.result.items()
-        for host in targets or [""]
-    ]
-    text = tables.table(("VM", "VM ID", "TO HOST", "HOST ID"), rows)
     moved = [vm_names.get(vm) or vm for vm in answer.result]
+    text = _migrations(answer, inputs, answer.result)
     return answer.shown(text, {"migrations": answer.result}, moved, "nothing to do\n")
+
+
+def _migrations(answer: _Answer, inputs: Inputs, moves: Mapping[str, Sequence[str]]) -> str:
+    """A table of migrations.
+
+    Args:
+        moves: by the VM's id the ids of the hosts that it may go to; none: any host.
+    """
+    vm_names, hosts = names(inputs.vms, "vm"), running_on(inputs.vms)
+    rows = [
+        (
+            vm_names.get(vm), vm, answer.hosts.get(hosts.get(vm, "")),
+            answer.hosts.get(target) if target else "any host", target,
+        )
+        for vm, targets in moves.items()
+        for target in targets or [""]
+    ]  # fmt: skip
+    return tables.table(("VM", "VM ID", "FROM HOST", "TO HOST", "HOST ID"), rows)
 
 
 def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:

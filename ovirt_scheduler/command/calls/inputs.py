@@ -208,12 +208,24 @@ def names(hosts: HostsInput, tag: str = "host") -> dict[str, str]:
     """
     if not isinstance(hosts, str):
         return dict.fromkeys(hosts, "")
+    return {host.get("id", ""): host.findtext("name") or "" for host in _elements(hosts, tag)}
+
+
+def running_on(vms: HostsInput) -> dict[str, str]:
+    """The id of the host that each VM of a document runs on, as far as it says so, by its id."""
+    elements = _elements(vms, "vm") if isinstance(vms, str) else []
+    hosts = ((vm.get("id", ""), vm.find("host")) for vm in elements)
+    return {vm: host.get("id", "") for vm, host in hosts if host is not None}
+
+
+def _elements(document: str, tag: str) -> list[ElementTree.Element]:
+    """The elements of a document with an id; none of one that cannot be read."""
     try:
-        root = ElementTree.fromstring(hosts)  # noqa: S314  a file of whoever runs the command
+        root = ElementTree.fromstring(document)  # noqa: S314  a file of whoever runs the command
     except (ElementTree.ParseError, ValueError):
-        return {}
+        return []
     elements = [root] if root.tag == tag else root.findall(tag)
-    return {each.get("id", ""): each.findtext("name") or "" for each in elements if each.get("id")}
+    return [element for element in elements if element.get("id")]
 
 
 def _named(file: Path) -> str:

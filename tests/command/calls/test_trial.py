@@ -102,7 +102,7 @@ def test_a_migration_is_shown_with_its_hosts(plugin):
     """By name and id; an id that the engine would not take is a problem."""
     shown = run(plugin, (Kind.BALANCE,), properties={"vm": VM_ID})
     assert shown.fields[0]["migration"] == {"vm": VM_ID, "hosts": IDS[1:]}
-    assert f"{VM_ID}  puma     {IDS[1]}\n" in shown.text
+    assert f"{VM_ID}             puma     {IDS[1]}\n" in shown.text
     shown = run(plugin, (Kind.BALANCE,), properties={"vm": "vm-1"})
     assert "problem: First: answered with 'vm-1', which is not the id of a VM\n" in shown.text
 
@@ -318,8 +318,8 @@ def test_schedulers_are_asked_for_a_host_and_for_migrations(tmp_path):
     balanced = ("First", "load_balance")
     assert {("First", "select_host"), balanced, ("Only", "load_balance")} <= {*methods}
     assert shown.fields[methods.index(balanced)]["migrations"] == {VM_ID: IDS[1:2], NO_VM: []}
-    assert re.search(rf"^web +{VM_ID}  puma +{IDS[1]}$", shown.text, re.MULTILINE)
-    assert re.search(rf"{NO_VM}  any host", shown.text)
+    assert re.search(rf"^web +{VM_ID} +puma +{IDS[1]}$", shown.text, re.MULTILINE)
+    assert re.search(rf"{NO_VM} +any host", shown.text)
     assert "scheduler Only, load_balance: ok, " in shown.text
     assert shown.text.endswith("nothing to do\n")
 
@@ -421,3 +421,23 @@ def test_the_conf_file_that_counts_is_the_one_that_serve_reads(tmp_path):
         settings = trial.settings_for(config.load(conf, {}), path)
         shown = trial.run(settings, path, EVERY, Inputs(HOSTS))
         assert (len(shown.fields[0]["accepted"]), told in shown.text) == (number, is_told)
+
+
+def test_reasons_of_costs_and_of_a_balance_are_shown_and_the_host_that_a_vm_leaves(tmp_path):
+    path = tmp_path / "Says.py"
+    path.write_text(
+        "from ovirt_scheduler.plugin import reason\n"
+        "def do_score(hosts, vm, properties):\n"
+        "    reason(hosts[0], 'is old')\n"
+        "    return [(host, 3) for host in hosts]\n"
+        "def do_balance(hosts, properties):\n"
+        "    reason(hosts[0], 'is full')\n"
+        f"    return {VM_ID!r}, hosts[1:2]\n"
+    )
+    vms = f"<vms><vm id='{VM_ID}'><name>web</name><host id='{IDS[0]}'/></vm></vms>"
+    settings = trial.settings_for(config.load(None, {}), path)
+    text = trial.run(settings, path, EVERY, Inputs(HOSTS, vms=vms)).text
+    assert f"lynx    {IDS[0]}  3     Says 1 × 3 (is old)\n" in text
+    assert f"puma    {IDS[1]}  3     Says 1 × 3\n" in text
+    assert f"web  {VM_ID}  lynx       puma     {IDS[1]}\n" in text
+    assert f"lynx  {IDS[0]}  Says: is full\n" in text.replace("lynx    ", "lynx  ")

@@ -32,6 +32,7 @@ from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.security.addresses import is_loopback
 from ovirt_scheduler.security.state_folder import StateFolder
+from ovirt_scheduler.server.http.routes import Route
 from ovirt_scheduler.server.http.server import SchedulerServer, ServerSettings
 from ovirt_scheduler.server.pages import status
 from ovirt_scheduler.server.pages.daemon_state import (
@@ -41,7 +42,7 @@ from ovirt_scheduler.server.pages.daemon_state import (
     UnitState,
     UnloadedFile,
 )
-from ovirt_scheduler.server.pages.site import Site
+from ovirt_scheduler.server.pages.site import CLOSED, Site
 from ovirt_scheduler.server.pages.status import Status
 from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.settings.values import Drive
@@ -238,18 +239,19 @@ class Assembly:
             max_connections=settings.max_connections,
             max_request_size=settings.max_request_size,
             connection_timeout=settings.connection_timeout,
-            site=self._site(settings, certificate.names if certificate else ()),
+            routes=self._routes(settings, certificate.names if certificate else ()),
             decided=services.decisions.report,
         )
         return server_settings, certificate
 
-    def _site(self, settings: Settings, certificate_names: Sequence[str]) -> Optional[Site]:
+    def _routes(self, settings: Settings, certificate_names: Sequence[str]) -> Mapping[str, Route]:
         history = self.runtime.history
         if settings.pages is Pages.OFF or history is None:
-            return None
+            return CLOSED
         names = (settings.listening_address, *certificate_names)
         tally, reader = history.tally, history.reader
-        return Site(settings.pages, names, self.observed, self._unwell, tally, reader)
+        site = Site(settings.pages, names, self.observed, self._unwell, tally, reader)
+        return site.routes()
 
     def _unwell(self) -> str:
         """Why callers should not begin a call here; empty if all is well."""

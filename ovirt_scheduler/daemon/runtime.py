@@ -28,8 +28,8 @@ from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.security.state_folder import StateFolder
 from ovirt_scheduler.server.dispatch import Method
-from ovirt_scheduler.server.history_methods import history_methods
 from ovirt_scheduler.server.methods import DecisionMethods
+from ovirt_scheduler.server.pages.history_methods import history_methods
 from ovirt_scheduler.settings.table import Settings
 
 

@@ -255,7 +255,7 @@ def test_alerts_fire_for_what_goes_wrong_in_a_daemon(start_daemon, tmp_path):
 def test_alerts_fire_for_states_that_a_daemon_seldom_has(start, tmp_path):
     """The daemon's own metrics of a state that is made up; counters rise between two scrapes."""
     site = MadeSite(tmp_path, [record([call("Night")])])
-    running = start(replace(SETTINGS, site=site.site))
+    running = start(replace(SETTINGS, routes=site.site.routes()))
     folder = tmp_path / "prometheus"
     folder.mkdir()
     config = with_hasty_rules(folder, "ovirt-scheduler", f"127.0.0.1:{running.port}")

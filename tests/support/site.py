@@ -18,13 +18,14 @@ from ovirt_scheduler.history.store import FILE, History, HistoryState
 from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.processes.executor import ProcessesState
+from ovirt_scheduler.server.http.routes import Response
 from ovirt_scheduler.server.pages.daemon_state import (
     DaemonState,
     ThreadState,
     UnitState,
     UnloadedFile,
 )
-from ovirt_scheduler.server.pages.site import Page, Site
+from ovirt_scheduler.server.pages.site import Site
 
 DECISION = "0123456789abcdef"
 VM = {"id": "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "name": "web"}
@@ -84,7 +85,7 @@ class MadeSite:
     def get(
         self, target: str, peer: str = "127.0.0.1", headers: Mapping[str, str] = {},
         local: str = "127.0.0.1",
-    ) -> Page:  # fmt: skip
+    ) -> Response:  # fmt: skip
         sent = {"host": "localhost:18781", **headers}
         path, _, query = target.partition("?")
         return self.site.answer(path, query, sent, peer, local)

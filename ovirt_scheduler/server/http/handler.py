@@ -21,8 +21,8 @@ from ovirt_scheduler.server.http.request import (
     bad,
     listed,
 )
+from ovirt_scheduler.server.http.routes import Response, Route, first_part
 from ovirt_scheduler.server.http.stream import Stream, TlsError
-from ovirt_scheduler.server.pages.site import Page, is_page
 
 if TYPE_CHECKING:
     from ovirt_scheduler.server.http.server import SchedulerServer
@@ -101,13 +101,16 @@ class ConnectionHandler:
             at_end: takes what is to be done when the answer is out.
         """
         settings, request = self._server.settings, Request()
-        answer: Optional[Page] = None  # nobody waits for one
+        answer: Optional[Response] = None  # nobody waits for one
         goes_on = False  # after a refusal
         self._stream.deadline = time.monotonic() + settings.connection_timeout
         try:
             if request.read(self._input):
-                is_call = not is_page(request.path)
-                answer = self._call(request, at_end) if is_call else self._page(request)
+                route = settings.routes.get(first_part(request.path))
+                if route is None:
+                    answer = self._call(request, at_end)
+                else:
+                    answer = self._page(request, route)
                 goes_on = request.stays_open()
         except RequestRefused as refusal:
             answer = _refusal(request, refusal.status, str(refusal))
@@ -122,7 +125,7 @@ class ConnectionHandler:
             goes_on = self._send_in_room(request, answer, goes_on)
         return goes_on
 
-    def _send_in_room(self, request: Request, answer: Page, goes_on: bool) -> bool:
+    def _send_in_room(self, request: Request, answer: Response, goes_on: bool) -> bool:
         """Like ``_send``, with a refusal instead of an answer that there is no room for."""
         answers = self._server.answers
         size = len(answer.body) if len(answer.body) > _SMALL else 0
@@ -136,11 +139,10 @@ class ConnectionHandler:
         finally:
             answers.give_back(size)
 
-    def _send(self, request: Request, answer: Page, goes_on: bool) -> bool:
+    def _send(self, request: Request, answer: Response, goes_on: bool) -> bool:
         """Write an answer, and log it if it is an error of HTTP.
 
         Args:
-            answer: its headers are those besides what every answer has.
             goes_on: whether the connection is to go on.
 
         Returns:
@@ -166,7 +168,7 @@ class ConnectionHandler:
         self._stream.send_all(sent if request.method == "HEAD" else sent + answer.body)
         return goes_on
 
-    def _log_error(self, request: Request, answer: Page) -> None:
+    def _log_error(self, request: Request, answer: Response) -> None:
         status = HTTPStatus(answer.status)
         is_text = answer.headers["Content-Type"].startswith("text/plain")
         # Verb and path: no more of what came, which may be anything.
@@ -224,16 +226,12 @@ class ConnectionHandler:
         if not self._table.set_busy(self._connection):
             raise ConnectionAbortedError("it makes room for another one")
 
-    def _page(self, request: Request) -> Page:
+    def _page(self, request: Request, route: Route) -> Response:
         """The page that a GET or a HEAD asks for.
 
         Raises:
-            RequestRefused: it is no GET, or no page is served, or the page cannot be made.
+            RequestRefused: it is no GET, or the page cannot be made.
         """
-        site = self._server.settings.site
-        if site is None:
-            text = "no page is served here: see pages in scheduler.conf"
-            raise RequestRefused(HTTPStatus.NOT_FOUND, text)
         if request.method not in ("GET", "HEAD"):
             raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "this is a page: read it with GET")
         length = request.headers.get("content-length", "0")
@@ -242,7 +240,7 @@ class ConnectionHandler:
         self._end_arrival()
         local = self._connection.getsockname()[0]
         try:
-            return site.answer(request.path, request.query, request.headers, self._address, local)
+            return route(request.path, request.query, request.headers, self._address, local)
         except MemoryError:
             raise
         except Exception:
@@ -250,7 +248,7 @@ class ConnectionHandler:
             text = "internal error; the daemon's log has more"
             raise RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, text) from None
 
-    def _call(self, request: Request, at_end: contextlib.ExitStack) -> Page:
+    def _call(self, request: Request, at_end: contextlib.ExitStack) -> Response:
         """The answer to a call; its body is read here.
 
         Args:
@@ -275,7 +273,7 @@ class ConnectionHandler:
         document, reported = self._server.dispatcher.answer(caller, body)
         if reported is not None:
             at_end.callback(settings.decided, reported)
-        return Page(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
+        return Response(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
 
 
 def _answer_form(request: Request) -> Optional[AnswerForm]:
@@ -295,12 +293,12 @@ def _answer_form(request: Request) -> Optional[AnswerForm]:
     return _PATHS[request.path]
 
 
-def _refusal(request: Request, status: HTTPStatus, text: str) -> Page:
+def _refusal(request: Request, status: HTTPStatus, text: str) -> Response:
     """The refusal of a request, in plain text."""
     headers = {"Content-Type": "text/plain; charset=utf-8"}
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
-        headers["Allow"] = "GET, HEAD" if is_page(request.path) else "POST"
-    return Page(status, f"{text}\n".encode(), headers)
+        headers["Allow"] = "POST" if request.path in _PATHS else "GET, HEAD"
+    return Response(status, f"{text}\n".encode(), headers)
 
 
 def peer_name(address: tuple[Any, ...]) -> str:

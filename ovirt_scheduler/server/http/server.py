@@ -23,8 +23,8 @@ import socketserver
 import threading
 import time
 import xmlrpc.server
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ovirt_scheduler.model.decisions import Reported
@@ -34,10 +34,8 @@ from ovirt_scheduler.server.dispatch import Dispatcher, Method
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.server.http.connections import Connections
 from ovirt_scheduler.server.http.handler import ConnectionHandler, peer_name
-from ovirt_scheduler.server.http.request import (
-    Room,
-)
-from ovirt_scheduler.server.pages.site import Site
+from ovirt_scheduler.server.http.request import Room
+from ovirt_scheduler.server.http.routes import Route
 
 if TYPE_CHECKING:
     from ovirt_scheduler.server.http.tls import TlsContext
@@ -67,7 +65,7 @@ class ServerSettings:
     connection_timeout: float = 10.0  # for a handshake, and for a request to arrive
     idle_timeout: float = 60.0  # between two requests
     answer_timeout: float = 60.0  # for the whole answer to be taken
-    site: Optional[Site] = None  # None: there are no pages
+    routes: Mapping[str, Route] = field(default_factory=dict)  # by the first part of their paths
     decided: Callable[[Reported], None] = lambda _: None  # called when a decision's answer is out
 
 

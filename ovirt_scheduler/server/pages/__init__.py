@@ -1,6 +1,5 @@
 """What a browser, Prometheus and a load balancer read: pages, their JSON, metrics, health.
 
-``daemon``, ``server.http`` and the methods on decisions import it. It imports ``history``,
-``model`` and ``errors``; jinja2 and prometheus_client are loaded at the first request that needs
-them.
+``daemon`` imports it, and gives the server its routes and its methods. It imports ``history`` and
+what lies below that; jinja2 and prometheus_client are loaded at the first request that needs them.
 """

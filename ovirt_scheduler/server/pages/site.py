@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ovirt_scheduler import __version__
@@ -23,6 +23,7 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.requests import Pages
+from ovirt_scheduler.server.http.routes import Response, Route
 from ovirt_scheduler.server.pages import status, times, views
 from ovirt_scheduler.server.pages.access import is_ours, may_read
 from ovirt_scheduler.server.pages.daemon_state import DaemonState
@@ -40,20 +41,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_FIRST = frozenset(("health", "metrics", "status", "decisions", "units", "clusters", "style"))
-
-
-class Page(NamedTuple):
-    """An answer to a GET."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str]
-
-
-def is_page(path: str) -> bool:
-    """Whether a path belongs to the pages."""
-    return path.lstrip("/").partition("/")[0].partition(".")[0] in _FIRST
+_ROUTES = ("health", "metrics", "status", "decisions", "units", "clusters", "style")
 
 
 @dataclass(frozen=True)
@@ -77,9 +65,13 @@ class Site:
     tally: Tally
     reader: Reader
 
+    def routes(self) -> Mapping[str, Route]:
+        """The routes of all pages."""
+        return dict.fromkeys(_ROUTES, self.answer)
+
     def answer(
         self, path: str, query: str, headers: Mapping[str, str], peer: str, local: str
-    ) -> Page:
+    ) -> Response:
         """The answer to a GET, or a HEAD.
 
         Args:
@@ -102,13 +94,13 @@ class Site:
         except ImportError as error:
             return _text(503, f"this page needs {error.name}, which is not installed")
 
-    def _page(self, path: str, asked: Mapping[str, str], accept: str) -> Page:
+    def _page(self, path: str, asked: Mapping[str, str], accept: str) -> Response:
         if path in ("/health", "/health.json"):
             return self._health(path != "/health" or "application/json" in accept)
         if path == "/metrics":
             metrics = importlib.import_module(_METRICS)
             kind, body = metrics.write(self.state(), self.tally, accept)
-            return Page(200, body, {"Content-Type": kind})
+            return Response(200, body, {"Content-Type": kind})
         if path == "/style.css":
             return _answer(200, "text/css", (_FOLDER / "style.css").read_text("utf-8"))
         as_json = path.endswith(".json")
@@ -121,14 +113,14 @@ class Site:
             return lists[first](asked, as_json)
         return _NOT_HERE
 
-    def _health(self, as_json: bool) -> Page:
+    def _health(self, as_json: bool) -> Response:
         stuck = self.stuck()
         code = 503 if stuck else 200
         if as_json:
             return _json({"ok": not stuck, **({"problem": stuck} if stuck else {})}, code)
         return _text(code, stuck or "ok")
 
-    def _status(self, asked: Mapping[str, str], as_json: bool) -> Page:
+    def _status(self, asked: Mapping[str, str], as_json: bool) -> Response:
         report = status.status(self.state(), self.tally)
         if as_json:
             return _json(report)
@@ -149,7 +141,7 @@ class Site:
         except (HistoryUnreadable, Overloaded):
             return []  # its own page says why
 
-    def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Page:
+    def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Response:
         wanted = {name: _typed(name, value) for name, value in asked.items() if value}
         if as_json:
             conditions = query.read({"limit": _ROWS, **wanted})
@@ -171,7 +163,7 @@ class Site:
             problem=problem, decisions=views.summaries(found), older=older,
         )  # fmt: skip
 
-    def _decision(self, name: str, as_json: bool) -> Page:
+    def _decision(self, name: str, as_json: bool) -> Response:
         with self.reader.turns.next_turn() as turn:
             record = self.reader.decision(name, turn)
             if record is None:
@@ -180,7 +172,7 @@ class Site:
                 return _answer(200, "application/json", f"{views.as_json(record, turn.check)}\n")
             return self._html("decision.html", decision=views.decision(record))
 
-    def _unit(self, name: str, as_json: bool) -> Page:
+    def _unit(self, name: str, as_json: bool) -> Response:
         state = self.state()
         named = tuple(unit for unit in state.units if unit.name == name)
         if not named:
@@ -199,7 +191,7 @@ class Site:
             properties=properties,
         )  # fmt: skip
 
-    def _cluster(self, name: str, as_json: bool) -> Page:
+    def _cluster(self, name: str, as_json: bool) -> Response:
         report = status.status(self.state()._replace(units=()), self.tally)
         found = next((each for each in report["clusters"] if each["name"] == name), None)
         if found is None:
@@ -217,7 +209,7 @@ class Site:
         )  # fmt: skip
         return templates
 
-    def _html(self, template: str, code: int = 200, **values: object) -> Page:
+    def _html(self, template: str, code: int = 200, **values: object) -> Response:
         text = self._templates.get_template(template).render(
             here=template, now=time.strftime("%Y-%m-%d %H:%M:%S"), version=__version__, **values,
         )  # fmt: skip
@@ -236,22 +228,24 @@ def _typed(name: str, text: str) -> object:
     return int(text) if name == "limit" and re.fullmatch("[0-9]{1,9}", text) else text
 
 
-def _text(code: int, text: str) -> Page:
+def _text(code: int, text: str) -> Response:
     return _answer(code, "text/plain; charset=utf-8", f"{printable(text)}\n")
 
 
-def _json(value: object, code: int = 200) -> Page:
+def _json(value: object, code: int = 200) -> Response:
     return _answer(code, "application/json", f"{json.dumps(value)}\n")
 
 
-def _answer(code: int, content_type: str, text: str) -> Page:
+def _answer(code: int, content_type: str, text: str) -> Response:
     headers = {"Content-Type": content_type, **_HEADERS}
     if code == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = _RETRY_AFTER
-    return Page(code, text.encode("utf-8", "replace"), headers)
+    return Response(code, text.encode("utf-8", "replace"), headers)
 
 
 _NOT_HERE = _text(404, "there is no such page; begin at /status")
+_CLOSED = _text(404, "no page is served here: see pages in scheduler.conf")
+CLOSED: Mapping[str, Route] = dict.fromkeys(_ROUTES, lambda *_: _CLOSED)  # with pages = off
 
 
 def _version(checksum: str) -> str:

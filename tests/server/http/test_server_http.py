@@ -11,6 +11,7 @@ from typing import Callable
 import pytest
 
 from ovirt_scheduler.security.certificates import CertificateFiles
+from ovirt_scheduler.server.http.routes import Response
 from ovirt_scheduler.server.http.tls import TlsContext
 from tests.support.served import (
     CALL,
@@ -25,6 +26,8 @@ from tests.support.served import (
     replies,
 )
 from tests.support.waiting import LONG
+
+_TEXT = {"Content-Type": "text/plain"}
 
 # HTTP
 
@@ -123,6 +126,19 @@ def test_other_paths_are_not_found(running: Running, path: str) -> None:
         reply = ask(running, post(path=path).replace(b"POST", verb.encode()))
         assert reply.status == 404
         assert "/design, /engine" in reply.text
+
+
+def test_a_route_answers_the_paths_that_begin_with_its_name(start: Callable[..., Running]) -> None:
+    """With and without an ending, in place of calls; it gets no other verb than GET and HEAD."""
+    routes = {"notes": lambda path, query, *_: Response(200, f"{path}?{query}".encode(), _TEXT)}
+    running = start(replace(SETTINGS, routes=routes))
+    for path in ("/notes", "/notes.json", "/notes/1"):
+        reply = ask(running, f"GET {path}?a=1 HTTP/1.1\r\nHost: x\r\n\r\n".encode(), "GET")
+        assert (reply.status, reply.text) == (200, f"{path}?a=1")
+        refusal = ask(running, post(path=path))
+        assert (refusal.status, refusal.headers["Allow"]) == (405, "GET, HEAD")
+    assert ask(running, post(path="/note")).status == 404
+    assert ask(running, post()).status == 200
 
 
 @pytest.mark.parametrize(

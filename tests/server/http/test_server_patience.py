@@ -192,7 +192,7 @@ def test_a_page_that_nobody_takes_is_cut(
     """The log does not say that the request, which came in time, did not."""
     caplog.set_level(logging.INFO)
     site = MadeSite(tmp_path, unloaded=(UnloadedFile("x.py", "x" * 20_000_000),)).site
-    running = start(replace(SETTINGS, answer_timeout=1, site=site))
+    running = start(replace(SETTINGS, answer_timeout=1, routes=site.routes()))
     connection = running.raw()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.sendall(b"GET /status.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -226,7 +226,7 @@ def test_a_page_that_cannot_be_made_is_answered(
     def fail() -> str:
         raise error
 
-    running = start(replace(SETTINGS, site=replace(MadeSite(tmp_path).site, stuck=fail)))
+    running = start(replace(SETTINGS, routes=replace(MadeSite(tmp_path).site, stuck=fail).routes()))
     reply = ask(running, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert (reply.status, reply.text) == (500, "internal error; the daemon's log has more\n")
     assert messages(caplog) == [f"request {reply.headers['X-Request-Id']} failed, this is a bug"]

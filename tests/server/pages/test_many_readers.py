@@ -12,7 +12,7 @@ from ovirt_scheduler.errors import Overloaded
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.history.turns import Turns
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Pages
-from ovirt_scheduler.server.history_methods import history_methods
+from ovirt_scheduler.server.pages.history_methods import history_methods
 from tests.support.site import DECISION, MadeSite, call, record
 from tests.support.waiting import LONG, wait_until
 

@@ -146,9 +146,9 @@ def test_every_command_works(block, daemon, reader, one_executor):
 
 @pytest.mark.long
 def test_ten_lines_go_from_a_new_plugin_to_a_replayed_change(reader):
-    """As they stand in the README, but for the port."""
+    """As they stand in plugins.md, but for the port."""
     (block,) = WITH_A_DAEMON
-    assert (block.page, block.text.count("\n")) == ("README.md", 10)
+    assert (block.page, block.text.count("\n")) == ("plugins.md", 10)
     # A function of the shell would leave the daemon behind when it is killed.
     text = block.text.replace("ovirt-scheduler serve", f"{sys.executable} -m ovirt_scheduler serve")
     with reserved_port() as port:
@@ -161,7 +161,7 @@ def test_ten_lines_go_from_a_new_plugin_to_a_replayed_change(reader):
     assert "stopping on SIGTERM" in err
 
 
-def test_the_loop_of_the_readme_ends_where_the_settings_have_a_mistake(tmp_path):
+def test_the_loop_of_the_page_ends_where_the_settings_have_a_mistake(tmp_path):
     """The daemon does not start, so that no call would ever be answered."""
     (block,) = WITH_A_DAEMON
     serve, until = block.text.splitlines()[5:7]
@@ -234,7 +234,7 @@ def test_the_schedulers_of_the_pages_are_called(daemon, reader):
         }
 
 
-def test_the_readmes_program_calls_the_readmes_plugin(daemon, reader):
+def test_the_program_of_the_manual_calls_the_readmes_plugin(daemon, reader):
     """Save both, run it: units, hosts, costs."""
     (program,) = [
         block for block in BLOCKS if block.language == "python" and block.file == "call.py"

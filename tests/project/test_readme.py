@@ -1,0 +1,55 @@
+"""What the README's first screen tells to type, typed against the engine that the tests have."""
+
+from __future__ import annotations
+
+import re
+
+from tests.support.command import of_page, program
+from tests.support.daemon import reserved_port
+from tests.support.paths import PROJECT
+from tests.support.rest_server import Host, RestServer, Vm
+from tests.support.waiting import wait_until
+
+README = (PROJECT / "README.md").read_text("utf-8")
+CLUSTER = (
+    [Host("lynx", busy=95, measured=True), Host("puma", busy=5, measured=True)],
+    [Vm(f"web{number}", host="lynx", busy=80) for number in range(4)],
+)
+
+
+def test_the_two_commands_and_what_it_is_stand_at_its_head():
+    """Whoever gives it a minute reads no further."""
+    first = README[: README.index("## ")].splitlines()
+    assert [line.split()[1] for line in first if line.startswith("    make ")] == ["run", "test"]
+    assert "    $ ovirt-scheduler why wiki" in first
+    assert len(first) < 50
+
+
+def test_a_cluster_is_tried_and_nothing_is_changed(tmp_path):
+    """Saved, simulated, and looked after in a dry run; the engine is asked for no migration."""
+    section = README[README.index("## Try it on your cluster") :]
+    (conf,) = re.findall(r"^```ini\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[:1]
+    commands = re.findall(r"^    ovirt-scheduler (.*)$", section, re.MULTILINE)[:3]
+    assert [command.split()[0] for command in commands] == ["snapshot", "simulate", "serve"]
+    with RestServer(tmp_path, *CLUSTER) as engine, reserved_port() as port:
+        conf = re.sub(
+            r"^\[engine\]\n(?:\w+ = .*\n)+", f"{engine.conf()}\n", conf, flags=re.MULTILINE
+        )
+        conf += "hold = 0\n"  # the imbalance lasts as long as the test
+        (tmp_path / "scheduler.conf").write_text(f"listening_port = {port}\n{conf}")
+        for status, out, err in of_page(
+            "\n".join(f"ovirt-scheduler {command}" for command in commands[:2]), tmp_path, tmp_path
+        ):
+            assert status == 0, out + err
+        assert "imbalance" in out
+        assert (tmp_path / "report.html").stat().st_size > 1000
+        said = tmp_path / "said"
+        with said.open("w") as log:
+            daemon = program(tmp_path / "state", *commands[2].split(), cwd=tmp_path, stderr=log)
+        try:
+            wait_until(lambda: "would migrate" in said.read_text())
+        finally:
+            daemon.terminate()
+            daemon.wait()
+        assert "from lynx to puma: CPU 95 %" in said.read_text()
+        assert engine.requested == []

@@ -27,7 +27,7 @@ ALLOWED: dict[str, int] = {
     "decisions": 5,
     "history": 1,
     "processes": 56,
-    "processes/worker": 45,
+    "processes/worker": 37,
     "server/pages": 24,
     "workbench": 66,
 }

@@ -183,7 +183,9 @@ class ClusterDrive:
         statistics = balances or (timer and self._wants_statistics(driver))
         view = self._reader.look(timer or balances, statistics, self._migrations.under_way)
         self._looked = time.time()
-        self._services.decisions.note_running(view.state)
+        self._services.decisions.note_running(
+            vm for vm, state in view.state.vms.items() if state.host is not None
+        )
         self._migrations.follow(view.state)
         if self.ownership.driven_by:
             self._services.plans.drop(self.name, "another daemon drives the cluster")

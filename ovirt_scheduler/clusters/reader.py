@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, TypeVar
 
-from ovirt_scheduler.decisions import states
+from ovirt_scheduler.clusters import states
 from ovirt_scheduler.engine.inventory import PAGE_SECONDS, STATISTICS, Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
@@ -190,7 +190,8 @@ class ClusterReader:
         role = Role(kind)
         unpack: Any = states.unpack_hosts if role is Role.HOSTS else states.unpack_vms
         try:
-            pack, packed = self._executor.read_page(role, page, time.monotonic() + PAGE_SECONDS)
+            deadline = time.monotonic() + PAGE_SECONDS
+            pack, packed = self._executor.read_page(role, page, states.REPORT, deadline)
             by_id = unpack(packed)
         except UnreadableDocument as error:
             raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None

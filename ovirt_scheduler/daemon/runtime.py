@@ -7,6 +7,7 @@ has its own.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
 
@@ -21,6 +22,7 @@ from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.engine.inventory import LONGEST, Inventory
 from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.recording import CUT
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.answer_memory import AnswerMemory
 from ovirt_scheduler.model.decisions import Reported
@@ -76,7 +78,8 @@ class Runtime:
         self._shadows: Optional[Shadows] = None
         self._decided: tuple[Callable[[Reported], None], ...] = ()
         if state is not None:
-            self.history = History(state / FILE, self.executor.split, malloc.give_back)
+            split = functools.partial(self.executor.split, CUT)
+            self.history = History(state / FILE, split, malloc.give_back)
             self._shadows = Shadows(self.executor, self.history, lambda: self._inventory)
             # In this order: what units in shadow say is added to a record that is there.
             self._decided = (self.history.decided, self._shadows.decided)

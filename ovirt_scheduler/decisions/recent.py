@@ -10,11 +10,10 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from ovirt_scheduler.decisions import states
-from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.model.cluster_state import VmState
 from ovirt_scheduler.model.drivers import Coming
+from ovirt_scheduler.processes.protocol.packed_answers import MISSHAPEN, amount, text
 
 _SECONDS = 60.0  # in which a VM is started
 _MOST = 10_000  # VMs
@@ -28,22 +27,22 @@ class RecentSelections:
         # By VM: when it was selected, and its host; what it will use there: processors, memory.
         self._selected: dict[str, tuple[float, str, int, int]] = {}
 
-    def add(self, vm_states: object, hosts: Sequence[str]) -> None:
+    def add(self, vm_sizes: Any, hosts: Sequence[str]) -> None:
         """Remember a selection.
 
         Args:
-            vm_states: the states in the VM's document, unchecked.
+            vm_sizes: as a reader read it in the VM's document (``documents.amounts``), unchecked.
             hosts: the best first; none if there is none.
         """
-        with contextlib.suppress(UnreadableDocument):  # then it does not count
-            for vm, state in states.unpack_vms(vm_states).items():
-                self._add(vm or state.name, state, hosts)  # one yet to be made has no id
+        with contextlib.suppress(*MISSHAPEN):  # then it does not count
+            for vm, (name, host, processors, memory) in vm_sizes.items():
+                key = text(vm) or text(name)  # one yet to be made has no id
+                self._add(key, bool(host), (amount(processors), amount(memory)), hosts)
 
-    def _add(self, vm: str, state: VmState, hosts: Sequence[str]) -> None:
+    def _add(self, vm: str, runs: bool, use: tuple[int, int], hosts: Sequence[str]) -> None:
         with self._lock:
             self._selected.pop(vm, None)
-            if hosts and state.host is None and len(self._selected) < _MOST:
-                use = state.processors, state.memory
+            if hosts and not runs and len(self._selected) < _MOST:
                 self._selected[vm] = time.monotonic(), hosts[0], *use
 
     def forget(self, vms: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
@@ -19,7 +19,6 @@ from ovirt_scheduler.decisions.missing import MissingNames, MissingUnit
 from ovirt_scheduler.decisions.recent import RecentSelections
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.decisions import (
     Decision,
     DriverCall,
@@ -157,10 +156,10 @@ class DecisionService:
                 units.append(MissingUnit(what, name, namings.first, namings.times, because))
         return tuple(units)
 
-    def note_running(self, state: ClusterState) -> None:
-        """Note which VMs run: what was selected for them is no more to come."""
+    def note_running(self, vms: Iterable[str]) -> None:
+        """Note that VMs run: what was selected for them is no more to come."""
         if self.recent is not None:
-            self.recent.forget(vm for vm, each in state.vms.items() if each.host is not None)
+            self.recent.forget(vms)
 
     def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
         """Decide like ``trace``, and report it: for callers who are the daemon itself.
@@ -236,8 +235,8 @@ class DecisionService:
         call_log.log_calls(decision, (*execution.errors, *of_answer))
         if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
             self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
-            if self.recent is not None and execution.vm_states:
-                self.recent.add(execution.vm_states, answer)
+            if self.recent is not None and execution.vm_sizes:
+                self.recent.add(execution.vm_sizes, answer)
         shadows = tuple(call for units in chosen.values() for call in units.shadows)
         return Trace(decision, job.replies, selected, shadows)
 

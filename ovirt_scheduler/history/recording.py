@@ -27,6 +27,8 @@ from ovirt_scheduler.model.tasks import EngineReplies, Role
 _log = logging.getLogger(__name__)
 
 Pieces = Sequence[bytes]  # what stands before the first element, each element, what is behind
+CUT = "splitting:split"  # the function of ``processes.documents`` that cuts documents
+
 Split = Callable[[Sequence[Document]], Sequence[Optional[Pieces]]]
 
 

@@ -87,7 +87,7 @@ class Execution(NamedTuple):
     vm: Optional[str] = None  # its id
     names: Mapping[str, str] = {}  # by id, as far as they are known
     packs: Mapping[Role, Pack] = {}  # of hosts and VM, where they came
-    vm_states: object = None  # in the VM's document, unchecked, if it was read
+    vm_sizes: object = None  # what the VM will use, unchecked, if its document was read
     remaining: tuple[str, ...] = ()  # the hosts that no filter removed
     rejected: bool = False  # a filter that is missing accepted no host, so nothing was called
 

@@ -229,16 +229,14 @@ class Unread(NamedTuple):
 
     Attributes:
         ids: that the engine was asked for, if the document is its answer.
-        tells_states: whether names, statuses and use are told as well.
+        report: the function of ``processes.documents`` that says what the daemon has to know of
+            the entities, as MODULE:FUNCTION; empty: nothing.
     """
 
     role: Role
     document: Document
     ids: Optional[Ids] = None
-    tells_states: bool = False
-
-
-MOST_STATES = 20_000  # hosts or VMs of one document that the daemon takes up
+    report: str = ""
 
 
 class ReadTask(NamedTuple):
@@ -248,9 +246,14 @@ class ReadTask(NamedTuple):
 
 
 class SplitTask(NamedTuple):
-    """Cut documents into the elements of their hosts and VMs, for the history."""
+    """Cut documents into the elements of their hosts and VMs.
+
+    Attributes:
+        cut: the function of ``processes.documents`` that does it, as MODULE:FUNCTION.
+    """
 
     documents: tuple[Document, ...]
+    cut: str
 
 
 Task = Union[

@@ -181,9 +181,9 @@ class Executor:
         """
         return single_use.analyse(self._pool, candidate)
 
-    def split(self, documents: Sequence[Document]) -> list[Optional[list[bytes]]]:
+    def split(self, cut: str, documents: Sequence[Document]) -> list[Optional[list[bytes]]]:
         """Cut documents that were read into their elements: ``single_use.split``."""
-        return single_use.split(self._pool, documents)
+        return single_use.split(self._pool, cut, documents)
 
     def run(self, job: Job) -> Execution:
         """Call the plugins of a job.
@@ -240,7 +240,7 @@ class Executor:
             vm=inputs.vm,
             names=inputs.names,
             packs=packs_of(job.entities, inputs),
-            vm_states=next((pack.states for pack in inputs.packs.get(Role.VM, ())), None),
+            vm_sizes=next((pack.states for pack in inputs.packs.get(Role.VM, ())), None),
         )
 
     def _call_all(self, job: Job, inputs: CallInputs, parallel: int) -> Execution:
@@ -302,21 +302,26 @@ class Executor:
             results = make_calls(self._pool, calls, deadline)
         return next((result for result in results if result.outcome is not Outcome.OK), None)
 
-    def read_page(self, role: Role, page: Document, deadline: float) -> tuple[Pack, object]:
+    def read_page(
+        self, role: Role, page: Document, report: str, deadline: float
+    ) -> tuple[Pack, object]:
         """Read a page of the engine's hosts or VMs.
 
+        Args:
+            report: as in ``Unread``.
+
         Returns:
-            The entities packed; and their states, unchecked: ``decisions.states`` checks them.
+            The entities packed; and what the report says of them, unchecked.
 
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
         with self._taken(1, deadline):
-            unread = Unread(role, page, tells_states=True)
-            packs, (read,), (states,) = readers.read(self._pool, [unread], deadline)
+            unread = Unread(role, page, report=report)
+            packs, (read,), (reported,) = readers.read(self._pool, [unread], deadline)
         if read.problem:
             raise UnreadableDocument(read.problem)
-        return packs[0], states
+        return packs[0], reported
 
     def joined(self, packs: list[Pack]) -> Pack:
         """One pack of several, as ``inputs.joined`` makes it; of one it is that."""

@@ -24,6 +24,8 @@ from ovirt_scheduler.processes.protocol import frames
 # Packs of one role: a plugin's process may have few descriptors open, and each pack is one.
 _MOST_PACKS = 2
 
+_VM_SIZES = "amounts:vm_sizes"  # what the daemon has to know of a VM that is placed
+
 
 def read_inputs(
     pool: Pool,
@@ -60,6 +62,10 @@ def read_inputs(
     return _call_inputs(entities, packs), problems
 
 
+def _report(role: Role) -> str:
+    return _VM_SIZES if role is Role.VM else ""
+
+
 def _packs(
     pool: Pool,
     brought: Mapping[Role, Document],
@@ -69,14 +75,13 @@ def _packs(
     """The packs of each role: of documents that were read before, or are read now."""
     # The engine's first: what a caller's document does to the reader is no other request's.
     due: list[tuple[Unread, Optional[EngineReply]]] = [
-        (Unread(Role.VMS if role is Role.VM else role, document, each.ids, role is Role.VM), each)
+        (Unread(Role.VMS if role is Role.VM else role, document, each.ids, _report(role)), each)
         for role, several in by_role.items()
         for each in several
         if (document := each.document) and each.pack is None and not each.problems
     ]  # the reply on one VM is read as a collection is
     due += [
-        (Unread(role, document, tells_states=role is Role.VM), None)
-        for role, document in brought.items()
+        (Unread(role, document, report=_report(role)), None) for role, document in brought.items()
     ]
     found: dict[Role, tuple[Pack, ...]] = {}
     for first in range(0, len(due), frames.MOST_DESCRIPTORS):

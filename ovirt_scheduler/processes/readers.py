@@ -42,7 +42,7 @@ def read(
 
     Returns:
         The packs of those that could be read, in their order; what is to be said of each
-        document; the states in each, for ``decisions.states``.
+        document; what the report says of each, unchecked.
 
     Raises:
         UnreadableDocument: its process died before it answered.

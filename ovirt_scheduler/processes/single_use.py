@@ -31,8 +31,11 @@ _SPLIT_SECONDS = 30.0
 _MOST_GROWN = 3  # times, by which a document can grow that becomes UTF-8
 
 
-def split(pool: Pool, documents: Sequence[Document]) -> list[Optional[list[bytes]]]:
+def split(pool: Pool, cut: str, documents: Sequence[Document]) -> list[Optional[list[bytes]]]:
     """Cut documents that were read before into the elements of their hosts and VMs.
+
+    Args:
+        cut: as in ``SplitTask``.
 
     Returns:
         For each its pieces, in UTF-8, without what is never recorded (contract 10.5); None where
@@ -43,7 +46,7 @@ def split(pool: Pool, documents: Sequence[Document]) -> list[Optional[list[bytes
         ExecutorUnavailable: no process is available.
     """
     size = sum(len(each.data) for each in documents)
-    task, deadline = SplitTask(tuple(documents)), time.monotonic() + _SPLIT_SECONDS
+    task, deadline = SplitTask(tuple(documents), cut), time.monotonic() + _SPLIT_SECONDS
     with _done(pool, task, deadline, messages.read_limit(size), 1) as done:
         if done.state is not State.ANSWERED or len(done.descriptors) != 1:
             raise UnreadableDocument("the process that cut documents died before it answered")

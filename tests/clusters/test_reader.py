@@ -11,8 +11,8 @@ from ovirt_scheduler.clusters.reader import ClusterReader
 from ovirt_scheduler.engine import inventory
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
-from ovirt_scheduler.model.tasks import MOST_STATES
 from ovirt_scheduler.processes.documents import serialization
+from ovirt_scheduler.processes.documents.resource_use import MOST_STATES
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
 
 PAGE = 3

@@ -19,8 +19,8 @@ from tests.support.rest_server import GIB, Host, RestServer, Vm
 
 
 def down(vm, host=None):
-    """As a reader saw it: with two processors and a GiB."""
-    return {vm: ["web", "down", "c", host, "", 2, GIB]}
+    """As a reader read it: with two processors and a GiB."""
+    return {vm: ["web", host or "", 2, GIB]}
 
 
 @pytest.fixture

@@ -36,8 +36,11 @@ BREACHES = [
     ("the daemon's process loads no plugin, no SDK and no reader of documents", "engine/inventory.py", "import lxml.etree"),
     ("the worker's side loads nothing of the daemon", "processes/loading/imports.py", "import configobj"),
     ("what both sides share needs the standard library alone", "model/values/spelling.py", "import pycurl"),
-    ("what decides and answers knows no history and no unit in shadow", "decisions/service.py", "import ovirt_scheduler.history.store"),
-    ("what decides and answers knows no history and no unit in shadow", "server/methods.py", "import ovirt_scheduler.decisions.shadows"),
+    ("the core knows no feature", "decisions/service.py", "import ovirt_scheduler.history.store"),
+    ("the core knows no feature", "server/methods.py", "import ovirt_scheduler.decisions.shadows"),
+    ("the core knows no feature", "server/http/handler.py", "import ovirt_scheduler.server.pages.site"),
+    ("the core knows no feature", "processes/worker/reader.py", "import ovirt_scheduler.processes.documents.splitting"),
+    ("the core knows no feature", "engine/inventory.py", "import ovirt_scheduler.model.cluster_state"),
     ("the server knows no settings", "server/methods.py", "import ovirt_scheduler.settings.table"),
 ]  # fmt: skip
 

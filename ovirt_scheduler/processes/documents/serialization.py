@@ -34,7 +34,7 @@ from ovirtsdk4 import Struct, types
 from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableState
-from ovirt_scheduler.processes.documents import packing, resource_use
+from ovirt_scheduler.processes.documents import amounts, packing
 from ovirt_scheduler.processes.documents.packing import PackedSource, State
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -258,7 +258,7 @@ def _latest_statistics(entity: Any) -> Optional[dict[str, float]]:
     if record is None or "_statistics" in attributes:
         return None
     try:
-        return resource_use.latest(record.find("_statistics"))
+        return amounts.latest(record.find("_statistics"))
     except WRONG as mistake:
         raise _unreadable(entity, mistake) from None
 

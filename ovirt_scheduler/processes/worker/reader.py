@@ -7,7 +7,9 @@
                   └─ refused, read by the SDK, large, the last of many: DIFFERS, and the end
 
 The entities of each document go into a sealed file in memory, from which the processes of plugins
-take those that they need. Nothing of a document is kept. A document that was refused or that took
+take those that they need. Nothing of a document is kept.
+A task may name a function of ``documents`` that says what the daemon has to know of the entities. A
+document that was refused or that took
 the SDK with its libxml2 is a reader's last, so that what it may have done to the memory of this
 process is no other request's. A large one is its last, too: its memory goes back at once. And none
 reads more than a thousand requests.
@@ -18,19 +20,23 @@ Other processes cut documents for the history, when their requests have been ans
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import importlib
 import os
 import pickle
+import pkgutil
 import socket
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 from xml.parsers import expat
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import MOST_STATES, Ids, ReadTask, Role, SplitTask, Unread
+from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.values.text import one_line
-from ovirt_scheduler.processes.documents import entities, packing, parser, resource_use, splitting
+from ovirt_scheduler.processes import documents
+from ovirt_scheduler.processes.documents import entities, packing, parser
 from ovirt_scheduler.processes.documents.packing import State
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 from ovirt_scheduler.processes.kernel import limits, memory_files, titles
@@ -47,7 +53,7 @@ _MOST_TASKS = 1000  # of one reader
 _LESS_URGENT = 10  # niceness, of what no call waits for
 _WARM = 30  # runs; the interpreter looks at its code after a few
 
-_LONGEST_NAME = 255  # characters of a host's or a VM's; of its status, and of ids that it names
+_LONGEST_NAME = 255  # characters of a host's or a VM's
 
 _KINDS = {Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST}
 
@@ -57,10 +63,12 @@ _SAMPLE = pickle.dumps(ReadTask((Unread(Role.HOSTS, Document(_HOST.encode())),))
 
 
 def warm_up() -> None:
-    """Read and pack a host so often that the interpreter specialises its code.
+    """Load what tasks may name, and read a host so often that the interpreter specialises its code.
 
     For the process that readers are forked from, so that it is not done in each reader.
     """
+    for module in pkgutil.iter_modules(documents.__path__, f"{documents.__name__}."):
+        importlib.import_module(module.name)
     for _ in range(_WARM):
         _prepare()
 
@@ -75,6 +83,12 @@ def _prepare() -> None:
         _, descriptors, _ = _read_all(pickle.loads(_SAMPLE))  # noqa: S301  our own
         for descriptor in descriptors:
             os.close(descriptor)
+
+
+@functools.cache
+def _named(function: str) -> Any:
+    """A function of ``documents``, as a task names it."""
+    return pkgutil.resolve_name(f"{documents.__name__}.{function}")
 
 
 def serve(daemon: socket.socket, nonce: int) -> None:
@@ -111,16 +125,17 @@ def _split(task: SplitTask) -> tuple[bytes, list[int]]:
     """Cut the documents: the answer, and one file with all their pieces, one after another."""
     os.nice(_LESS_URGENT)
     limits.limit_memory(_READING_MEMORY)
+    cut = _named(task.cut)
     lengths: list[Optional[list[int]]] = []
     pieces: list[bytes] = []
     for document in task.documents:
         try:
-            found = splitting.split(document)
+            elements = cut(document)
         except (UnreadableDocument, expat.ExpatError, MemoryError):
             lengths.append(None)
             continue
-        lengths.append([len(piece) for piece in found])
-        pieces += found
+        lengths.append([len(piece) for piece in elements])
+        pieces += elements
     return messages.pack_split(lengths), [memory_files.sealed(pieces)]
 
 
@@ -131,24 +146,24 @@ def _read_all(task: ReadTask) -> tuple[bytes, list[int], bool]:
         The answer; a file for each that could be read; whether this task is the reader's last.
     """
     is_last = sum(len(each.document.data) for each in task.documents) > _LARGE
-    documents: list[ReadDocument] = []
+    read: list[ReadDocument] = []
     descriptors: list[int] = []
-    seen: list[dict[str, list[object]]] = []
+    reports: list[dict[str, list[object]]] = []
     for unread in task.documents:
         try:
-            found, took_sdk, note, pack = _read(unread)
+            states, took_sdk, note, pack = _read(unread)
             is_last = is_last or took_sdk
-            seen.append(_seen(found) if unread.tells_states else {})
+            reports.append(_named(unread.report)(states) if unread.report else {})
         except UnreadableDocument as error:
-            documents.append(ReadDocument(problem=str(error)))
-            seen.append({})
+            read.append(ReadDocument(problem=str(error)))
+            reports.append({})
             is_last = True
             continue
         descriptors.append(memory_files.sealed([pack]))
-        ids = tuple(each.get("_id") for each in found)
-        names = tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in found)
-        documents.append(ReadDocument(ids, names, note=note))
-    return messages.pack_read(documents, seen), descriptors, is_last
+        ids = tuple(each.get("_id") for each in states)
+        names = tuple(str(each.get("_name") or "")[:_LONGEST_NAME] for each in states)
+        read.append(ReadDocument(ids, names, note=note))
+    return messages.pack_read(read, reports), descriptors, is_last
 
 
 def _read(unread: Unread) -> tuple[list[State], bool, str, bytes]:
@@ -197,25 +212,3 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State],
             f"({len(strangers)} dropped: {shown:.200})"
         )
     return list(kept.values()), note
-
-
-def _seen(found: Sequence[State]) -> dict[str, list[object]]:
-    """What the daemon has to know of hosts or VMs: as ``decisions.states`` has it.
-
-    Raises:
-        UnreadableDocument: there are too many.
-    """
-    if len(found) > MOST_STATES:
-        raise UnreadableDocument(f"it tells of more than {MOST_STATES:,} hosts or VMs")
-    seen: dict[str, list[object]] = {}
-    for state in found:
-        status = state["_status"][2] if "_status" in state else ""
-        key = state.get("_id") or ""
-        texts = [state.get("_name") or key, status, state.get("_cluster", {}).get("_id")]
-        if state[""] == "Vm":
-            texts += [state.get("_host", {}).get("_id"), state.get("_origin") or ""]
-        known: list[object] = [text and text[:_LONGEST_NAME] for text in texts]
-        seen[key] = known
-        if "_memory" in state:  # else there is nothing to count with, and few bytes to answer for
-            known += resource_use.of_vm(state) if state[""] == "Vm" else resource_use.of_host(state)
-    return seen

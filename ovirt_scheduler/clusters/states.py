@@ -12,6 +12,8 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.processes.protocol.packed_answers import MISSHAPEN, amount, text
 
+REPORT = "resource_use:states"  # the function of ``processes.documents`` that says them
+
 State = TypeVar("State", HostState, VmState)
 
 

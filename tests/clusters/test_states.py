@@ -1,4 +1,4 @@
-"""ovirt_scheduler.decisions.states: what a reader saw of hosts and VMs is checked."""
+"""ovirt_scheduler.clusters.states: what a reader saw of hosts and VMs is checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.decisions import states
+from ovirt_scheduler.clusters import states
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from tests.support.fuzzing import assert_told, bounded, tries

@@ -28,7 +28,6 @@ ALLOWED: dict[str, int] = {
     "history": 1,
     "processes": 56,
     "processes/worker": 37,
-    "server/pages": 24,
     "workbench": 66,
 }
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -35,8 +35,8 @@ def is_ours(host: str, names: Collection[str]) -> bool:
         names: host names and addresses by which the daemon is known. In one that
             begins with ``*.``, as a certificate may have it, the star stands for one label.
     """
-    found = _HOST.fullmatch(host)
-    if found is None:
+    match = _HOST.fullmatch(host)
+    if match is None:
         return False
-    name, ours = (found[1] or found[2]).lower(), {each.lower() for each in names}
+    name, ours = (match[1] or match[2]).lower(), {each.lower() for each in names}
     return name in ours or f"*.{name.partition('.')[2]}" in ours or is_loopback(name)

@@ -51,8 +51,8 @@ def _buckets(histogram: Histogram) -> list[tuple[Any, ...]]:
     ends = [*(repr(end) for end in BUCKETS), "+Inf"]
     counts = itertools.accumulate(histogram.counts)
     examples = [
-        seen and core.Exemplar({"decision": seen.decision}, seen.seconds, seen.time)
-        for seen in histogram.exemplars
+        call and core.Exemplar({"decision": call.decision}, call.seconds, call.time)
+        for call in histogram.exemplars
     ]
     return list(zip(ends, counts, examples))
 
@@ -76,7 +76,7 @@ def _calls(state: DaemonState, tally: Tally) -> Iterator[Any]:
     yield _counter(
         "unit_calls", "Calls of policy units and drivers.",
         {(*unit, *ended): count
-         for unit, each in called.items() for ended, count in each.outcomes.items()},
+         for unit, calls in called.items() for ended, count in calls.outcomes.items()},
         "unit", "kind", "outcome", "mode",
     )  # fmt: skip
     yield _histogram("unit_call_duration_seconds", "Time of a call of a unit or driver.",
@@ -84,15 +84,15 @@ def _calls(state: DaemonState, tally: Tally) -> Iterator[Any]:
                      "unit", "kind")  # fmt: skip
     yield _counter(
         "hosts_removed", "Hosts that a filter removed.",
-        {(name, mode): count for (name, kind), each in called.items() if kind == "filter"
-         for mode, count in each.hosts_removed.items()},
+        {(name, mode): count for (name, kind), calls in called.items() if kind == "filter"
+         for mode, count in calls.hosts_removed.items()},
         "unit", "mode",
     )  # fmt: skip
     yield _counter(
         "decisive",
         "Decisions that would have gone to another host without the unit, or with a shadow.",
-        {(name, mode): count for (name, kind), each in called.items() if kind == "cost function"
-         for mode, count in each.decisive.items()},
+        {(name, mode): count for (name, kind), calls in called.items() if kind == "cost function"
+         for mode, count in calls.decisive.items()},
         "unit", "mode",
     )  # fmt: skip
     yield _gauge("unit_failing", "1: the last call of the unit failed.",
@@ -156,9 +156,9 @@ def _daemon(state: DaemonState) -> Iterator[Any]:
     )  # fmt: skip
     yield _gauge(
         "cluster_refused_vms", "VMs of a cluster that are not migrated for a while, and why.",
-        {(each.name, obstacle.value): len({refusal.vm for refusal in each.refusals
+        {(look.name, obstacle.value): len({refusal.vm for refusal in look.refusals
                                            if refusal.obstacle is obstacle})
-         for each in clusters for obstacle in Obstacle},
+         for look in clusters for obstacle in Obstacle},
         "cluster", "reason",
     )  # fmt: skip
     yield _gauge(

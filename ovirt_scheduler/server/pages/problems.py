@@ -69,11 +69,11 @@ def line(unit_count: int, problems: Sequence[Problem]) -> str:
     """The whole in one line: ``8 units; 1 failing: Night, since 02:14``."""
     units = count_of(unit_count, "unit")
     kinds = dict.fromkeys(problem.kind for problem in problems)
-    told = [_told([each for each in problems if each.kind == kind]) for kind in kinds]
-    return "; ".join([units, *told]) if told else f"{units}, all well"
+    texts = [_in_line([each for each in problems if each.kind == kind]) for kind in kinds]
+    return "; ".join([units, *texts]) if texts else f"{units}, all well"
 
 
-def _told(problems: Sequence[Problem]) -> str:
+def _in_line(problems: Sequence[Problem]) -> str:
     """The problems of one kind, for the line."""
     first, count = problems[0], sum(problem.stands_for for problem in problems)
     if first.kind in _SEVERAL:

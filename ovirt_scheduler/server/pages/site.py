@@ -94,7 +94,7 @@ class Site:
         except ImportError as error:
             return _text(503, f"this page needs {error.name}, which is not installed")
 
-    def _page(self, path: str, asked: Mapping[str, str], accept: str) -> Response:
+    def _page(self, path: str, parameters: Mapping[str, str], accept: str) -> Response:
         if path in ("/health", "/health.json"):
             return self._health(path != "/health" or "application/json" in accept)
         if path == "/metrics":
@@ -105,12 +105,12 @@ class Site:
             return _answer(200, "text/css", (_FOLDER / "style.css").read_text("utf-8"))
         as_json = path.endswith(".json")
         first, *rest = path.removesuffix(".json").lstrip("/").split("/")
-        named = {"decisions": self._decision, "units": self._unit, "clusters": self._cluster}
+        single = {"decisions": self._decision, "units": self._unit, "clusters": self._cluster}
         lists = {"status": self._status, "decisions": self._decisions}
-        if rest and first in named:
-            return named[first](unquote("/".join(rest)), as_json)
+        if rest and first in single:
+            return single[first](unquote("/".join(rest)), as_json)
         if not rest and first in lists:
-            return lists[first](asked, as_json)
+            return lists[first](parameters, as_json)
         return _NOT_HERE
 
     def _health(self, as_json: bool) -> Response:
@@ -120,47 +120,48 @@ class Site:
             return _json({"ok": not stuck, **({"problem": stuck} if stuck else {})}, code)
         return _text(code, stuck or "ok")
 
-    def _status(self, asked: Mapping[str, str], as_json: bool) -> Response:
+    def _status(self, parameters: Mapping[str, str], as_json: bool) -> Response:
         report = status.status(self.state(), self.tally)
         if as_json:
             return _json(report)
-        refresh = 0 if asked.get("refresh") == "off" else _REFRESH
+        refresh = 0 if parameters.get("refresh") == "off" else _REFRESH
         page = self._html(
             "status.html", refresh=refresh, decisions=self._last(),
             status=report, facts=status.facts(report),
         )  # fmt: skip
         return page._replace(headers={**page.headers, "Refresh": str(refresh)}) if refresh else page
 
-    def _last(self, **wanted: Any) -> list[views.View]:
-        return views.summaries(self._brief(**wanted))
+    def _last(self, **conditions: Any) -> list[views.View]:
+        return views.summaries(self._brief(**conditions))
 
-    def _brief(self, **wanted: Any) -> list[Record]:
+    def _brief(self, **conditions: Any) -> list[Record]:
         try:
             with self.reader.turns.next_turn() as turn:
-                return self.reader.decisions(Query(limit=_LAST, brief=True, **wanted), turn)
+                return self.reader.decisions(Query(limit=_LAST, brief=True, **conditions), turn)
         except (HistoryUnreadable, Overloaded):
             return []  # its own page says why
 
-    def _decisions(self, asked: Mapping[str, str], as_json: bool) -> Response:
-        wanted = {name: _typed(name, value) for name, value in asked.items() if value}
+    def _decisions(self, parameters: Mapping[str, str], as_json: bool) -> Response:
+        filled = {name: _typed(name, value) for name, value in parameters.items() if value}
         if as_json:
-            conditions = query.read({"limit": _ROWS, **wanted})
+            conditions = query.read({"limit": _ROWS, **filled})
             with self.reader.turns.next_turn() as turn:
                 records = self.reader.decisions(conditions, turn)
                 body = ",\n".join(views.as_json(record, turn.check) for record in records)
             return _answer(200, "application/json", f"[{body}]\n")
-        problem, code, older, found = "", 200, "", []
+        problem, code, older, records = "", 200, "", []
         try:
-            asked_for = query.read({"limit": _ROWS, **wanted, "brief": True})
+            conditions = query.read({"limit": _ROWS, **filled, "brief": True})
             with self.reader.turns.next_turn() as turn:
-                found = self.reader.decisions(asked_for, turn)
+                records = self.reader.decisions(conditions, turn)
         except (BadParameters, HistoryUnreadable, Overloaded) as error:
             problem, code = str(error), 400 if isinstance(error, BadParameters) else 503
-        if found and len(found) == wanted.get("limit", _ROWS):
-            older = f"/decisions?{urlencode({**asked, 'before': found[-1]['id']})}"
+        if records and len(records) == filled.get("limit", _ROWS):
+            older = f"/decisions?{urlencode({**parameters, 'before': records[-1]['id']})}"
         return self._html(
-            "decisions.html", code, asked=asked, searched=bool(wanted), outcomes=query.OUTCOMES,
-            problem=problem, decisions=views.summaries(found), older=older,
+            "decisions.html", code, parameters=parameters, searched=bool(filled),
+            outcomes=query.OUTCOMES, problem=problem, decisions=views.summaries(records),
+            older=older,
         )  # fmt: skip
 
     def _decision(self, name: str, as_json: bool) -> Response:
@@ -193,12 +194,12 @@ class Site:
 
     def _cluster(self, name: str, as_json: bool) -> Response:
         report = status.status(self.state()._replace(units=()), self.tally)
-        found = next((each for each in report["clusters"] if each["name"] == name), None)
-        if found is None:
+        cluster = next((each for each in report["clusters"] if each["name"] == name), None)
+        if cluster is None:
             return _NOT_HERE
         if as_json:
-            return _json(found)
-        return self._html("cluster.html", cluster=found, decisions=self._last(cluster=name))
+            return _json(cluster)
+        return self._html("cluster.html", cluster=cluster, decisions=self._last(cluster=name))
 
     @functools.cached_property
     def _templates(self) -> Any:

@@ -29,7 +29,7 @@ def status(state: DaemonState, tally: Tally) -> Status:
     units = [_unit(unit, tally.unit(unit.name, unit.kind), now) for unit in state.units]
     wrong = problems.gather(state, units, now)
     processes, ends, engine = state.processes, state.certificate_ends, state.engine
-    return _known(
+    return _without_blanks(
         version=state.version,
         started=moment(state.started),
         uptime_seconds=round(now - state.started),
@@ -42,21 +42,21 @@ def status(state: DaemonState, tally: Tally) -> Status:
         clusters=[_cluster(cluster) for cluster in state.clusters],
         plugins_path=state.plugins_path,
         certificate=ends and {"ends": moment(ends), "days_left": int((ends - now) // _DAY)},
-        engine=engine and _known(
+        engine=engine and _without_blanks(
             url=engine.url, reachable=not engine.problem, since=moment(engine.since),
             problem=engine.problem,
         ),
-        history=state.history and _known(**state.history._asdict()),
+        history=state.history and _without_blanks(**state.history._asdict()),
     )  # fmt: skip
 
 
-def _known(**values: object) -> Status:
+def _without_blanks(**values: object) -> Status:
     """Those of the values that are neither None nor an empty text."""
     return {name: value for name, value in values.items() if value is not None and value != ""}
 
 
 def _cluster(cluster: ClusterLook) -> Status:
-    return _known(
+    return _without_blanks(
         name=cluster.name,
         drive=cluster.drive,
         imbalance=None if cluster.imbalance is None else round(cluster.imbalance, 1),
@@ -75,7 +75,7 @@ def _cluster(cluster: ClusterLook) -> Status:
 
 def _refusal(refusal: Refusal) -> Status:
     host = {"id": refusal.host, "name": refusal.host_name}
-    return _known(
+    return _without_blanks(
         vm={"id": refusal.vm, "name": refusal.vm_name},
         host=host if refusal.host else None,
         obstacle=refusal.obstacle.value,
@@ -96,7 +96,7 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
     because = old
     if tally.failing_since is not None:
         state, since, because = "failing", tally.failing_since, tally.last_error
-    return _known(
+    return _without_blanks(
         name=unit.name,
         kind=unit.kind,
         mode=unit.mode,
@@ -126,9 +126,9 @@ def cluster_state(cluster: Mapping[str, Any]) -> str:
     if "driven_by" in cluster:
         return f"stands by, {cluster['driven_by']} drives it"
     refused = {
-        each["vm"]["id"]
-        for each in cluster.get("refusals", ())
-        if each["obstacle"] != Obstacle.NO_HOST.value
+        refusal["vm"]["id"]
+        for refusal in cluster.get("refusals", ())
+        if refusal["obstacle"] != Obstacle.NO_HOST.value
     }
     number = count_of(len(refused), "VM")
     state = "the engine's user may not migrate VMs" if "denial" in cluster else ""
@@ -142,25 +142,25 @@ def facts(report: Status) -> list[tuple[str, str]]:
     """The other facts about the daemon for a person: a term and a text each."""
     processes, calls = report["processes"], report["calls"]
     replaced = sum(processes["replaced"].values())
-    kept = f"{processes['kept']} kept, {processes['started']} started, {replaced} replaced"
-    found = [
+    of_plugins = f"{processes['kept']} kept, {processes['started']} started, {replaced} replaced"
+    rows = [
         ("Runs for", str(timedelta(seconds=report["uptime_seconds"]))),
         ("Calls under way", f"{calls['running']} of {calls['places']}; {calls['waiting']} wait"),
         ("Refused at the limit", str(calls["refused"])),
-        ("Processes of plugins", kept),
+        ("Processes of plugins", of_plugins),
         *((f"Replaced: {reason}", str(count)) for reason, count in processes["replaced"].items()),
     ]  # fmt: skip
     if "certificate" in report:
         certificate = report["certificate"]
         days, ends = certificate["days_left"], certificate["ends"][:10]
-        left = f"in {count_of(days, 'day')}, {ends}" if days >= 0 else f"ended on {ends}"
-        found.append(("Certificate ends", left))
+        when = f"in {count_of(days, 'day')}, {ends}" if days >= 0 else f"ended on {ends}"
+        rows.append(("Certificate ends", when))
     if "engine" in report:
         well = "answers" if report["engine"]["reachable"] else "cannot be asked"
-        found.append(("Engine", f"{report['engine']['url']} {well}"))
+        rows.append(("Engine", f"{report['engine']['url']} {well}"))
     if "history" in report:
         history = report["history"]
         lost = f", {history['dropped']} lost" if history["dropped"] else ""
-        held = count_of(history["decisions"], "decision")
-        found.append(("History", f"{held}, {history['bytes'] / (1 << 20):.1f} MiB{lost}"))
-    return found
+        number = count_of(history["decisions"], "decision")
+        rows.append(("History", f"{number}, {history['bytes'] / (1 << 20):.1f} MiB{lost}"))
+    return rows

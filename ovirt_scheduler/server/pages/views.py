@@ -60,9 +60,9 @@ def as_json(record: Record, check: Callable[[], None]) -> str:
     return f'{rest[:-1]}, "hosts": [{", ".join(hosts)}]}}' if "hosts" in record else rest
 
 
-def summaries(found: Iterable[Record]) -> list[View]:
+def summaries(records: Iterable[Record]) -> list[View]:
     """A row of a list for each decision, from the reader's summary."""
-    return [*map(_summary, found)]
+    return [*map(_summary, records)]
 
 
 def decision(of: Record) -> View:

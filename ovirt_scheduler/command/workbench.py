@@ -246,7 +246,7 @@ def _snapshot(options: argparse.Namespace) -> Shown:
     cluster.write(options.file)
     return Shown(
         f"{options.file}: {count_of(len(cluster.hosts), 'host')} and "
-        f"{count_of(len(cluster.vms), 'VM')} of {cluster.cluster}, {cluster.taken}\n"
+        f"{count_of(len(cluster.vms), 'VM')} of {cluster.cluster}, {cluster.time}\n"
     )
 
 
@@ -285,7 +285,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
                 break
     show_progress("")
     about = {
-        "cluster": initial.cluster, "taken": initial.taken, "hosts": len(initial.hosts),
+        "cluster": initial.cluster, "taken": initial.time, "hosts": len(initial.hosts),
         "vms": len(initial.vms), "scenario": options.scenario and options.scenario.name,
         "hours": happens.hours, "seed": options.seed,
     }  # fmt: skip

@@ -24,7 +24,7 @@ from ovirt_scheduler.history.record import (
 )
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values.hidden import HIDDEN
-from ovirt_scheduler.workbench.replay import Made
+from ovirt_scheduler.workbench.replay import Remade
 
 _NOTHING: Record = {"method": "", "units": [], "hosts": []}  # what a refused request has
 
@@ -40,7 +40,7 @@ class _Call(NamedTuple):
 
     unit: Unit
     question: object
-    said: Mapping[str, object]
+    answers: Mapping[str, object]
 
     @property
     def outcome(self) -> str:
@@ -50,7 +50,7 @@ class _Call(NamedTuple):
     @property
     def failed_hosts(self) -> Optional[str]:
         """The verdict on the hosts of a filter that failed; None if it did not."""
-        verdicts = {*self.said.values()} & {FAILED, REMOVED}
+        verdicts = {*self.answers.values()} & {FAILED, REMOVED}
         return str(next(iter(verdicts), "")) if explanation.has_failed(self.unit) else None
 
     def differs(self, other: _Call) -> bool:
@@ -61,10 +61,10 @@ class _Call(NamedTuple):
         same = all(self.unit.get(key) == other.unit.get(key) for key in ("checksum", "factor"))
         if same and self.question != other.question:
             return False
-        common = self.said.keys() & other.said.keys()
+        common = self.answers.keys() & other.answers.keys()
         ended = {self.outcome, other.outcome}
         return (len(ended) > 1 and NOT_ASKED not in ended) or any(
-            self.said[key] != other.said[key] for key in common
+            self.answers[key] != other.answers[key] for key in common
         )
 
 
@@ -85,13 +85,13 @@ class Side:
         failures: of units, with why.
     """
 
-    def __init__(self, made: Made) -> None:
-        record = made if isinstance(made, dict) else {**_NOTHING, "answer": {"refused": made}}
+    def __init__(self, remade: Remade) -> None:
+        record = remade if isinstance(remade, dict) else {**_NOTHING, "answer": {"refused": remade}}
         answer, hosts = record.get("answer"), record["hosts"]
         # Those in shadow are not asked in a replay.
         live = [unit for unit in record["units"] if unit.get("mode", "live") == "live"]
         ranks = record["method"] in ("runCostFunctions", "selectHost", "candidates")
-        self.made, self.record = made, record
+        self.remade, self.record = remade, record
         self.answer: Any = answer
         self.winner: Optional[str] = str(answer[0]) if ranks and answer else None
         self.out = explanation.removed(record)
@@ -110,28 +110,28 @@ class Side:
 
     def _call(self, unit: Unit) -> _Call:
         hosts, kind = self.record["hosts"], unit["kind"]
-        said: dict[str, object] = {}
-        asked: Iterable[object] = [host["id"] for host in hosts if host["id"] not in self.out]
+        answers: dict[str, object] = {}
+        question: Iterable[object] = [host["id"] for host in hosts if host["id"] not in self.out]
         if kind == Kind.FILTER.label:
             for host in hosts:
                 own = (each for each in host.get("verdicts", ()) if each["unit"] == unit["name"])
                 for verdict in (*own,)[:1]:  # a scheduler may have the filter's name
                     if verdict.get("verdict", NEVER_ASKED) != NEVER_ASKED:
-                        said[host["id"]] = verdict["verdict"]
-            asked = [*said]
+                        answers[host["id"]] = verdict["verdict"]
+            question = [*answers]
         elif kind == Kind.COST_FUNCTION.label:
             for host in hosts:
                 for cost in host.get("costs", ()):
                     if cost["unit"] == unit["name"]:
-                        said[host["id"]] = cost["cost"], cost.get("factor")
+                        answers[host["id"]] = cost["cost"], cost.get("factor")
         elif unit["outcome"] != NOT_ASKED:
-            said["answer"] = self.answer
-            asked = [(host, self.totals[str(host)]) for host in asked]
-        return _Call(unit, ([*asked], self.record.get("properties", {})), said)
+            answers["answer"] = self.answer
+            question = [(host, self.totals[str(host)]) for host in question]
+        return _Call(unit, ([*question], self.record.get("properties", {})), answers)
 
     def differing(self, other: Side) -> list[str]:
         """The units that said something else on the same question, or are in one of both."""
-        if isinstance(other.made, str):
+        if isinstance(other.remade, str):
             return []
         units: dict[str, None] = {}
         for kind, name in {**self.calls, **other.calls}:
@@ -201,7 +201,7 @@ class Totals:
         if side.winner is not None:
             self.wins[side.winner] += 1
         self.decisive.update(side.decisive)
-        if not isinstance(side.made, str):
+        if not isinstance(side.remade, str):
             self.times.append(side.milliseconds)
 
     @property
@@ -257,14 +257,14 @@ class Comparison:
         self.differ: list[Difference] = []
         self.before, self.after = Totals(), Totals()
 
-    def add(self, then: Record, made: Sequence[Made]) -> None:
+    def add(self, then: Record, remade: Sequence[Remade]) -> None:
         """Take in a decision.
 
         Args:
             then: as it was recorded.
-            made: on today's plugins; and with the changes, where there are any.
+            remade: on today's plugins; and with the changes, where there are any.
         """
-        recorded, today, *changed = map(Side, (then, *made))
+        recorded, today, *changed = map(Side, (then, *remade))
         self.names.update((host["id"], host["name"]) for host in then["hosts"] if "name" in host)
         edited, settings = recorded.edited(today), recorded.treated_otherwise(today)
         otherwise = recorded.differing(today)
@@ -275,7 +275,7 @@ class Comparison:
         self.edited.update(edited)
         self.treated_otherwise.update(settings)
         self.unsteady.update(to_blame)
-        is_uncertain = bool(to_blame) or isinstance(today.made, str)
+        is_uncertain = bool(to_blame) or isinstance(today.remade, str)
         if not is_same and not otherwise and masked:
             self.masked.update(masked)
             is_uncertain = True
@@ -319,7 +319,7 @@ class Comparison:
                 [self._host(host) for host in after.out if host not in before.out],
                 after.answer == [] != before.answer,
                 None if winners[0] == winners[1] else (winners[0] or None, winners[1] or None),
-                [*_why(clean(then), clean(before.record), clean(after.made))],
+                [*_why(clean(then), clean(before.record), clean(after.remade))],
             )
         )
 
@@ -343,7 +343,7 @@ class Comparison:
         }
 
 
-def _why(then: Record, old: Record, new: Made) -> Iterator[str]:
+def _why(then: Record, old: Record, new: Remade) -> Iterator[str]:
     """What became of which host."""
     if isinstance(new, str):
         yield f"refused: {new}"
@@ -353,17 +353,17 @@ def _why(then: Record, old: Record, new: Made) -> Iterator[str]:
         fate, now = (fates.get(host, "not among the hosts") for fates in (before, after))
         if fate != now:
             yield f"{name}: {fate}; now {now}"
-    decisive, others = (", ".join(made.get("decisive", ())) or "none" for made in (old, new))
+    decisive, others = (", ".join(record.get("decisive", ())) or "none" for record in (old, new))
     if decisive != others:
         yield f"decisive: {decisive}; now {others}"
-    for made, word in ((old, "before"), (new, "now")):
-        yield f"{word}: {explanation.outcome(made)}"
+    for record, word in ((old, "before"), (new, "now")):
+        yield f"{word}: {explanation.outcome(record)}"
 
 
-def _fates(made: Record) -> dict[str, str]:
+def _fates(record: Record) -> dict[str, str]:
     """By host: left, removed by a unit and why, or the sum of its costs."""
-    removed, whys, fates = explanation.removed(made), explanation.why(made), {}
-    for host in made["hosts"]:
+    removed, whys, fates = explanation.removed(record), explanation.why(record), {}
+    for host in record["hosts"]:
         why = whys[host["id"]]
         if host["id"] in removed:
             why = f"removed by {why}"

@@ -62,10 +62,10 @@ class EntityDocument:
         self._written: Optional[bytes] = data
         self._element: Optional[Element] = None  # the same, if it was asked for
         for path, place in _PLACES.items():
-            found = element.find(place)
-            if found is not None and found.text and not len(found):
-                self.values[path] = found.text.strip()
-                found.text = f"{_MARK}{path}{_MARK}"
+            part = element.find(place)
+            if part is not None and part.text and not len(part):
+                self.values[path] = part.text.strip()
+                part.text = f"{_MARK}{path}{_MARK}"
         for host in element.findall(HOST):
             self.values[HOST] = host.get("id", "")
             element.remove(host)

@@ -85,7 +85,7 @@ class _Place(NamedTuple):
     """What a path names: a collection, or one entity of it."""
 
     name: str  # the collection's element
-    found: list[Element]
+    elements: list[Element]
     parts: Sequence[str] = ()  # what each entity has a collection of
     one: bool = False
 
@@ -136,9 +136,9 @@ class MadeCluster:
         search, most = query.pop("search", ""), query.pop("max", "")
         mover = query.pop("migration_target_of", "") if path == "hosts" else ""
         follow = [name for name in query.pop("follow", "").split(",") if name]
-        left = [name for name in query if name not in _IGNORED]
-        if left:
-            raise Unknown(f"knows search, follow and max, and not {', '.join(left)}")
+        unknown = [name for name in query if name not in _IGNORED]
+        if unknown:
+            raise Unknown(f"knows search, follow and max, and not {', '.join(unknown)}")
         if not path:
             return "<api><product_info><name>made engine</name></product_info></api>"
         place = self._at(path)
@@ -147,14 +147,14 @@ class MadeCluster:
             there = ", ".join((*place.parts, *_REFERENCES))
             raise Unknown(f"cannot follow {', '.join(stray)} there; it follows {there}")
         if place.one:
-            return _text(self._shown(place.found[0], path, place.parts, follow))
+            return _text(self._shown(place.elements[0], path, place.parts, follow))
         if mover:
-            (vm,) = self._at(f"vms/{mover}").found
-            fit = [host for host in place.found if not self._refusal(vm, host)]
-            place = place._replace(found=fit)
+            (vm,) = self._at(f"vms/{mover}").elements
+            fit = [host for host in place.elements if not self._refusal(vm, host)]
+            place = place._replace(elements=fit)
         shown = (
-            _text(self._shown(each, f"{path}/{each.get('id')}", place.parts, follow))
-            for each in self._searched(place.found, search, most)
+            _text(self._shown(entity, f"{path}/{entity.get('id')}", place.parts, follow))
+            for entity in self._searched(place.elements, search, most)
         )
         return f"<{place.name}>{''.join(shown)}</{place.name}>"
 
@@ -180,14 +180,14 @@ class MadeCluster:
             Refused: the VM may not be migrated, or the host cannot run it.
             Unknown: there is no such VM or host, or the body is no action.
         """
-        (vm,) = self._at(f"vms/{vm_id}").found
+        (vm,) = self._at(f"vms/{vm_id}").elements
         try:
-            wanted = fromstring(action or b"<action/>").find("host")  # noqa: S314  of a plugin's SDK
+            target_host = fromstring(action or b"<action/>").find("host")  # noqa: S314  of a plugin's SDK
         except ParseError as error:
             raise Unknown(f"cannot read the action migrate of vms/{vm_id}: {error}") from None
         target = None
-        if wanted is not None:
-            host = self._meant(vm, wanted)
+        if target_host is not None:
+            host = self._meant(vm, target_host)
             refusal = self._why_stays(vm) or self._refusal(vm, host)
             if refusal:
                 self._happen(vm, correlation_id, {_FAILED: refusal})
@@ -232,9 +232,9 @@ class MadeCluster:
             return f"The host {name} did not satisfy internal filter Memory."
         return ""
 
-    def _meant(self, vm: Element, wanted: Element) -> Element:
+    def _meant(self, vm: Element, target_host: Element) -> Element:
         """The host that is meant by its id or name."""
-        named = {*filter(None, (wanted.get("id"), wanted.findtext("name")))}
+        named = {*filter(None, (target_host.get("id"), target_host.findtext("name")))}
         fit = (each for each in self._entities["hosts"] if named & {each.get("id"), _name(each)})
         host = next(fit, None)
         if host is None:
@@ -270,21 +270,21 @@ class MadeCluster:
         labels: dict[str, Element] = {}
         members: dict[tuple[str, str], Element] = {}
         for name, entities in self._entities.items():
-            for each in entities:
-                link = {"id": each.get("id", ""), "href": f"{API}/{name}/{each.get('id')}"}
-                for label in each.iterfind("affinity_labels/affinity_label"):
+            for entity in entities:
+                link = {"id": entity.get("id", ""), "href": f"{API}/{name}/{entity.get('id')}"}
+                for label in entity.iterfind("affinity_labels/affinity_label"):
                     key = label.get("id", "")
                     if key not in labels:
                         labels[key] = whole = copy.copy(label)
                         members.update({(key, of): SubElement(whole, of) for of in self._entities})
-                    SubElement(members[key, name], each.tag, link)
+                    SubElement(members[key, name], entity.tag, link)
         return [*labels.values()]
 
     @functools.cached_property
     def _parts(self) -> Mapping[str, Sequence[str]]:
         """The parts that may be asked for, of an entity of each collection."""
-        known = {name: _known_parts(each, _TAKEN) for name, each in self._entities.items()}
-        return {**known, "clusters": _known_parts(self._collections["clusters"], ())}
+        parts = {name: _known_parts(each, _TAKEN) for name, each in self._entities.items()}
+        return {**parts, "clusters": _known_parts(self._collections["clusters"], ())}
 
     @functools.cached_property
     def _names(self) -> Mapping[str, Mapping[str, str]]:
@@ -308,13 +308,13 @@ class MadeCluster:
         place = _Place(name, self._collections[name], self._parts.get(name, ()))
         for word in rest:
             if not place.one:
-                found = [each for each in place.found if each.get("id") == word]
-                if not found:
+                matching = [each for each in place.elements if each.get("id") == word]
+                if not matching:
                     raise Absent(f"has nothing at {path}")
-                place = place._replace(found=found, one=True)
+                place = place._replace(elements=matching, one=True)
                 continue
             parts = {_in_path(each): Element(each) for each in place.parts}
-            inside = (each for each in place.found[0] if each.tag in _PARTS or len(each))
+            inside = (each for each in place.elements[0] if each.tag in _PARTS or len(each))
             parts.update({_in_path(each.tag): each for each in inside})
             if word not in parts:
                 raise Unknown(f"has no {path}; there it has {', '.join(parts) or 'nothing'}")
@@ -346,27 +346,27 @@ class MadeCluster:
     def _reference(self, child: Element, follow: Collection[str]) -> Element:
         path = f"{child.tag}s/{child.get('id')}"
         if child.tag in follow:
-            return self._shown(self._at(path).found[0], path, (), ())
+            return self._shown(self._at(path).elements[0], path, (), ())
         return Element(child.tag, {"id": child.get("id", ""), "href": f"{API}/{path}"})
 
-    def _searched(self, found: list[Element], search: str, most: str) -> list[Element]:
+    def _searched(self, entities: list[Element], search: str, most: str) -> list[Element]:
         """Those that a search such as ``host=lynx and status=up sortby name page 2`` looks for."""
         parts = _ORDER.fullmatch(" ".join(search.split())).groups("")  # type: ignore[union-attr]  # it takes anything
         terms, key, direction, page = parts
         if terms:
             either = [[*map(_term, _AND.split(part))] for part in _OR.split(terms)]
-            found = [
-                each
-                for each in found
-                if any(all(self._fits(each, *term) for term in every) for every in either)
+            entities = [
+                entity
+                for entity in entities
+                if any(all(self._fits(entity, *term) for term in every) for every in either)
             ]
         if key:
             _term(f"{key}=")
-            descending = direction.lower() == "desc"
-            found = sorted(found, key=lambda each: self._values(each, key), reverse=descending)
-        size = int(most) if most.isdecimal() else (_PAGE if page else len(found))
+            falls = direction.lower() == "desc"
+            entities = sorted(entities, key=lambda entity: self._values(entity, key), reverse=falls)
+        size = int(most) if most.isdecimal() else (_PAGE if page else len(entities))
         begin = size * (int(page or 1) - 1)
-        return found[begin : begin + size]
+        return entities[begin : begin + size]
 
     def _fits(self, element: Element, key: str, pattern: re.Pattern[str], equal: bool) -> bool:
         return any(map(pattern.fullmatch, self._values(element, key))) == equal
@@ -379,10 +379,10 @@ class MadeCluster:
             return [element.get("id", "")]
         if key == "tag":
             return [_name(tag) for tag in element.iterfind("tags/tag")]
-        found = element.findall(key)[:1]
+        values = element.findall(key)[:1]
         if key == "status":
-            return [status.text or "" for status in found]
-        return [self._names[key].get(each.get("id", ""), "") for each in found]
+            return [status.text or "" for status in values]
+        return [self._names[key].get(each.get("id", ""), "") for each in values]
 
 
 def _term(text: str) -> tuple[str, re.Pattern[str], bool]:
@@ -394,8 +394,8 @@ def _term(text: str) -> tuple[str, re.Pattern[str], bool]:
     parsed = _TERM.fullmatch(text)
     if parsed is None or parsed[1] not in _KEYS:
         raise Unknown(f"cannot search for {text!r}; it takes NAME=VALUE of {', '.join(_KEYS)}")
-    key, sign, wanted = parsed.groups()
-    alike = fnmatch.translate(re.sub(r"([?\[])", r"[\1]", wanted))  # * alone is special
+    key, sign, pattern = parsed.groups()
+    alike = fnmatch.translate(re.sub(r"([?\[])", r"[\1]", pattern))  # * alone is special
     return key, re.compile(alike, re.IGNORECASE), sign == "="
 
 
@@ -410,8 +410,8 @@ def _in_path(name: str) -> str:
 
 def _of(element: Element, what: str) -> str:
     """The id of its cluster, or of the host that it runs on; empty if it has none."""
-    found = element.find(what)
-    return "" if found is None else found.get("id", "")
+    part = element.find(what)
+    return "" if part is None else part.get("id", "")
 
 
 def _name(element: Element) -> str:

@@ -111,9 +111,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: the output is the command's or the test's."""
 
     def _answer(self, ask: Callable[[], str]) -> None:
-        wanted = f"Bearer {self.server.token}"
+        expected = f"Bearer {self.server.token}"
         authorization = self.headers.get("Authorization", "")
-        if not secrets.compare_digest(authorization.encode(), wanted.encode()):
+        if not secrets.compare_digest(authorization.encode(), expected.encode()):
             self._send(HTTPStatus.UNAUTHORIZED, "<fault><reason>log in first</reason></fault>")
             return
         try:

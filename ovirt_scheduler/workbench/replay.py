@@ -53,8 +53,8 @@ _SELECTS = ("select_host", "candidates", "has_any_hosts")  # calls that filters 
 _CHUNK = 8  # decisions that one thread makes after another: many are made on the same hosts
 _KEPT = 4  # documents, for each thread
 
-Made = Union[Record, str]  # of a refused request: why
-Replayed = tuple[Record, Sequence[Made]]  # what was decided then, and what each policy makes of it
+Remade = Union[Record, str]  # of a refused request: why
+Replayed = tuple[Record, Sequence[Remade]]  # as it was decided then; and by each policy
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Changes:
     def units(self, kind: Kind, former: Record, catalogue: Catalogue) -> tuple[WantedUnit, ...]:
         """The units of a kind that are asked instead of the recorded ones."""
         factors = self.factors if kind is Kind.COST_FUNCTION else {}
-        kept = [
+        units = [
             WantedUnit(unit["name"], factors.get(unit["name"], unit.get("factor", 1)))
             for unit in former["units"]
             if unit["kind"] == kind.label
@@ -82,8 +82,8 @@ class Changes:
             and unit["name"] not in self.without
         ]
         if kind is not Kind.BALANCE:
-            there = {each.name for each in kept}
-            kept += [
+            there = {each.name for each in units}
+            units += [
                 WantedUnit(name, 1 if factor is None else factor)
                 for name, factor in self.added.items()
                 if name not in there
@@ -91,7 +91,7 @@ class Changes:
                 and kind in catalogue.kinds_of(name)
                 and (kind is Kind.COST_FUNCTION or factor is None)
             ]
-        return tuple(kept)
+        return tuple(units)
 
 
 class Policy:
@@ -135,7 +135,7 @@ class Policy:
             if option == "--with" and kinds == (Kind.BALANCE,):
                 raise BadUsage(f"--with {name}: only a filter or a cost function can be added")
 
-    def make(self, recorded: Recorded, past: Past) -> Made:
+    def make(self, recorded: Recorded, past: Past) -> Remade:
         """Make a decision: its record, or why it was refused."""
         former = recorded.record
         form = AnswerForm.DESIGN if former["form"] == "design" else AnswerForm.ENGINE
@@ -150,12 +150,12 @@ class Policy:
             else:
                 last = _driver_call(service, recorded)
                 kinds = [Kind.FILTER, Kind.COST_FUNCTION] if last.method in _SELECTS else []
-            wanted = {kind: self._changes.units(kind, former, self.catalogue) for kind in kinds}
+            units = {kind: self._changes.units(kind, former, self.catalogue) for kind in kinds}
             caller = Caller(new_id(), form, "replay")
             # Where a value was not recorded, the default holds.
             values = former.get("properties", {}).items()
             properties = {name: value for name, value in values if value != HIDDEN}
-            request = Request(caller, entities, properties, wanted, last)
+            request = Request(caller, entities, properties, units, last)
             return conversion.make_record(service.decide(request))
         except RequestError as error:
             return str(error)
@@ -167,11 +167,11 @@ def _driver_call(service: DecisionService, recorded: Recorded) -> DriverCall:
     Raises:
         UnknownUnit: there is no such scheduler any more.
     """
-    asked = recorded.request
-    driver = service.scheduler(recorded.record["units"][-1]["name"], asked["method"])
-    service.selections[driver.name] = tuple(asked["selected"])
-    known = asked["destinations"], asked.get("planned", {}), asked.get("coming", {})
-    return DriverCall(driver, asked["method"], asked["arguments"], *known)
+    call = recorded.request
+    driver = service.scheduler(recorded.record["units"][-1]["name"], call["method"])
+    service.selections[driver.name] = tuple(call["selected"])
+    known_then = call["destinations"], call.get("planned", {}), call.get("coming", {})
+    return DriverCall(driver, call["method"], call["arguments"], *known_then)
 
 
 def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:
@@ -205,11 +205,11 @@ class Past:
         former, named = recorded.record, recorded.request.get("ids", {})
         hosts = tuple(host["id"] for host in former["hosts"])
         vms, vm = tuple(named.get("vms", ())), named.get("vm", former.get("vm", {}).get("id"))
-        known: dict[Role, Ids] = {Role.HOSTS: hosts, Role.VMS: vms, Role.VM: (vm,) if vm else ()}
+        ids_of: dict[Role, Ids] = {Role.HOSTS: hosts, Role.VMS: vms, Role.VM: (vm,) if vm else ()}
         replies: dict[Role, list[EngineReply]] = {role: [] for role in Role}
         brought: dict[Role, Optional[Document]] = {}
         for role, of_engine, number in recorded.documents:
-            ids = known.get(role, ())
+            ids = ids_of.get(role, ())
             reply = document(number, ids)
             if of_engine or ids:
                 replies[role].append(reply)
@@ -256,11 +256,11 @@ def run(
     """
 
     @functools.lru_cache(_KEPT * parallel)  # with what was read of it
-    def document(number: int, asked: Ids) -> EngineReply:
-        found = Document(reader.document(number), "utf-8")
-        if not found.data:
+    def document(number: int, ids: Ids) -> EngineReply:
+        past_document = Document(reader.document(number), "utf-8")
+        if not past_document.data:
             raise _Gone
-        return EngineReply(found, asked)
+        return EngineReply(past_document, ids)
 
     stopping = threading.Event()
 
@@ -271,8 +271,8 @@ def run(
                 break
             with contextlib.suppress(_Gone):
                 past = Past(recorded, document)
-                made = [policy.make(recorded, past) for policy in policies]
-                replayed.append((recorded.record, made))
+                remade = [policy.make(recorded, past) for policy in policies]
+                replayed.append((recorded.record, remade))
         return replayed
 
     chunks = (numbers[start : start + _CHUNK] for start in range(0, len(numbers), _CHUNK))

@@ -57,9 +57,9 @@ def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[st
     Args:
         problems: with the plugins.
     """
-    done, differ = comparison.count, comparison.differ
-    share = 100 * comparison.same / max(1, done)
-    yield f"as it was: {comparison.same} of {done} decisions come out the same ({share:.1f} %)"
+    count, differ = comparison.count, comparison.differ
+    share = 100 * comparison.same / max(1, count)
+    yield f"as it was: {comparison.same} of {count} decisions come out the same ({share:.1f} %)"
     for unit, number in comparison.unsteady.most_common():
         uses = "it uses time, chance or the engine"
         yield f"  {unit} answers otherwise: {uses} (decisions: {number})"
@@ -80,25 +80,26 @@ def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[st
     alone = sum(each.no_host for each in differ)
     winners = sum(each.winners is not None for each in differ)
     yield (
-        f"{word}: {len(differ)} of {done} decisions differ; hosts newly refused: {refused}, "
+        f"{word}: {len(differ)} of {count} decisions differ; hosts newly refused: {refused}, "
         f"no host left: {alone}, another winner: {winners}"
     )
 
 
-def subject(each: Difference) -> str:
+def subject(difference: Difference) -> str:
     """What a difference is about: ``runFilters for VM web``."""
-    return f"{each.method} for VM {explanation.label(each.vm)}" if each.vm else each.method
+    about = f" for VM {explanation.label(difference.vm)}" if difference.vm else ""
+    return f"{difference.method}{about}"
 
 
-def brief(each: Difference) -> str:
+def brief(difference: Difference) -> str:
     """A difference in a few words."""
-    if each.no_host:
+    if difference.no_host:
         return "no host is left"
-    if each.winners:
-        old, new = (explanation.label(host) if host else "none" for host in each.winners)
+    if difference.winners:
+        old, new = (explanation.label(host) if host else "none" for host in difference.winners)
         return f"{new} wins, and not {old}"
-    if each.refused:
-        return f"{', '.join(map(explanation.label, each.refused))} refused"
+    if difference.refused:
+        return f"{', '.join(map(explanation.label, difference.refused))} refused"
     return "another answer"
 
 
@@ -127,8 +128,8 @@ def write_replay(comparison: Comparison, lines: Sequence[str], file: Path) -> No
 
 def rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[Row]:
     """Both numbers of each name, the largest first."""
-    found = [(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
-    return sorted(found, key=lambda row: (-row[2], -row[1], row[0]))
+    numbers = [(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
+    return sorted(numbers, key=lambda row: (-row[2], -row[1], row[0]))
 
 
 def _by_time(before: Sequence[float], after: Sequence[float]) -> list[Row]:
@@ -152,9 +153,10 @@ def simulation_fields(
     policies = []
     for policy, outcome in simulated.items():
         stages = {stage: _view(view) for stage, view in outcome.stages}
-        found = {"policy": policy, **stages, **vars(outcome), "migrations": len(outcome.migrations)}
-        del found["views"], found["course"]
-        policies.append({**found, "moves": [move._asdict() for move in outcome.moves]})
+        number = len(outcome.migrations)
+        fields = {"policy": policy, **stages, **vars(outcome), "migrations": number}
+        del fields["views"], fields["course"]
+        policies.append({**fields, "moves": [move._asdict() for move in outcome.moves]})
     return {**about, "policies": policies}
 
 
@@ -172,13 +174,13 @@ def _view(view: View) -> dict[str, object]:
 def measures(several: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
     """A table: a column for the cluster before, and two for each policy."""
     headings, views = ["", "BEFORE"], [several[0].views[0]]
-    for number, each in enumerate(several):
+    for number, outcome in enumerate(several):
         mark = "" if len(several) == 1 else f" {'AB'[number]}"
         headings += [f"BETWEEN{mark}", f"AFTER{mark}"]
-        views += each.views[1:]
+        views += outcome.views[1:]
     rows = [[name, *map(measure, views)] for name, measure in _MEASURES.items()]
     for name, count in _COUNTS.items():
-        numbers = [text for each in several for text in ("", str(count(each)))]
+        numbers = [text for outcome in several for text in ("", str(count(outcome)))]
         rows.append([name, "", *numbers])
     return headings, rows
 

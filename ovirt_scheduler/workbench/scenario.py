@@ -148,8 +148,8 @@ def read(path: Path) -> Scenario:
     return Scenario(
         str(path),
         hours,
-        tuple(sorted(arrivals.values(), key=lambda each: each.at)),
-        tuple(sorted(events, key=lambda each: each.at)),
+        tuple(sorted(arrivals.values(), key=lambda arrival: arrival.at)),
+        tuple(sorted(events, key=lambda event: event.at)),
         sections["load"],
     )
 
@@ -166,8 +166,8 @@ def _arrivals(name: str, section: Section) -> Iterator[Arrival]:
 
 def _host_events(name: str, section: Section) -> list[HostEvent]:
     events = [HostEvent(at, name, what) for what, at in section.values.items() if at is not None]
-    left = [event.at for event in events if event.what != RETURNS]
+    leaves_at = [event.at for event in events if event.what != RETURNS]
     returns = section[RETURNS]
-    if returns is not None and (not left or returns <= min(left)):
+    if returns is not None and (not leaves_at or returns <= min(leaves_at)):
         raise section.mistake(RETURNS, "is not after the host fails or goes into maintenance")
     return events

@@ -117,7 +117,7 @@ class SimulatedHost(EntityDocument):
         self._own_processors = self._own_memory = 0.0
         self._statistics = self.statistics()  # as they are at first
         self.tells_load = busy_percent(self._statistics) is not None
-        self._taken = 0.0  # bytes that its VMs have; so not each VM to come asks them all
+        self._vm_memory = 0.0  # bytes that its VMs have; so not each VM to come asks them all
 
     def settle(self) -> None:
         """Divide its use among itself and its first VMs."""
@@ -125,12 +125,12 @@ class SimulatedHost(EntityDocument):
         used = used_memory(self._statistics, int(self.memory), None)
         if percent is not None:
             busy = percent / 100 * (self.processors or 1)
-            left = busy - sum(vm.load for vm in vms)
+            unexplained = busy - sum(vm.load for vm in vms)
             silent = [vm for vm in vms if not vm.tells_load]
             number = sum(vm.processors for vm in silent)
             for vm in silent:
-                vm.load = max(0.0, left) * vm.processors / number
-            self._own_processors = 0.0 if silent else max(0.0, left)
+                vm.load = max(0.0, unexplained) * vm.processors / number
+            self._own_processors = 0.0 if silent else max(0.0, unexplained)
             total = sum(vm.load for vm in vms)
             for vm in vms:  # together they use no more than the host does
                 vm.load *= min(1.0, busy / total) if total else 1.0
@@ -139,9 +139,9 @@ class SimulatedHost(EntityDocument):
             for vm in vms:
                 vm.used_memory *= min(1.0, used / of_vms) if of_vms else 1.0
             self._own_memory = max(0.0, used - of_vms)
-        self._taken = sum(vm.memory for vm in vms)
+        self._vm_memory = sum(vm.memory for vm in vms)
         left_over = self.number("max_scheduling_memory")
-        self._room = self.memory or math.inf if left_over is None else left_over + self._taken
+        self._room = self.memory or math.inf if left_over is None else left_over + self._vm_memory
 
     @property
     def status(self) -> str:
@@ -172,7 +172,7 @@ class SimulatedHost(EntityDocument):
             return f"is {self.status}"
         if self.processors and vm.processors > self.processors:
             return "has too few processors"
-        if vm.memory > self._room - self._taken:
+        if vm.memory > self._room - self._vm_memory:
             return "has too little memory left"
         return ""
 
@@ -181,9 +181,9 @@ class SimulatedHost(EntityDocument):
         vms = self.vms.values()
         self.set("summary/active", sum(vm.is_up for vm in vms))
         self.set("summary/total", len(vms))
-        self._taken = sum(vm.memory for vm in vms)
+        self._vm_memory = sum(vm.memory for vm in vms)
         if "max_scheduling_memory" in self.values:
-            self.set("max_scheduling_memory", int(max(0.0, self._room - self._taken)))
+            self.set("max_scheduling_memory", int(max(0.0, self._room - self._vm_memory)))
         self.set(f"{MEMORY}used", int(self.used_memory))
         self.set(f"{MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
         if self.tells_load:
@@ -232,7 +232,7 @@ class SimulatedCluster:
             host.settle()
         # By kind and place: the elements in it.
         self._replies: dict[tuple[str, int], tuple[list[bytes], EngineReply]] = {}
-        self._made: Optional[MadeEngine] = None  # for plugins that ask more
+        self._engine: Optional[MadeEngine] = None  # for plugins that ask more
 
     def add(self, name: str, memory: int, processors: int, load: float) -> SimulatedVm:
         """A new VM that does not run yet.
@@ -302,18 +302,18 @@ class SimulatedCluster:
 
     def access(self, deadline: float) -> EngineAccess:  # noqa: ARG002
         """The way to a made engine that has the cluster as it is now."""
-        if self._made is None:
-            self._made = MadeEngine()
+        if self._engine is None:
+            self._engine = MadeEngine()
         hosts, vms = (
             [each.element() for each in entities.values()] for entities in (self.hosts, self.vms)
         )
-        self._made.cluster = MadeCluster(hosts, vms, self._clusters, self.name)
-        return self._made.access()
+        self._engine.cluster = MadeCluster(hosts, vms, self._clusters, self.name)
+        return self._engine.access()
 
     def close(self) -> None:
         """End the made engine, if there is one."""
-        if self._made is not None:
-            self._made.close()
+        if self._engine is not None:
+            self._engine.close()
 
     def _several(
         self, kind: str, entities: Mapping[str, EntityDocument]

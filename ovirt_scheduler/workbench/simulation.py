@@ -159,7 +159,7 @@ class Policy(DecisionService):
             items = settings.properties.items()
             self._properties = {key: value for key, value in items if key != POLICY}
         self.accepted: Counter[str] = Counter()
-        self.asked: set[str] = set()
+        self.placed_vms: set[str] = set()
         self.problems: Counter[str] = Counter()
 
     def choose(self, vm: SimulatedVm, hosts: Iterable[str]) -> tuple[Optional[str], str]:
@@ -178,7 +178,7 @@ class Policy(DecisionService):
                 DriverCall(self._selector, "select_host"),
             )
         )
-        self.asked.add(vm.id)
+        self.placed_vms.add(vm.id)
         self.accepted.update(decision.execution.remaining)
         answer = cast("tuple[str, ...]", decision.answer)
         return (answer[0], "") if answer else (None, summary.text(decision))
@@ -279,10 +279,10 @@ class Simulation:
         Args:
             step: hours between two looks.
         """
-        outcome, left, number = self._outcome, self.most, 0
+        outcome, rounds, number = self._outcome, self.most, 0
         self._change_loads()
         outcome.views.append(self._view())
-        while not outcome.rested and left > 0:
+        while not outcome.rested and rounds > 0:
             self._hour = number * step
             self._look()
             if len(outcome.views) < 2 and self._hour >= self.scenario.hours / 2:
@@ -292,7 +292,7 @@ class Simulation:
             self.tell(f"hour {self._hour:.1f}: {count_of(len(outcome.moves), 'move')}")
             number += 1
             if number * step > self.scenario.hours:
-                left -= 1
+                rounds -= 1
                 still = self._hour - self._still_since - step
                 outcome.rested = still >= self.settings.hold / 3600
 
@@ -379,17 +379,17 @@ class Simulation:
         for turn in range(MOST_ROUNDS):
             state = self._cluster.state()
             closed = self._closed_to(now, (*staying, *self._moved))
-            wanted = self._policy.balance(state, closed, self._refusals.doubtful(now))
-            judged = self._limits.judge(wanted, state, now, again=turn > 0)
+            plan = self._policy.balance(state, closed, self._refusals.doubtful(now))
+            judged = self._limits.judge(plan, state, now, again=turn > 0)
             ready = [each for each in judged if not each.problem]
-            made = [each.vm for each in ready if self._migrate(each, now)]
-            self._moved += made
+            begun = [each.vm for each in ready if self._migrate(each, now)]
+            self._moved += begun
             waiting.update(
-                (f"{each.vm_name} to {each.target_name}", each.problem)
-                for each in judged
-                if each.problem
+                (f"{step.vm_name} to {step.target_name}", step.problem)
+                for step in judged
+                if step.problem
             )
-            if len(made) == len(ready):
+            if len(begun) == len(ready):
                 break
         outcome.waiting = waiting
 
@@ -444,6 +444,7 @@ class Simulation:
         for name, host in self._hosts.items():
             if host.status != UP:
                 closed[name] = f"is {host.status}"
-            elif self._policy.asked and not self._policy.accepted[host.id]:
-                closed[name] = f"takes none of {count_of(len(self._policy.asked), 'VM')} that asked"
+            elif self._policy.placed_vms and not self._policy.accepted[host.id]:
+                number = count_of(len(self._policy.placed_vms), "VM")
+                closed[name] = f"takes none of {number} that asked"
         return closed

@@ -68,12 +68,12 @@ class Snapshot:
     """A cluster's hosts and VMs.
 
     Attributes:
-        taken: when, in UTC (RFC 3339).
+        time: of the cluster, in UTC (RFC 3339).
         clusters: the cluster itself, with its affinity groups, if it was asked for.
     """
 
     cluster: str
-    taken: str
+    time: str
     hosts: Elements
     vms: Elements
     clusters: Elements = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Snapshot:
         """
 
         cut = _cut(path, in_snapshot=True)
-        about, members, name = cut.about, cut.found, cut.about.get("cluster", "")
+        about, members, name = cut.about, cut.members, cut.about.get("cluster", "")
         if about.get("version") != _VERSION:
             version = about.get("version")
             raise BadInput(f"{path}:1: version {version} of <{_AROUND}>; this reads {_VERSION}")
@@ -108,10 +108,10 @@ class Snapshot:
         members: dict[str, Elements] = {"hosts": {}, "vms": {}}
         for collection, path in (("hosts", hosts), ("vms", vms)):
             if path is not None:
-                found = _cut(path).found
-                if collection not in found:
+                cut = _cut(path).members
+                if collection not in cut:
                     raise BadInput(f"{path}:1: has no <{collection}>")
-                members.update(found)
+                members.update(cut)
         return cls("Default", "", **members)
 
     def write(self, path: Path) -> None:
@@ -123,7 +123,7 @@ class Snapshot:
         about = f"version={quoteattr(_VERSION)} cluster={quoteattr(self.cluster)}"
         begin = (
             '<?xml version="1.0" encoding="UTF-8"?>\n'
-            f"<{_AROUND} {about} taken={quoteattr(self.taken)}>"
+            f"<{_AROUND} {about} taken={quoteattr(self.time)}>"
         )
         inside = (self.document(each).data for each in _MEMBERS)
         data = b"\n".join((begin.encode(), *inside, f"</{_AROUND}>\n".encode()))
@@ -180,29 +180,29 @@ def take(
     """
     if not CLUSTER_NAME.fullmatch(cluster):  # the engine would take * for anything
         raise BadUsage(f"{cluster!r:.60} {_NO_NAME}")
-    taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     inventory, number = Inventory(settings), Counter[str]()
 
     def cut(collection: str, page: Document) -> Elements:
         where = f"the answer of {settings.url}/{collection}"
-        some = _Cutter(page.data, where, EngineUnavailable).found.get(collection, {})
+        some = _Cutter(page.data, where, EngineUnavailable).members.get(collection, {})
         number[collection] += len(some)
         tell(f"{number[collection]} {collection}")
         return some
 
     try:
-        found = {
+        members = {
             name: inventory.read_pages(name, f'{key}="{cluster}"', partial(cut, name), follow)
             for name, (key, follow) in _QUERIES.items()
         }
     finally:
         inventory.close()
-    if not found["hosts"]:
+    if not members["hosts"]:
         raise SchedulerError(
             f"the engine knows no host in the cluster {cluster}; is there one of that name, and "
             f"may {settings.username} see it?"
         )
-    return Snapshot(cluster, taken, **found)
+    return Snapshot(cluster, time, **members)
 
 
 def recorded(reader: Reader) -> Snapshot:
@@ -217,8 +217,8 @@ def recorded(reader: Reader) -> Snapshot:
     decision = reader.recording(numbers[0]) if numbers else None
     for role, _, number in decision.documents if decision else ():
         if role in (Role.HOSTS, Role.VMS):
-            found = _Cutter(reader.document(number), "a recorded document", NotRecorded).found
-            members[role.value].update(found.get(role.value, {}))
+            pieces = _Cutter(reader.document(number), "a recorded document", NotRecorded).members
+            members[role.value].update(pieces.get(role.value, {}))
     if decision is None or not members["hosts"]:
         raise NotRecorded(
             "no call of loadBalance is recorded with its documents: set record = true in "
@@ -245,7 +245,7 @@ class _Cutter:
         self, data: bytes, where: str, error: type[SchedulerError], in_snapshot: bool = False
     ) -> None:
         self.about: Mapping[str, str] = {}
-        self.found: dict[str, dict[str, bytes]] = {}
+        self.members: dict[str, dict[str, bytes]] = {}
         self._data = data
         self._where = where
         self._error = error
@@ -276,10 +276,10 @@ class _Cutter:
         if self._level == 1:
             self._begin_member(name, attributes.get("id", ""))
         elif self._level == 0:
-            if name not in _MEMBERS or name in self.found:
+            if name not in _MEMBERS or name in self.members:
                 self._refuse(f"<{name:.40}> where one <hosts> and one <vms> are expected")
             self._collection = name
-            self.found[name] = {}
+            self.members[name] = {}
         elif self._level < 0:
             if name != _AROUND:
                 self._refuse(f"<{name:.40}> where <{_AROUND}> is expected")
@@ -291,7 +291,7 @@ class _Cutter:
         expected = _MEMBERS[self._collection]
         if name != expected or not identity:
             self._refuse(f"<{name:.40}> where a <{expected}> with an id is expected")
-        if identity in self.found[self._collection]:
+        if identity in self.members[self._collection]:
             self._refuse(f"a second {expected} with the id {identity:.80}")
         self._id = identity
         self._begun = self._parser.CurrentByteIndex
@@ -303,7 +303,7 @@ class _Cutter:
             tag = _END_TAG.match(self._data, end)
             end = tag.end() if tag else end
             member = _without_secrets(self._data[self._begun : end])
-            self.found[self._collection][self._id] = member
+            self.members[self._collection][self._id] = member
         self._level -= 1
 
     def _refuse(self, problem: str) -> NoReturn:
@@ -317,6 +317,6 @@ def _without_secrets(member: bytes) -> bytes:
     element = fromstring(member)  # noqa: S314  it has no entities
     for around in [*element.iter()]:
         for name in NEVER_KEPT:
-            for each in around.findall(name):
-                around.remove(each)
+            for secret in around.findall(name):
+                around.remove(secret)
     return tostring(element, "unicode").encode()

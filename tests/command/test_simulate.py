@@ -30,7 +30,7 @@ def test_snapshot_saves_a_cluster_of_the_engine(tmp_path):
         status, out, err = run(tmp_path, *call)
     taken = Snapshot.read(file)
     assert (status, out, err) == (
-        0, f"{file}: 1 host and 1 VM of default, {taken.taken}\n", "",
+        0, f"{file}: 1 host and 1 VM of default, {taken.time}\n", "",
     )  # fmt: skip
     assert ([*taken.hosts], [*taken.vms]) == ([id_of("lynx")], [id_of("web")])
 

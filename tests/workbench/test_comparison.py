@@ -63,7 +63,7 @@ def test_what_a_scheduler_of_a_filters_name_said_is_not_the_filters():
     then, now = (filtered(both, {"a": [P, said], "b": [R, P]}) for said in (P, R))
     for record in (then, now):
         side = Side(record)
-        assert side.calls["filter", "Both"].said == {"a": P, "b": R}
+        assert side.calls["filter", "Both"].answers == {"a": P, "b": R}
     assert Side(then).differing(Side({**now, "answer": then["answer"]})) == []
 
 

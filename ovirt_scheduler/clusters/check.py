@@ -90,12 +90,12 @@ def _mistakes(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[Config
 def _named(cluster: ClusterSettings) -> Iterator[tuple[str, tuple[Kind, str]]]:
     """The policy units that the section names, each with the key that names it."""
     balance = () if cluster.balance is None else (cluster.balance,)
-    for key, kind, wanted in (
+    for key, kind, units in (
         ("filters", Kind.FILTER, cluster.filters),
         ("cost_functions", Kind.COST_FUNCTION, cluster.cost_functions),
         ("balance", Kind.BALANCE, balance),
     ):
-        for unit in wanted:
+        for unit in units:
             yield key, (kind, unit.name)
 
 

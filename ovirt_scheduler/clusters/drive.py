@@ -219,12 +219,12 @@ class ClusterDrive:
         memory, state, stopping = self._memory, view.state, self._services.stopping
         now = {key: host.status for key, host in state.hosts.items()}
         now.update((key, vm.status) for key, vm in state.vms.items())
-        memory.statuses = known = {key: old for key, old in memory.statuses.items() if key in now}
+        memory.statuses = former = {key: old for key, old in memory.statuses.items() if key in now}
         changes = [
-            StatusChange(key, old, now[key]) for key, old in known.items() if old != now[key]
+            StatusChange(key, old, now[key]) for key, old in former.items() if old != now[key]
         ]
         for key, status in now.items():  # the first status of a host or VM is no change
-            known.setdefault(key, status)
+            former.setdefault(key, status)
         self._services.memory.save(self.name)
         give_up = 0.0
         for method, subjects in zip(HOOKS, (state.hosts, state.vms)):
@@ -245,7 +245,7 @@ class ClusterDrive:
         """Call a hook for changes for some seconds, and act on the answers."""
         answers: dict[str, tuple[str, ...]] = {}
         events: dict[str, str] = {}  # by VM
-        told: list[StatusChange] = []
+        handled: list[StatusChange] = []
         give_up = time.monotonic() + _HOOKS_SECONDS
         statuses, view = self._memory.statuses, destinations.view
         stopping = self._services.stopping
@@ -263,12 +263,12 @@ class ClusterDrive:
                     destinations.plan(news)  # the next call is to know of it
                     answers.update(news)
                     events.update(dict.fromkeys(news, event))
-                told.append(changes.popleft())
+                handled.append(changes.popleft())
         finally:
             # If an answer is not acted on, the next look calls the hook again for its change.
             self._actions.perform(destinations, lambda: answers, events)
             if not (answers and stopping.is_set()):  # a daemon that stops does not act on all
-                for change in told:
+                for change in handled:
                     del statuses[change.subject]  # and is added at the end: the oldest come first
                     statuses[change.subject] = change.new_status
                 self._services.memory.save(self.name)

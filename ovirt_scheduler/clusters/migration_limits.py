@@ -52,7 +52,7 @@ class Migrated:
     begun: float
     balances: bool
     target: str = ""
-    done: Optional[float] = None
+    ended: Optional[float] = None
 
 
 class MigrationLimits:
@@ -76,9 +76,9 @@ class MigrationLimits:
         Each with why, in words.
         """
         hosts: dict[str, dict[str, str]] = {}
-        for each in self._of_last_hour(now):
-            if each.balances and self._hold:
-                hosts.setdefault(each.vm, {})[each.source] = _NOT_BACK
+        for migrated in self._of_last_hour(now):
+            if migrated.balances and self._hold:
+                hosts.setdefault(migrated.vm, {})[migrated.source] = _NOT_BACK
         return hosts
 
     def exhausted(self, now: float) -> Mapping[str, int]:
@@ -92,12 +92,12 @@ class MigrationLimits:
         return self._migrated
 
     def judge(
-        self, wanted: Mapping[str, str], state: ClusterState, now: float, again: bool = False
+        self, migrations: Mapping[str, str], state: ClusterState, now: float, again: bool = False
     ) -> tuple[Step, ...]:
         """Judge what the scheduler wants now; to be asked at each balancing.
 
         Args:
-            wanted: id of a VM that runs on a host to the id of the host that it is to go to;
+            migrations: id of a VM that runs on a host to the id of the host that it is to go to;
                 empty: to any.
             state: with what is used.
             again: whether this takes the place of what could not be made in the same balancing. A
@@ -107,7 +107,7 @@ class MigrationLimits:
             The migrations. Their reason is how much is used of both hosts; it is empty if that
             is not known.
         """
-        planned = [Step.planned(vm, target, state) for vm, target in wanted.items()]
+        planned = [Step.planned(vm, target, state) for vm, target in migrations.items()]
         moves = [replace(step, reason=_reason(step, state)) for step in planned if step.source]
         former = self._since if again else {}
         longest = min((at for (_, gives), at in former.items() if not gives), default=now)
@@ -142,21 +142,21 @@ class MigrationLimits:
             use = after
         return ""
 
-    def made(self, step: Step, now: float, balances: bool = True) -> None:
+    def note_begun(self, step: Step, now: float, balances: bool = True) -> None:
         """Remember a migration that is begun, for a balancing or for something else."""
         for former in self._migrated:
             if former.vm == step.vm:
-                former.done = None
+                former.ended = None
         self._migrated.append(Migrated(step.vm, step.source, now, balances))
         if balances:
             for end in _ends(step):
                 self._since.pop(end, None)
 
-    def done(self, vm: str, host: str, now: float) -> None:
+    def note_done(self, vm: str, host: str, now: float) -> None:
         """Remember that the latest migration of a VM has brought it to a host."""
         latest = next((each for each in reversed(self._migrated) if each.vm == vm), None)
         if latest is not None:
-            latest.target, latest.done = host, now
+            latest.target, latest.ended = host, now
 
     def taken_back(
         self, state: ClusterState, busy: Collection[str], now: float, seconds: float
@@ -173,13 +173,13 @@ class MigrationLimits:
         undone: list[Step] = []
         for ours in self._migrated:
             vm = state.vms.get(ours.vm)
-            if ours.done is None or ours.vm in busy or (vm and vm.host == ours.target):
+            if ours.ended is None or ours.vm in busy or (vm and vm.host == ours.target):
                 continue
             target = state.hosts.get(ours.target)
-            if vm and vm.host and target and target.status == "up" and now < ours.done + seconds:
+            if vm and vm.host and target and target.status == "up" and now < ours.ended + seconds:
                 step = Step.planned(ours.vm, vm.host, state)
                 undone.append(replace(step, source=ours.target, source_name=target.name))
-            ours.done = None
+            ours.ended = None
         return undone
 
     def _too_little(self, group: list[Step], use: _Use, later: _Use) -> str:
@@ -269,8 +269,9 @@ class _Use:
     def imbalance(self, hosts: Iterable[str]) -> Optional[float]:
         """The imbalance of hosts; None if the use of one is not known."""
         parts = [self._part(host) for host in hosts]
-        known = [part for part in parts if part is not None]
-        return imbalance(known) if known and len(known) == len(parts) else None
+        known_parts = [part for part in parts if part is not None]
+        is_known = known_parts and len(known_parts) == len(parts)
+        return imbalance(known_parts) if is_known else None
 
     def distance(self, key: str) -> float:
         """How far a host's use is from the mean."""

@@ -142,7 +142,7 @@ class ClusterMigrations:
             if problem is None or isinstance(problem, AnswerLost):
                 migrating = self._memory.migrating[step.vm]
                 migrating.begun, migrating.confirmed = now, problem is None
-                self.limits.made(step, now, balances)
+                self.limits.note_begun(step, now, balances)
                 begun += 1
                 closed[step.vm] = {ANY_HOST: ""}
             else:
@@ -212,7 +212,7 @@ class ClusterMigrations:
             migrating, end = self._memory.migrating.pop(vm), ends.get(vm, MigrationEnd())
             step, is_ours = migrating.step, migrating.confirmed
             if ending is _Ending.DONE and (is_ours or step.target):
-                self.limits.done(vm, state.vms[vm].host or "", now)
+                self.limits.note_done(vm, state.vms[vm].host or "", now)
             elif ending is _Ending.FAILED and is_ours:
                 self._not_moved(vm)
                 self.refusals.add(step, Obstacle.FAILED, end.failure or _NO_WORDS, now)

@@ -39,7 +39,7 @@ _MOST_WARNED = 20  # other daemons that the log names
 class Mark(NamedTuple):
     """The daemon that sent a correlation id."""
 
-    taken: bool  # an administrator had it take the cluster over
+    by_takeover: bool  # an administrator had it take the cluster over
     since: int  # milliseconds since 1970: when the daemon began to drive the cluster
     daemon: str  # the machine's name, and digits
     cluster: str  # digits made of its name
@@ -47,11 +47,11 @@ class Mark(NamedTuple):
     @classmethod
     def read(cls, correlation_id: str) -> Optional[Mark]:
         """The mark in a correlation id; None if the id is not a daemon's."""
-        found = _MARK.fullmatch(correlation_id)
-        return found and cls(found[1] == "t", int(found[2], 16), found[3], found[4])
+        match = _MARK.fullmatch(correlation_id)
+        return match and cls(match[1] == "t", int(match[2], 16), match[3], match[4])
 
     def __str__(self) -> str:
-        kind = "t" if self.taken else "s"
+        kind = "t" if self.by_takeover else "s"
         return f"ovirt-scheduler-{kind}{self.since:011x}-{self.daemon}-{self.cluster}"
 
     @property
@@ -62,7 +62,7 @@ class Mark(NamedTuple):
     @property
     def rank(self) -> tuple[int, int, str]:
         """The rank of the mark; the daemon with the lowest rank drives the cluster."""
-        return (0, -self.since, self.daemon) if self.taken else (1, self.since, self.daemon)
+        return (0, -self.since, self.daemon) if self.by_takeover else (1, self.since, self.daemon)
 
 
 class ClusterOwnership:
@@ -148,16 +148,16 @@ class ClusterOwnership:
             "cluster %(cluster)s: taken over, this daemon drives it from now on",
             {"cluster": self._cluster},
         )
-        return own._replace(taken=True, since=max(_now(), former.since + 1 if former else 0))
+        return own._replace(by_takeover=True, since=max(_now(), former.since + 1 if former else 0))
 
     def _warn(self, others: set[str]) -> None:
         """Log the daemons that drive the cluster, too; each once."""
         driver = self.driven_by
-        for each in [driver] if driver else sorted(others):
-            if (each, driver) in self._warned or len(self._warned) >= _MOST_WARNED:
+        for daemon in [driver] if driver else sorted(others):
+            if (daemon, driver) in self._warned or len(self._warned) >= _MOST_WARNED:
                 continue
-            self._warned.add((each, driver))
-            fields = {"cluster": self._cluster, "daemon": each}
+            self._warned.add((daemon, driver))
+            fields = {"cluster": self._cluster, "daemon": daemon}
             if driver:
                 _log.warning(
                     "cluster %(cluster)s: %(daemon)s drives it, and this daemon stands by; to have "

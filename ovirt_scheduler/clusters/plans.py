@@ -116,11 +116,11 @@ class Plans:
             when = self._refused.get((cluster, vm, target))
         return when is not None and when > time.monotonic() - _HOUR
 
-    def answer(self, asked: Mapping[str, object], user: int) -> object:
+    def answer(self, request: Mapping[str, object], user: int) -> object:
         """Answer on the control socket.
 
         Args:
-            asked: the ``action``, list, show, approve or refuse, and but for list the ``plan``.
+            request: the ``action``, list, show, approve or refuse, and but for list the ``plan``.
             user: who asks, by number, as the kernel says.
 
         Returns:
@@ -130,7 +130,7 @@ class Plans:
         Raises:
             SchedulerError: there is no such plan, or it does not wait.
         """
-        action, key = str(asked.get("action")), str(asked.get("plan"))
+        action, key = str(request.get("action")), str(request.get("plan"))
         if action == "list":
             with self._changed:
                 return [_shown(plan) for plan in reversed(tuple(self._plans.values()))]
@@ -163,10 +163,10 @@ class Plans:
 
     def _find(self, key: str) -> Plan:
         with self._changed:
-            found = self._plans.get(key)
-        if found is None:
+            plan = self._plans.get(key)
+        if plan is None:
             raise SchedulerError(f"there is no plan {key!r:.40}; see ovirt-scheduler plan list")
-        return found
+        return plan
 
     def _put(self, plan: Plan) -> None:
         """Store the present state of a plan, and report it."""

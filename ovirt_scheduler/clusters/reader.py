@@ -142,12 +142,12 @@ class ClusterReader:
         hosts, _ = self._hosts(former)
         unsteady = " and ".join([self._search, *(f"status!={status}" for status in _STEADY)])
         vms, _ = self._pages("vms", unsteady)
-        asked = [
+        unsteady_vms = [
             vm
             for vm, state in former.vms.items()
             if vm not in vms and (vm in named or state.status not in _STEADY)
         ]
-        return self._with_vms(ClusterState(hosts, {**former.vms, **vms}), asked)
+        return self._with_vms(ClusterState(hosts, {**former.vms, **vms}), unsteady_vms)
 
     def _hosts(self, former: ClusterState, follow: str = "") -> Read:
         self.look_at = 0.0  # if this look fails, the next one asks again
@@ -162,11 +162,11 @@ class ClusterReader:
         rest, of_rest = self._by_ids("hosts", former.hosts.keys() - hosts.keys(), follow)
         return {**hosts, **rest}, replies + of_rest
 
-    def _with_vms(self, former: ClusterState, asked: Collection[str]) -> ClusterState:
+    def _with_vms(self, former: ClusterState, ids: Collection[str]) -> ClusterState:
         """The same with these VMs as they are now, and without those that are gone."""
-        found, _ = self._by_ids("vms", asked)
-        gone = set(asked).difference(found)
-        vms = {vm: found.get(vm, state) for vm, state in former.vms.items() if vm not in gone}
+        read, _ = self._by_ids("vms", ids)
+        gone = set(ids).difference(read)
+        vms = {vm: read.get(vm, state) for vm, state in former.vms.items() if vm not in gone}
         return self._in_cluster(former.hosts, vms)
 
     def _pages(self, kind: str, search: str, follow: str = "") -> Read:
@@ -197,8 +197,8 @@ class ClusterReader:
             raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None
         if self._stopping.is_set():
             raise EngineUnavailable("it is not asked any more: the daemon stops, or reloads")
-        kept = page if self._inventory.keeps_documents else None
-        return by_id, EngineReply(kept, tuple(by_id), pack)
+        document = page if self._inventory.keeps_documents else None
+        return by_id, EngineReply(document, tuple(by_id), pack)
 
     def _joined(self, replies: Sequence[EngineReply]) -> tuple[EngineReply, ...]:
         """One reply made from several; otherwise each call of a plugin would join them."""

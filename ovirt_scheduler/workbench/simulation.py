@@ -415,8 +415,8 @@ class Simulation:
         self._move(
             self._cluster.vms[step.vm], self._cluster.hosts[step.target], MIGRATED, step.reason
         )
-        self._limits.made(step, now)
-        self._limits.done(step.vm, step.target, now)
+        self._limits.note_begun(step, now)
+        self._limits.note_done(step.vm, step.target, now)
         return True
 
     def _refusal(self, step: Step) -> str:

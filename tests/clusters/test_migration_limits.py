@@ -121,7 +121,7 @@ def test_after_a_migration_the_time_begins_anew_for_its_hosts_alone():
     wanted = {"a": "puma", "b": "cat"}
     limits.judge(wanted, crowded, 0)
     first, _ = limits.judge(wanted, crowded, 60)
-    limits.made(first, 60)
+    limits.note_begun(first, 60)
     assert made(limits.judge(wanted, crowded, 100)) == ["b"]
     assert made(limits.judge(wanted, crowded, 160)) == ["a", "b"]
 
@@ -163,10 +163,12 @@ def test_a_vm_does_not_go_back_within_the_hour():
     """To any host that a balancing took it from; what is older is forgotten."""
     migrated = []
     limits = new(60, 0, migrated)
-    limits.made(*limits.judge({"proxy": "puma"}, LARGE, 0), 0)
+    limits.note_begun(*limits.judge({"proxy": "puma"}, LARGE, 0), 0)
     back = state([("proxy", "puma", 2)], lynx=6, puma=5)
-    limits.made(*limits.judge({"proxy": "lion"}, back, 1800), 1800)
-    limits.made(*limits.judge({"proxy": "puma"}, state([("proxy", "lion", 2)]), 1800), 1800, False)
+    limits.note_begun(*limits.judge({"proxy": "lion"}, back, 1800), 1800)
+    limits.note_begun(
+        *limits.judge({"proxy": "puma"}, state([("proxy", "lion", 2)]), 1800), 1800, False
+    )
     assert set(limits.former_hosts(1801)["proxy"]) == {"lynx", "puma"}
     assert set(new(60, 0, migrated).former_hosts(3600)["proxy"]) == {"puma"}
     assert new(0, 0, migrated).former_hosts(3600) == {}
@@ -180,7 +182,7 @@ def test_a_vm_that_was_migrated_too_often_stays():
     (step,) = limits.judge({"proxy": "puma"}, LARGE, 0)
     for second in range(4):
         assert limits.exhausted(second) == {}
-        limits.made(step, second, balances=second % 2 == 0)
+        limits.note_begun(step, second, balances=second % 2 == 0)
     assert limits.exhausted(3600 - 1) == {"proxy": 4}
     assert limits.exhausted(3600) == {}
 
@@ -198,8 +200,8 @@ def migrated(target="puma"):
     """The proxy came from lynx to a host at 100."""
     limits = new(0, 0)
     (step,) = limits.judge({"proxy": target}, LARGE, 0)
-    limits.made(step, 0)
-    limits.done("proxy", target, 100)
+    limits.note_begun(step, 0)
+    limits.note_done("proxy", target, 100)
     return limits
 
 
@@ -243,9 +245,9 @@ def test_what_stopped_and_began_elsewhere_was_not_taken():
 
 def test_the_next_migration_of_a_vm_is_compared_alone():
     limits = migrated()
-    limits.made(*limits.judge({"proxy": "lion"}, on("puma"), 200), 200)
+    limits.note_begun(*limits.judge({"proxy": "lion"}, on("puma"), 200), 200)
     assert limits.taken_back(on("lion"), (), 300, 600) == []
-    limits.done("proxy", "lion", 300)
+    limits.note_done("proxy", "lion", 300)
     assert limits.taken_back(on("lion"), (), 301, 600) == []
 
 

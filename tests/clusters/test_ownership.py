@@ -90,7 +90,7 @@ def test_a_takeover_in_the_middle_of_a_reload_holds(tmp_path):
     former.take()
     former.settle()
     following.settle()
-    assert Mark.read(following.memory.mark).taken
+    assert Mark.read(following.memory.mark).by_takeover
     assert following.memory.mark == former.memory.mark
 
 
@@ -131,7 +131,7 @@ def test_a_takeover_holds_over_a_restart_before_the_next_look(tmp_path):
     assert standby.driven_by == Mark.read(driver.memory.mark).daemon
     standby.take()
     again = begin(tmp_path)
-    assert (again.driven_by, Mark.read(again.memory.mark).taken) == ("", True)
+    assert (again.driven_by, Mark.read(again.memory.mark).by_takeover) == ("", True)
 
 
 def test_a_copied_state_folder_makes_no_twin(tmp_path):
@@ -165,7 +165,7 @@ def test_whatever_looks_like_a_mark_a_cluster_can_be_taken_over(tmp_path):
         ownership.take()
         ownership.settle()
         taken = Mark.read(ownership.memory.mark)
-        assert (ownership.driven_by, taken.taken, taken.daemon) == ("", True, own.daemon)
+        assert (ownership.driven_by, taken.by_takeover, taken.daemon) == ("", True, own.daemon)
 
 
 class Two:

@@ -91,7 +91,7 @@ class Database:
         Raises:
             sqlite3.DatabaseError: somebody has.
         """
-        size = self._path.stat().st_size
+        size = self._file_size()
         if size < self._least and size < self._pragma("page_count") * self._pragma("page_size"):
             raise sqlite3.DatabaseError(f"it was cut from {self._least} bytes to {size}")
         self._least = size  # it may have been vacuumed
@@ -139,7 +139,7 @@ class Database:
                 self._write_again(row)
         if len(self._numbers) > _MOST_NUMBERS:
             self._forget()
-        self._least = self._path.stat().st_size
+        self._least = self._file_size()
 
     def _forget(self) -> None:
         self._numbers.clear()
@@ -194,7 +194,8 @@ class Database:
     def _document(self, pieces: Pieces) -> int:
         elements = list(map(self._element, pieces))
         key = recording.hash_of(schema.as_json(elements).encode())
-        return self._numbered("documents", "document_elements", enumerate(elements), hash=key)
+        members = "document_elements (place, element, document)"
+        return self._numbered("documents", members, enumerate(elements), hash=key)
 
     def _element(self, piece: bytes) -> int:
         """Write an element; if a similar one is stored whole, write only the difference."""
@@ -291,7 +292,7 @@ class Database:
                 break
             _, table, below = min(oldest)
             self._delete(table, "number", below)
-        self._least = self._path.stat().st_size
+        self._least = self._file_size()
 
     def _release(self) -> None:
         """Give free pages and the log back to the system, as far as nobody reads there."""
@@ -335,7 +336,14 @@ class Database:
         log = 0
         with contextlib.suppress(FileNotFoundError):
             log = self._log.stat().st_size
-        return self._path.stat().st_size + log
+        return self._file_size() + log
+
+    def _file_size(self) -> int:
+        """Bytes of the file; as before, if it was just deleted, which ``is_gone`` will tell."""
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return self._least
 
     def _pragma(self, name: str) -> int:
         return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
@@ -347,7 +355,7 @@ class Database:
             delete = f"DELETE FROM {table} WHERE {column} < ?"  # noqa: S608  names of our own
             if self._db.execute(delete, (below,)).rowcount and table == "decisions":
                 self._sweep()
-        self._least = self._path.stat().st_size
+        self._least = self._file_size()
 
     def _sweep(self) -> None:
         self._forget()

@@ -67,8 +67,9 @@ CREATE INDEX events_by_time ON events (time);
 CREATE TABLE elements (
     number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, base INTEGER, data BLOB NOT NULL);
 CREATE TABLE documents (number INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE);
+-- The key's columns first: SQLite's integrity_check takes others for missing where it is not so.
 CREATE TABLE document_elements (
-    place INTEGER, element INTEGER NOT NULL, document INTEGER,
+    document INTEGER, place INTEGER, element INTEGER NOT NULL,
     PRIMARY KEY (document, place)) WITHOUT ROWID;
 CREATE TABLE recordings (decision INTEGER PRIMARY KEY, request TEXT NOT NULL);
 CREATE TABLE recorded_documents (

@@ -108,19 +108,26 @@ class DecisionMethods:
 
     def answer(self, decision: Decision) -> object:
         """The answer to a decision, in its caller's form."""
-        caller, returns, errors = decision.request.caller, decision.request.returns, decision.errors
-        if caller.form is AnswerForm.DESIGN:
-            result = _result(decision)
-        else:
-            result = self._engine_result(decision)
-            selects = returns in (Returns.HOSTS, Returns.SELECTION) and decision.failure is None
-            if self.engine_reasons and selects and decision.execution.hosts and not decision.answer:
-                errors = (*errors, summary.text(decision))
-        return in_form(caller, result, decision.unit_errors, errors)
+        caller = decision.request.caller
+        in_design_form = caller.form is AnswerForm.DESIGN
+        result = _result(decision) if in_design_form else self._engine_result(decision)
+        return in_form(caller, result, decision.unit_errors, decision.errors)
 
     def _reply(self, request: Request) -> Reply:
         trace = self.service.trace(request)
-        return Reply(partial(self.answer, trace.decision), trace)
+        decision = trace.decision
+        if self.engine_reasons and self._leaves_engine_no_host(decision):
+            errors = (*decision.errors, summary.text(decision))
+            decision = decision._replace(errors=errors)
+        return Reply(partial(self.answer, decision), trace._replace(decision=decision))
+
+    @staticmethod
+    def _leaves_engine_no_host(decision: Decision) -> bool:
+        """Whether a request in the engine form selects hosts, and none of them is left."""
+        request = decision.request
+        selects = request.returns in (Returns.HOSTS, Returns.SELECTION) and decision.failure is None
+        in_engine_form = request.caller.form is AnswerForm.ENGINE
+        return bool(in_engine_form and selects and decision.execution.hosts and not decision.answer)
 
     def _discover(self, caller: Caller, _none: Parameters) -> object:
         units = self.service.discover()

@@ -106,12 +106,15 @@ def test_milliseconds_are_those_that_a_request_took(daemon: Daemon):
 def test_the_engine_is_told_who_removed_the_hosts(daemon: Daemon):
     """Its own message names all external filters together."""
     with daemon.proxy("/engine") as proxy:
-        answer = proxy.runFilters(["First", "None_"], HOSTS, "vm", {})
+        answer = proxy.runFilters(["First", "None_"], HOSTS, "told of", {})
         assert "errors" not in proxy.runFilters(["First"], HOSTS, "vm", {})
         chosen = proxy.selectHost("default", HOSTS, "vm", {"filters": "None_"})
         failed = proxy.selectHost("default", HOSTS, "vm", {"policy": "all"})
     assert answer["result"] == []
     assert answer["errors"] == ["4 hosts: 0 left, 1 removed by First, 3 by None_"]
+    reader = Reader(daemon.state / FILE, LONG)
+    records = wait_until(lambda: reader.decisions(Query(vm="told of")))
+    assert [record["errors"] for record in records] == [answer["errors"]]
     assert chosen["errors"] == ["4 hosts: 0 left, 4 removed by None_; chosen none"]
     assert list(failed) == ["result_code", "result", "plugin_errors"]  # which say why
 

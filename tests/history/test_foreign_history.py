@@ -87,7 +87,7 @@ def test_documents_are_unpacked_up_to_a_limit(path: Path) -> None:
         recording.hash_of(piece), recording.packed(piece, b""),
     )  # fmt: skip
     for place in range(3):
-        change(path, "INSERT INTO document_elements VALUES (?, 1, 1)", place)
+        change(path, "INSERT INTO document_elements VALUES (1, ?, 1)", place)
     with pytest.raises(HistoryUnreadable, match="takes more than 128 MiB"):
         Reader(path, LONG).document(1)
 

@@ -75,6 +75,7 @@ def test_a_decisions_documents_are_kept(daemon: Daemon):
                 "LEFT JOIN elements AS bases ON bases.number = elements.base"
             )
         ]
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     assert sum(each.startswith(b"<host ") for each in names) == 3
     assert not any(b"s3cret" in each for each in names)
     assert b"s3cret" not in b"".join(each.read_bytes() for each in path.parent.glob("history.*"))

@@ -287,7 +287,7 @@ def test_ctrl_c_shows_what_is_known_by_then(replay, monkeypatch):
 
     def interrupted(comparison: Comparison, *decision: Any) -> None:
         add(comparison, *decision)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)  # in this thread, at once
 
     monkeypatch.setattr(Comparison, "add", interrupted)
     told = replay("-o", "json", status=1)

@@ -121,13 +121,19 @@ def _sdk_namespaces() -> list[_Namespace]:
 
 
 class Baseline:
-    """The state that the process had before its plugin was first loaded."""
+    """The state that the process had before its plugin was first loaded.
 
-    def __init__(self) -> None:
+    Args:
+        compares: whether ``settle`` will be called. To look at the classes of the SDK copies
+            memory that the process shares with the zygote.
+    """
+
+    def __init__(self, compares: bool) -> None:
         self._saved = SavedState()
+        self._compares = compares
         self._modules = {*sys.modules}
         self._builtins = _Namespace("builtins", _BUILTINS, {**_BUILTINS})
-        self._namespaces = _sdk_namespaces()
+        self._namespaces = _sdk_namespaces() if compares else []
         self._status = _Status()
         self._timers, self._limits = _opened("/proc/self/timers"), _opened("/proc/self/limits")
         self._mended = ""
@@ -136,11 +142,10 @@ class Baseline:
         self._handled: list[int] = []  # signals
         self._state: dict[str, object] = {}
 
-    def begin(self, compares: bool) -> None:
+    def begin(self) -> None:
         """Restore what the plugin changed while it was loaded; it has been forgotten.
 
-        Args:
-            compares: whether ``settle`` will be called: it compares with the state of now.
+        ``settle`` compares with the state of now.
         """
         if _has_children():
             children.end_all(1.0)
@@ -148,7 +153,7 @@ class Baseline:
             signal.setitimer(timer, 0)
         self._saved.keep_filters()
         self._modules.update(self._restore())
-        if not compares:
+        if not self._compares:
             self._memory = self._status.read().memory
             return
         self._status.keep()

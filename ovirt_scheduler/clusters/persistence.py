@@ -160,6 +160,6 @@ def _timed(memory: ClusterMemory, convert: Callable[[float], float]) -> ClusterM
     return replace(
         memory,
         migrating={vm: timed(each, "begun") for vm, each in memory.migrating.items()},
-        migrated=[timed(each, "begun", "done") for each in memory.migrated],
+        migrated=[timed(each, "begun", "ended") for each in memory.migrated],
         refusals=[timed(each, "since", "latest") for each in memory.refusals],
     )

@@ -3,9 +3,11 @@
 ::
 
     python -m bench.look [--before CHECKOUT] [--hosts 250] [--vms 3000] [--docs docs]
+    python -m bench.look --before CHECKOUT --pairs 5
 
 An engine of this process tells of the cluster; the daemons of both checkouts look after it, one
-after the other. Figures are medians of three looks, the calls' of five.
+after the other. Figures are medians of three looks, the calls' of five. ``--pairs`` measures the
+processor time of balancing looks alone, with a plan in each: the two versions take turns.
 """
 
 from __future__ import annotations
@@ -90,12 +92,17 @@ def _measure(
     )
 
 
-def _daemon(folder: Path, engine: LargeEngine, checkout: Path, minutes: float) -> servers.Server:
+def _daemon(
+    folder: Path, engine: LargeEngine, checkout: Path, minutes: float, *more_of_section: str
+) -> servers.Server:
     known = "\n".join(line for line in engine.conf().split("\n") if "look_distance" not in line)
-    more = (  # which a version from before that key takes
-        f"drive = dry-run\n{known}\n[clusters]\n[[Default]]\npolicy = evenly_distribute\n"
-        f"load_balance_interval = {minutes}\ntimer_interval = 0\n"
+    section = (
+        "policy = evenly_distribute",
+        f"load_balance_interval = {minutes}",
+        "timer_interval = 0",
+        *more_of_section,
     )
+    more = "\n".join(("drive = dry-run", known, "[clusters]", "[[Default]]", *section))
     return servers.daemon(folder, servers.PROJECT / "plugins", more=more, checkout=checkout)
 
 
@@ -123,6 +130,49 @@ def look(checkout: Path, hosts: int, vms: int, every: float, times: int) -> Look
                 _wait_until(lambda: bool(engine.asked("vms")))
                 balancing = _measure(daemon.pid, engine, times)
     return Looked(status, balancing, *calls)
+
+
+def planning(checkout: Path, hosts: int, vms: int, every: float, times: int) -> tuple[float, int]:
+    """Have the daemon of a checkout balance a cluster of this size, with a plan in each look.
+
+    Args:
+        every, times: as for ``look``.
+
+    Returns:
+        The median processor seconds of a look, and about how many VMs the engine was asked
+        beforehand in all.
+
+    Raises:
+        RuntimeError: nothing was planned.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with LargeEngine(folder, hosts, vms) as engine:
+            with _daemon(
+                folder / "state", engine, checkout, every, "hold = 0", "margin = 0"
+            ) as daemon:
+                _wait_until(lambda: bool(engine.asked("vms")))
+                figures = _measure(daemon.pid, engine, times)
+            if " would migrate " not in (folder / "state" / "log").read_text("utf-8"):
+                raise RuntimeError(f"{checkout}: nothing was planned")
+            return figures.processor, sum(bool(query.target_of) for query in engine.queries)
+
+
+def compare_planning(before: Path, pairs: int, size: tuple[int, int, float, int]) -> str:
+    """The processor times of looks that plan, by two versions in turns, and their medians."""
+    rows: list[list[str]] = []
+    checkouts, seconds = (before, servers.PROJECT), ([], [])  # type: ignore[var-annotated]
+    for pair in range(pairs):
+        cells = ["", ""]
+        for version in (0, 1) if pair % 2 else (1, 0):
+            used, questions = planning(checkouts[version], *size)
+            seconds[version].append(used)
+            cells[version] = f"{used:.2f} s, {questions} questions"
+        rows.append([str(pair + 1), *cells])
+    former, now = map(statistics.median, seconds)
+    more = statistics.median(after / first - 1 for first, after in zip(*seconds))
+    rows.append(["median", f"{former:.2f} s", f"{now:.2f} s, {more:+.1%} in a pair"])
+    return report.table(("pair", "before", "now"), rows)
 
 
 def _calls(daemon: servers.Server, engine: LargeEngine) -> tuple[float, float]:
@@ -173,8 +223,14 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, help="folder with the page to bring up to date")
     parser.add_argument("--every", type=float, default=0.5, help="minutes between balancings")
     parser.add_argument("--times", type=int, default=3, help="looks of each kind")
+    parser.add_argument("--pairs", type=int, help="looks that plan, by both versions in turns")
     options = parser.parse_args()
     size = (options.hosts, options.vms, options.every, options.times)
+    if options.pairs:
+        if options.before is None:
+            parser.error("--pairs compares with a version before: --before CHECKOUT")
+        print(compare_planning(options.before.resolve(), options.pairs, size))
+        return
     before = options.before and look(options.before.resolve(), *size)
     measured = table(before, look(servers.PROJECT, *size))
     print(measured)

@@ -10,6 +10,9 @@
                                           └── refused (migrations.py) ◄── on: made ────────┤
                                                                           dry-run: told ───┤
                                                                  approve: waits (plans.py) ┘
+
+A balancing is asked about as a whole, because its migrations are of use together. What a hook or
+the timer wants is asked about and made one VM after another, so that the first leaves at once.
 """
 
 from __future__ import annotations
@@ -23,7 +26,12 @@ from typing import Callable, Optional
 
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.migration_limits import cluster_imbalance
-from ovirt_scheduler.clusters.migrations import ClusterMigrations, ClusterServices, step_fields
+from ovirt_scheduler.clusters.migrations import (
+    ClusterMigrations,
+    ClusterServices,
+    Outcome,
+    step_fields,
+)
 from ovirt_scheduler.clusters.offers import Offers
 from ovirt_scheduler.clusters.plans import left_behind, misfit
 from ovirt_scheduler.clusters.reader import View
@@ -83,26 +91,39 @@ class ClusterActions:
         self._approved = {plan.id: plan.method for plan in plans if plan.state == APPROVED}
         return BALANCE in self._approved.values()
 
-    def settle_plans(self, state: ClusterState) -> None:
+    def settle_plans(self, driver: DriverUnit, view: View) -> None:
         """End the plans that the cluster has left behind, and make those that were approved.
 
         An approved plan of a balancing is left to the next balancing, which shows whether it is
         still worth it. What hooks want waits on, and counts in what others plan.
         """
-        waiting: list[Step] = []
-        for plan in self._services.plans.of_cluster(self._cluster):
-            if plan.state not in (WAITING, APPROVED):
-                continue
-            problem = left_behind(plan, state, self.migrations.under_way)
+        for plan in self._waiting_plans():
+            problem = left_behind(plan, view.state, self.migrations.under_way)
             if problem:
                 self._services.plans.end(plan, LEFT_BEHIND, problem)
             elif plan.method != BALANCE and plan.id in self._approved:
-                refused = self._not_offered(plan.steps, state)
-                self._make_approved(plan, [step for step in plan.steps if step.vm not in refused])
-            elif plan.method in HOOKS:
-                waiting += plan.steps
-        self._planned = {step.vm: step.target for step in waiting if step.target}
+                self._make_or_replace(plan, self.destinations(driver, plan.method, view))
+        self._planned = {
+            step.vm: step.target
+            for plan in self._waiting_plans()
+            if plan.method in HOOKS
+            for step in plan.steps
+            if step.target
+        }
         self._planned.update(self.migrations.planned)
+
+    def _waiting_plans(self) -> list[Plan]:
+        plans = self._services.plans.of_cluster(self._cluster)
+        return [plan for plan in plans if plan.state in (WAITING, APPROVED)]
+
+    def _make_or_replace(self, plan: Plan, destinations: ClusterDestinations) -> None:
+        """Make an approved plan; what the engine says no to waits with another destination."""
+        if not self._make_approved(plan, plan.steps, destinations):
+            return
+        steps = [step for step in plan.steps if step.vm not in self.migrations.under_way]
+        answer: Migrations = {step.vm: () for step in steps}
+        reasons = {step.vm: step.reason for step in steps}
+        self.perform(destinations, lambda: answer, reasons)
 
     def destinations(self, driver: DriverUnit, method: str, view: View) -> ClusterDestinations:
         """The destinations of the VMs that a method's answer will name, as far as they are known.
@@ -129,7 +150,7 @@ class ClusterActions:
         self,
         destinations: ClusterDestinations,
         answer: Callable[[], Migrations],
-        events: Mapping[str, str] = MappingProxyType({}),
+        reasons: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Act on an answer, and on another one as long as the engine says no to something new.
 
@@ -137,7 +158,7 @@ class ClusterActions:
             destinations: know the VMs of the answer, and the cluster; for a balancing, also how
                 much its hosts and VMs use.
             answer: gives the answer that fits what the destinations know by then.
-            events: of a hook's answer, the change of status that each VM leaves its host for.
+            reasons: why each VM leaves its host: for a hook's answer the change of status.
         """
         if destinations.method == BALANCE:
             self.imbalance = cluster_imbalance(destinations.view.state)
@@ -148,7 +169,8 @@ class ClusterActions:
             chosen, not_allowed = destinations.choose(answer())
             unfit.update((step.vm, step) for step in not_allowed)
             steps: Sequence[Step] = [
-                Step.planned(vm, target, state, events.get(vm, "")) for vm, target in chosen.items()
+                Step.planned(vm, target, state, reasons.get(vm, ""))
+                for vm, target in chosen.items()
             ]
             if destinations.method == BALANCE:
                 now, expected = time.monotonic(), destinations.expected
@@ -180,13 +202,15 @@ class ClusterActions:
         if waiting is not None and drive is Drive.APPROVE:
             over = self._limits.why_over(waiting.steps, judged, destinations.expected)
             if not over and waiting.id in self._approved:
-                refused = self._not_offered(waiting.steps, state)
-                names = [step.vm_name for step in waiting.steps if step.vm in refused]
+                names = [step.vm_name for step in waiting.steps if self._not_offered(step, state)]
                 over = f"the engine would not migrate {', '.join(names)} so" if names else ""
             if not over:
                 return self._make_approved(waiting, waiting.steps, destinations)
             self._services.plans.end(waiting, LEFT_BEHIND, over)
-        refused = self._not_offered(ready, state)
+        if method != BALANCE and drive is Drive.ON:
+            return self._carry_out(ready, destinations)
+        answers = {step.vm: self._not_offered(step, state) for step in ready}
+        refused = {vm: hosts for vm, hosts in answers.items() if hosts}
         for vm, hosts in refused.items():
             destinations.close(vm, hosts)
         if refused and not is_last:
@@ -196,30 +220,26 @@ class ClusterActions:
         ready = [step for step in ready if step.vm not in refused and step.source not in in_vain]
         return self._carry_out(ready, destinations)
 
-    def _not_offered(
-        self, steps: Sequence[Step], state: ClusterState
-    ) -> dict[str, Mapping[str, str]]:
-        """The VMs that the engine would not migrate so, with the hosts that it does not offer.
+    def _not_offered(self, step: Step, state: ClusterState) -> Mapping[str, str]:
+        """The hosts that the engine does not offer for a VM, if it would not migrate it so.
 
         It is asked beforehand, and its answer is remembered.
         """
-        refused: dict[str, Mapping[str, str]] = {}
-        for step in steps:
-            offered = None if self._services.stopping.is_set() else self._offers.hosts(step.vm)
-            if offered is None:
-                continue
-            now, others = time.monotonic(), state.hosts.keys() - {step.source}
-            self._refusals.note_offer(step.vm, others - offered, now)
-            if not others & offered:
-                refused[step.vm] = {ANY_HOST: NO_HOST}
-                if self._refusals.add(step.to_any(), Obstacle.NO_HOST, NO_HOST, now):
-                    _log.info(
-                        "cluster %(cluster)s: %(vm)s stays on %(source_host)s: %(reason)s",
-                        step_fields(self._cluster, step, reason=NO_HOST),
-                    )
-            elif step.target and step.target not in offered:
-                refused[step.vm] = dict.fromkeys(others - offered, NOT_OFFERED)
-        return refused
+        offered = None if self._services.stopping.is_set() else self._offers.hosts(step.vm)
+        if offered is None:
+            return {}
+        now, others = time.monotonic(), state.hosts.keys() - {step.source}
+        self._refusals.note_offer(step.vm, others - offered, now)
+        if not others & offered:
+            if self._refusals.add(step.to_any(), Obstacle.NO_HOST, NO_HOST, now):
+                _log.info(
+                    "cluster %(cluster)s: %(vm)s stays on %(source_host)s: %(reason)s",
+                    step_fields(self._cluster, step, reason=NO_HOST),
+                )
+            return {ANY_HOST: NO_HOST}
+        if step.target and step.target not in offered:
+            return dict.fromkeys(others - offered, NOT_OFFERED)
+        return {}
 
     def _carry_out(self, steps: Sequence[Step], destinations: ClusterDestinations) -> bool:
         """Make a plan, tell it or have it wait; as ``_act``."""
@@ -234,8 +254,10 @@ class ClusterActions:
         plan = Plan(self._cluster, method, tuple(steps), time.time(), self.imbalance, becomes)
         says_no = False
         if drive is Drive.ON:
-            because, says_no = self._make(steps, destinations)
-            plan = replace(plan, because=because)
+            outcome = self._make(steps, destinations)
+            says_no = not outcome.is_final
+            requested = tuple(step for step in steps if step.vm in outcome.requested)
+            plan = replace(plan, steps=requested, because=outcome.words(requested))
         else:
             self._planned.update((step.vm, step.target) for step in steps if step.target)
         is_another = self._services.plans.add(plan)
@@ -249,39 +271,30 @@ class ClusterActions:
         return says_no
 
     def _make_approved(
-        self, plan: Plan, steps: Sequence[Step], destinations: Optional[ClusterDestinations] = None
+        self, plan: Plan, steps: Sequence[Step], destinations: ClusterDestinations
     ) -> bool:
         """Make those migrations of a plan, if it is approved; as ``_act``."""
         if plan.id not in self._approved:
             return False
-        because, says_no = self._make(steps, destinations)
-        self._services.plans.end(plan, MADE, because)
-        return says_no
+        outcome = self._make(steps, destinations)
+        self._services.plans.end(plan, MADE, outcome.words(steps))
+        return not outcome.is_final
 
-    def _make(
-        self, steps: Sequence[Step], destinations: Optional[ClusterDestinations]
-    ) -> tuple[str, bool]:
-        """Make migrations.
-
-        Args:
-            destinations: learn what the engine refuses; None: nobody asks them again.
-
-        Returns:
-            How many are begun, in words; and whether the engine refused one, and may be asked for
-            others.
-        """
-        balances = destinations is not None and destinations.method == BALANCE
-        emptied = frozenset[str]()
-        if destinations is not None and balances:
+    def _make(self, steps: Sequence[Step], destinations: ClusterDestinations) -> Outcome:
+        """Make migrations; the destinations learn what the engine says no to."""
+        balances, emptied = destinations.method == BALANCE, frozenset[str]()
+        if balances:
             self._memory.moved += [step.vm for step in steps]
             emptied = _emptied(steps, destinations)
-        outcome = self.migrations.make(steps, balances, emptied)
+        state = destinations.view.state
+        outcome = self.migrations.make(
+            steps, balances, emptied, lambda step: self._not_offered(step, state)
+        )
         self._planned.update(self.migrations.planned)
-        if destinations is not None:
-            destinations.planned.update(self._planned)
-            for vm, hosts in outcome.closed.items():
-                destinations.close(vm, hosts)
-        return f"{outcome.begun} of {len(steps)} migrations are begun", not outcome.is_final
+        destinations.planned.update(self._planned)
+        for vm, hosts in outcome.closed.items():
+            destinations.close(vm, hosts)
+        return outcome
 
     def _to_approve(self, method: str, planned: list[Step], state: ClusterState) -> list[Step]:
         """Those to wait for approval: what nobody has refused, and what hooks wanted before."""

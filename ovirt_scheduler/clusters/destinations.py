@@ -109,12 +109,13 @@ class ClusterDestinations:
         """Close hosts to a VM from now on, each with why, or the VM itself (``ANY_HOST``)."""
         closed = self._closed.setdefault(vm, {})
         closed.update(hosts)
-        known = self._known.get(vm, dict.fromkeys(self._state.hosts, 0))
-        self._known[vm] = {
-            host: cost
-            for host, cost in known.items()
-            if host not in closed and ANY_HOST not in closed
-        }
+        if ANY_HOST in closed:
+            self._known[vm] = {}
+        elif vm in self._known:
+            costs = self._known[vm].items()
+            self._known[vm] = {host: cost for host, cost in costs if host not in closed}
+        else:
+            self._known[vm] = self._allowed(vm)
 
     def plan(self, answer: Migrations) -> None:
         """Count the migrations of an answer as planned."""
@@ -150,26 +151,46 @@ class ClusterDestinations:
     def answer(self) -> Migrations:
         """What the scheduler wants to migrate, or the balance unit of the section in its place.
 
-        It is called again as long as a VM may not go where it wants it. The answer is empty if it
-        fails, or does not define the method.
+        It is called again as long as a VM may not go where it wants it: a balance unit without the
+        host of that VM. The answer is empty if it fails, or does not define the method.
 
         Raises:
             SchedulerError: as for ``learn``.
         """
-        unit, answer = self.settings.balance, cast("Migrations", {})
-        if self.method == BALANCE and unit is not None:
-            migrating = {vm.host for vm in self._state.vms.values() if vm.is_migrating}
-            hosts = tuple(host for host in self._up if host not in migrating)
-            wanted: Optional[Migration] = None
-            if hosts:
-                wanted = self._ask_units(None, Kind.BALANCE, (unit,), hosts)
-            answer = {} if wanted is None else {wanted.vm: wanted.hosts}
-            self.learn(answer)
-        elif self.driver.defines(self.method):
+        answer = cast("Migrations", {})
+        if self.method == BALANCE and self.settings.balance is not None:
+            return self._balanced_by(self.settings.balance)
+        if self.driver.defines(self.method):
             for _ in range(_MOST_ANSWERS):
                 answer = self.decisions.decide(self.request(), self.view.replies).answer
                 if not self.learn(answer):
                     break
+        return answer
+
+    def _balanced_by(self, unit: WantedUnit) -> Migrations:
+        """The VM that a balance unit names, after those that it named and that have to stay.
+
+        Nobody can tell it which VM has to stay; so it is asked about the other hosts.
+        """
+        answer: dict[str, tuple[str, ...]] = {}
+        passed_over = {vm.host for vm in self._state.vms.values() if vm.is_migrating}
+        while not self.stopping.is_set():
+            hosts = tuple(host for host in self._up if host not in passed_over)
+            migration: Optional[Migration] = None
+            if hosts:
+                migration = self._ask_units(None, Kind.BALANCE, (unit,), hosts)
+            if migration is None:
+                break
+            answer[migration.vm] = migration.hosts
+            self.learn({migration.vm: migration.hosts})
+            vm = self._state.vms.get(migration.vm)
+            if (
+                vm is None
+                or vm.host not in hosts
+                or self.best(migration.vm, migration.hosts) is not None
+            ):
+                break
+            passed_over.add(vm.host)
         return answer
 
     def choose(self, answer: Migrations) -> tuple[dict[str, str], list[Step]]:

@@ -192,7 +192,7 @@ class ClusterDrive:
             return
         if not self._memory.statuses:  # the cluster is new, or was taken over
             self._migrations.adopt(view.state)
-        self._actions.settle_plans(view.state)
+        self._actions.settle_plans(driver, view)
         self._call(driver, view, timer, balance)
 
     def _call(self, driver: DriverUnit, view: View, timer: bool, balance: bool) -> None:

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.clusters import engine_events
 from ovirt_scheduler.clusters.engine_events import MigrationEnd
@@ -69,14 +69,20 @@ class Outcome(NamedTuple):
     """What came of migrations that the engine was asked for.
 
     Attributes:
+        requested: the VMs that it was asked to migrate; it had offered to.
         begun: how many it begins.
         closed: by VM what is closed to it from now on, as ``ClusterDestinations.close`` takes it.
         is_final: whether other migrations would fare no better in this look.
     """
 
+    requested: Collection[str]
     begun: int
     closed: Mapping[str, Mapping[str, str]]
     is_final: bool
+
+    def words(self, steps: Sequence[Step]) -> str:
+        """How many of a plan's migrations are begun."""
+        return f"{self.begun} of {len(steps)} migrations are begun"
 
 
 class ClusterMigrations:
@@ -127,16 +133,30 @@ class ClusterMigrations:
         """Ask the engine anew, whatever it said in the look before."""
         self._refusals_left, self._obstacle, self._was_denied = _MOST_REFUSALS, "", False
 
-    def make(self, steps: Sequence[Step], balances: bool, emptied: Collection[str] = ()) -> Outcome:
-        """Make migrations, one after another.
+    def make(
+        self,
+        steps: Sequence[Step],
+        balances: bool,
+        emptied: Collection[str],
+        not_offered: Callable[[Step], Mapping[str, str]],
+    ) -> Outcome:
+        """Make migrations, one after another: the first goes before the next is asked about.
 
         Args:
             balances: whether a balancing wants them.
             emptied: hosts that all their VMs are to leave, or none.
+            not_offered: gives what the engine says beforehand: what is closed to the VM, if the
+                migration is not to be asked for.
         """
         begun, closed, is_final = 0, dict[str, Mapping[str, str]](), True
+        requested: list[str] = []
         in_vain: set[str] = set()  # hosts that are not emptied after all
         for step in steps:
+            hosts = {} if self._obstacle else not_offered(step)
+            if hosts:
+                closed[step.vm], is_final = hosts, False
+                continue
+            requested.append(step.vm)
             problem = self._ask_engine(step, in_vain)
             now = time.monotonic()
             if problem is None or isinstance(problem, AnswerLost):
@@ -157,7 +177,7 @@ class ClusterMigrations:
             if is_news:
                 self._log_asked(step, problem)
         self._services.memory.save(self._cluster)
-        return Outcome(begun, closed, is_final or bool(self._obstacle))
+        return Outcome(requested, begun, closed, is_final or bool(self._obstacle))
 
     def _ask_engine(self, step: Step, in_vain: Collection[str]) -> Optional[EngineUnavailable]:
         """Remember a migration, and ask the engine for it; return why it does not begin it."""

@@ -335,3 +335,57 @@ def test_a_dry_run_asks_too(crowded):
     crowded.begin(Drive.DRY_RUN)
     assert crowded.look() == []
     assert [step.vm_name for step in crowded.plan().steps] == ["vm1"]
+
+
+def test_an_evacuation_asks_about_one_vm_after_another(looks):
+    """The first leaves before the engine is asked about the second."""
+    looks.engine.hosts = [Host(name, measured=True) for name in ("lynx", "puma")]
+    looks.engine.vms = [Vm(name, "lynx") for name in ("web", "mail", "wiki")]
+    looks.begin(policy="none", load_balance_interval=0.0)
+    looks.look()
+    begun: list[int] = []
+    looks.engine.filtering = lambda: begun.append(len(looks.engine.requested))
+    looks.engine.hosts[0].status = "preparing_for_maintenance"
+    assert len(looks.look()) == 3
+    assert begun == [0, 1, 2]
+
+
+@pytest.mark.parametrize("told", ["refusing", "surprising"])
+def test_what_is_refused_of_an_approved_plan_of_a_hook_waits_with_another_destination(looks, told):
+    """In the same look, whether the engine says so beforehand or not; the rest is made."""
+    looks.engine.hosts = [Host(name, measured=True) for name in ("lynx", "puma", "lion")]
+    looks.engine.vms = [Vm("web", "lynx"), Vm("mail", "lynx")]
+    looks.begin(Drive.APPROVE, policy="none", load_balance_interval=0.0)
+    looks.look()
+    looks.engine.hosts[0].status = "preparing_for_maintenance"
+    looks.look()
+    plan = looks.plan()
+    planned = {step.vm_name: step.target_name for step in plan.steps}
+    assert set(planned) == {"web", "mail"}
+    setattr(looks.engine, told, lambda vm, host: (
+        "no" if (vm.name, host.name) == ("web", planned["web"]) else ""
+    ))  # fmt: skip
+    looks.plans._decide(plan.id, "approved", "root")
+    looks.look()
+    assert looks.engine.migrations == [("mail", planned["mail"])]
+    (step,) = looks.plan().steps
+    (other,) = {"puma", "lion"} - {planned["web"]}
+    assert (step.vm_name, step.target_name) == ("web", other)
+    assert "lynx went from up to preparing_for_maintenance" in step.reason
+    looks.plans._decide(looks.plan().id, "approved", "root")
+    assert looks.look() == [("web", other)]
+
+
+@pytest.mark.parametrize("told", ["refusing", "surprising"])
+def test_a_balance_unit_that_names_a_refused_vm_is_asked_without_its_host(crowded, place, told):
+    """It cannot be told that the VM has to stay; in the same look another host is relieved."""
+    lynx, lion = crowded.engine.vms[0], crowded.engine.vms[-1]
+    place.write("First", "def do_balance(hosts, properties):\n"
+                f"    for name, vm in (('lynx', {lynx.id!r}), ('lion', {lion.id!r})):\n"
+                "        if name in [host.name for host in hosts]:\n"
+                "            return vm, [host for host in hosts if host.name != name]\n")  # fmt: skip
+    crowded.decisions.registry.refresh()
+    setattr(crowded.engine, told, no_vm("vm0"))
+    crowded.begin(balance=WantedUnit("First"))
+    assert crowded.look()[-1] == ("other", "puma")
+    assert crowded.engine.migrations == [("other", "puma")]

@@ -169,3 +169,16 @@ def test_looks_at_a_cluster_are_measured_beside_those_of_another_checkout(tmp_pa
         for what in ("the engine tells", "processor time", "memory")
     ]
     assert ended.stdout.strip() in after
+
+
+def test_looks_that_plan_are_measured_in_turns():
+    """The engine is asked beforehand about each VM of a plan."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "bench.look", "--hosts", "10", "--vms", "80", "--every", "0.1",
+         "--times", "1", "--before", str(PROJECT), "--pairs", "1"],
+        cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"^\| 1 +\| .* s, [1-9]\d* questions \| .* s, [1-9]\d* questions ",
+                     ended.stdout, re.MULTILINE), ended.stdout  # fmt: skip
+    assert re.search(r"^\| median +\| .* [+-]\d+\.\d% in a pair \|$", ended.stdout, re.MULTILINE)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
-from ovirt_scheduler.settings.values import Key
+from ovirt_scheduler.settings.value_types import Key
 
 _ABOUT = (
     "The engine asks the daemon over XML-RPC which hosts fit a VM, what each would cost, and "

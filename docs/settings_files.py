@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from ovirt_scheduler.settings.table import CLUSTER, PLUGIN, SCHEDULER
-from ovirt_scheduler.settings.values import Key
+from ovirt_scheduler.settings.value_types import Key
 
 _SAMPLE_HEAD = (
     "The configuration of ovirt-scheduler. Every key is optional, and the values that are "

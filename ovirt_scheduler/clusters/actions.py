@@ -49,7 +49,7 @@ from ovirt_scheduler.model.plans import (
     Step,
 )
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 
 _log = logging.getLogger(__name__)
 

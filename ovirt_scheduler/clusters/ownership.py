@@ -23,7 +23,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 
 _log = logging.getLogger(__name__)
 

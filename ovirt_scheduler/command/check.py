@@ -20,7 +20,7 @@ from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import cluster_marks, engine_side
 from ovirt_scheduler.clusters.check import SectionCheck
-from ovirt_scheduler.command import arguments, control, tables
+from ovirt_scheduler.command import arguments, control_client, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
 from ovirt_scheduler.engine.inventory import Inventory
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> Shown:
         conflicts = list(_conflicts(settings, running.services.inventory))
     mend = (*of_settings, *catalogue.faults, *remarks)
     wrong = len(mend) + bool(port["problem"]) + sum(bool(each.problem) for each in reports)
-    old_versions = list(control.old_versions(state))
+    old_versions = list(control_client.old_versions(state))
     fields = {
         "ok": not wrong, "certificates": [each.fields() for each in reports],
         **_fields(catalogue), "listening": port,

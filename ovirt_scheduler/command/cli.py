@@ -30,7 +30,7 @@ _MODULES = {
     **dict.fromkeys(("discover", "filter", "score", "balance"), "calls.commands"),
     **dict.fromkeys(("schedulers", "select", "topics", "schedule"), "calls.commands"),
     **dict.fromkeys(("why", "decisions"), "decisions"),
-    **dict.fromkeys(("status", "clusters", "plan"), "control"),
+    **dict.fromkeys(("status", "clusters", "plan"), "control_client"),
     "try": "calls.trial",
     "new": "skeleton",
     **dict.fromkeys(("replay", "snapshot", "simulate"), "workbench"),

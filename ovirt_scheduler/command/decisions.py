@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
-from ovirt_scheduler.command import arguments, control, tables
-from ovirt_scheduler.command.calls import client
-from ovirt_scheduler.command.calls.client import Recorded
+from ovirt_scheduler.command import arguments, control_client, tables
+from ovirt_scheduler.command.calls import daemon_client
+from ovirt_scheduler.command.calls.daemon_client import RecordSource
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage, NotRecorded
 from ovirt_scheduler.history import explanation, placement
@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace) -> Shown:
     if options.events:
         return _events(Reader(arguments.history()), options, selection)
     selection = replace(selection, brief=options.output in ("table", "names"))
-    with client.history(options) as recorded:
+    with daemon_client.history(options) as recorded:
         if options.follow:
             return follow(recorded, selection, options.output)
         records = recorded.decisions(selection)
@@ -163,7 +163,7 @@ def _event(event: Mapping[str, Any]) -> tuple[str, str, str]:
     return explanation.when(event["time"]), event["event"], ", ".join(more)
 
 
-def follow(recorded: Recorded, selection: Query, output: str) -> Shown:
+def follow(recorded: RecordSource, selection: Query, output: str) -> Shown:
     """Show the last records that fit, then each new one, until Ctrl-C.
 
     Raises:
@@ -191,7 +191,7 @@ def _print(records: Sequence[Record], output: str) -> Sequence[Record]:
     return records
 
 
-def _since(recorded: Recorded, selection: Query, newest: Sequence[Record]) -> list[Record]:
+def _since(recorded: RecordSource, selection: Query, newest: Sequence[Record]) -> list[Record]:
     """The records that are newer than all of ``newest``."""
     shown_ids = {record["id"] for record in newest}
     limit = _FIRST_LIMIT
@@ -250,8 +250,8 @@ def _why(options: argparse.Namespace) -> Shown:
         raise BadUsage("--host: is empty; leave it out to have every one")
     refusals: list[str] = []
     if options.vm and options.url is None:
-        refusals = [f"{each}\n" for each in control.refusals(arguments.state(), options.vm)]
-    with client.history(options) as recorded:
+        refusals = [f"{each}\n" for each in control_client.refusals(arguments.state(), options.vm)]
+    with daemon_client.history(options) as recorded:
         try:
             decisions = _decisions_to_explain(recorded, options)
         except NotRecorded:
@@ -262,7 +262,7 @@ def _why(options: argparse.Namespace) -> Shown:
     return Shown("\n".join(filter(None, (text, "".join(refusals)))), decisions)
 
 
-def _decisions_to_explain(recorded: Recorded, options: argparse.Namespace) -> Sequence[Record]:
+def _decisions_to_explain(recorded: RecordSource, options: argparse.Namespace) -> Sequence[Record]:
     """The decision of ``--decision``, or the calls of the VM's last placement.
 
     Raises:
@@ -309,7 +309,7 @@ def _explanation(decisions: Sequence[Record], options: argparse.Namespace) -> It
         )
 
 
-def _last_placement(recorded: Recorded, vm: str) -> Sequence[Record]:
+def _last_placement(recorded: RecordSource, vm: str) -> Sequence[Record]:
     """The calls of a VM's last placement, or none.
 
     Args:
@@ -327,7 +327,7 @@ def _last_placement(recorded: Recorded, vm: str) -> Sequence[Record]:
     return placement.of_last(records, recorded.decision)
 
 
-def _vm_hint(recorded: Recorded, vm: str) -> str:
+def _vm_hint(recorded: RecordSource, vm: str) -> str:
     """``; did you mean X?``, of the VMs of the latest decisions; empty if none is near."""
     latest = recorded.decisions(Query(brief=True))
     return spelling.hint(

@@ -12,7 +12,7 @@ from typing import Callable, Optional
 
 from ovirt_scheduler.command import arguments, decisions, tables
 from ovirt_scheduler.command.arguments import show_progress
-from ovirt_scheduler.command.calls import inputs
+from ovirt_scheduler.command.calls import input_files
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage, NotOverwritten, NotRecorded
@@ -170,11 +170,11 @@ def _changes(options: argparse.Namespace) -> Changes:
     """
     factors: dict[str, int] = {}
     added = getattr(options, "with")
-    for name, factor in inputs.factors("--set", options.set):
+    for name, factor in input_files.factors("--set", options.set):
         if factor is None:
             raise BadUsage(f"--set {name}: write the factor, too: --set {name}=2")
         factors[name] = factor
-    return Changes(factors, tuple(options.without), dict(inputs.factors("--with", added)))
+    return Changes(factors, tuple(options.without), dict(input_files.factors("--with", added)))
 
 
 def _replay_decisions(
@@ -327,7 +327,7 @@ def _policies(
     changes: dict[str, str] = {}
     for option, items in (("--set", options.set), ("--against", options.against)):
         if option == "--set" or items:
-            more = inputs.pairs(items, option)
+            more = input_files.pairs(items, option)
             changes.update(more)
             section = changed_section(section, more, option)
             texts = (f"{key} = {value}".rstrip() for key, value in changes.items())

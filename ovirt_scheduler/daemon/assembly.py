@@ -45,7 +45,7 @@ from ovirt_scheduler.server.pages.daemon_state import (
 from ovirt_scheduler.server.pages.site import CLOSED, Site
 from ovirt_scheduler.server.pages.status import Status
 from ovirt_scheduler.settings.table import Settings
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 
 if TYPE_CHECKING:
     from ovirt_scheduler.security.certificates import Description

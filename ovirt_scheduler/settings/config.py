@@ -31,7 +31,7 @@ from ovirt_scheduler.settings.table import (
     PluginConf,
     Settings,
 )
-from ovirt_scheduler.settings.values import PYTHON_PATH, Drive
+from ovirt_scheduler.settings.value_types import PYTHON_PATH, Drive
 
 CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
 

@@ -25,7 +25,7 @@ import configobj
 from ovirt_scheduler.errors import FileMistake
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings.values import Key
+from ovirt_scheduler.settings.value_types import Key
 
 ErrorType = type[FileMistake]  # what to raise about the file
 

@@ -27,7 +27,7 @@ from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings.values import Drive, Key
+from ovirt_scheduler.settings.value_types import Drive, Key
 
 _LONGEST_PASSWORD = 4096  # characters
 _REFUSED_PAUSE = (

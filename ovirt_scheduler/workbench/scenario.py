@@ -17,7 +17,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.errors import BadInput, ScenarioError
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.file import ConfFile, Section, content
-from ovirt_scheduler.settings.values import Key
+from ovirt_scheduler.settings.value_types import Key
 
 _DAY = 24.0
 _MOST_VMS = 100_000

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ovirt_scheduler.model.requests import WantedUnit
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.command import run
 from tests.support.rest_server import GIB, Host, Reply, RestServer, Vm
 

@@ -21,7 +21,7 @@ from ovirt_scheduler.errors import Overloaded
 from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.driven import RECORDER, SLOW, cluster
 from tests.support.rest_server import Host, Reply, RestServer, Vm
 from tests.support.waiting import LONG, wait_until

@@ -18,7 +18,7 @@ from ovirt_scheduler.engine import inventory
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.model.answer_memory import AnswerMemory
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.driven import RECORDER
 from tests.support.rest_server import Host, RestServer, Vm
 

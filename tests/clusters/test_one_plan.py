@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.rest_server import GIB, Host, Vm
 
 

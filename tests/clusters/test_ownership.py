@@ -12,7 +12,7 @@ import pytest
 from ovirt_scheduler.clusters.ownership import ClusterOwnership, Mark
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.command import run
 from tests.support.daemon import Daemon
 from tests.support.driven import OFTEN, RECORDER, cluster

@@ -24,7 +24,7 @@ from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan, Step
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.command import run
 from tests.support.driven import OFTEN, cluster
 from tests.support.rest_server import GIB, Host, Vm

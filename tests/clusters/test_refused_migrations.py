@@ -7,7 +7,7 @@ import pytest
 from ovirt_scheduler.model.decisions import Request
 from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.jobs import running
 from tests.support.looks import Looks
 from tests.support.place import Place

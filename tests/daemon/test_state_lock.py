@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.command import control
+from ovirt_scheduler.command import control_client
 from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.errors import ConfigError
@@ -67,7 +67,7 @@ def test_an_emptied_state_folder_is_told_and_has_lock_and_socket_again(tmp_path,
         for _ in range(2):
             made._line()
         assert caplog.text.count(f"{state} was emptied: its lock and its socket are made anew") == 1
-        assert control.ask(state, "status")["line"]
+        assert control_client.ask(state, "status")["line"]
         with pytest.raises(ConfigError, match="another daemon uses this state folder"):
             StateFolder(state)
     finally:

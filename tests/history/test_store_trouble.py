@@ -16,7 +16,7 @@ from typing import Callable
 
 import pytest
 
-from ovirt_scheduler.command.control import ask as ask_control
+from ovirt_scheduler.command.control_client import ask as ask_control
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import query, schema, store
 from ovirt_scheduler.history.database import Database

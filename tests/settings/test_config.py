@@ -20,7 +20,7 @@ from ovirt_scheduler.settings.table import (
     PluginConf,
     Settings,
 )
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.paths import PROJECT
 
 DEFAULTS = Settings(

@@ -12,7 +12,7 @@ from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.file import Entry, entries
 from ovirt_scheduler.settings.table import PLUGIN, SCHEDULER
-from ovirt_scheduler.settings.values import Key
+from ovirt_scheduler.settings.value_types import Key
 from tests.support.fuzzing import assert_told, bounded, damaged, mostly, tries
 
 PATH = Path("/etc/some.conf")

@@ -10,7 +10,7 @@ import pytest
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.file import ConfFile
-from ovirt_scheduler.settings.values import Key
+from ovirt_scheduler.settings.value_types import Key
 
 TABLE = (
     Key("speed", "whole", "5", "How fast.", bounds=("1", "9"), other_names=("the speed",)),

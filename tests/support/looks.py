@@ -22,7 +22,7 @@ from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.model.plans import Plan
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.settings.values import Drive
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.place import Place
 from tests.support.rest_server import RestServer
 

@@ -1,4 +1,4 @@
 """The commands that call methods, and ``try``: arguments become a call, its answer a table.
 
-``client`` has the calls themselves, to a running daemon or to plugins in this process.
+``daemon_client`` has the calls themselves, to a running daemon or to plugins in this process.
 """

@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Optional
 from xml.etree import ElementTree
 
-from ovirt_scheduler.command import arguments, control, tables
-from ovirt_scheduler.command.calls import client, inputs
-from ovirt_scheduler.command.calls.client import Call
-from ovirt_scheduler.command.calls.inputs import Inputs, names, running_on
+from ovirt_scheduler.command import arguments, control_client, tables
+from ovirt_scheduler.command.calls import daemon_client, input_files
+from ovirt_scheduler.command.calls.daemon_client import MethodCaller
+from ovirt_scheduler.command.calls.input_files import CommandInputs, names, read_options, running_on
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.history import explanation
@@ -59,18 +59,18 @@ def add(to: arguments.Add) -> None:
         ("discover", "List the policy units", "--local", lambda call, _: discover(call), {}),
         ("filter", "Ask which hosts filters accept",
          "Quiet --hosts hosts.xml --vm vm.xml --property most=5",
-         lambda call, options: run_filters(call, options.unit, inputs.read_options(options)),
+         lambda call, options: run_filters(call, options.unit, read_options(options)),
          {"unit": ("NAME", "+", "a filter")}),
         ("score", "Ask what cost functions make of hosts",
          "Quiet=2 Memory --hosts hosts.xml --vm vm.xml", _score,
          {"unit": ("NAME[=FACTOR]", "+", "a cost function, and its factor (default: 1)")}),
         ("balance", "Ask which VM a balance would migrate", "Memory --hosts hosts.xml",
-         lambda call, options: run_balance(call, options.unit[0], inputs.read_options(options)),
+         lambda call, options: run_balance(call, options.unit[0], read_options(options)),
          {"unit": ("NAME", 1, "the balance")}),
         ("schedulers", "List the schedulers", "--local", lambda call, _: schedulers(call), {}),
         ("select", "Ask which host a scheduler would start a VM on",
          "default --hosts hosts.xml --vm vm.xml --property filters=Quiet",
-         lambda call, options: select_host(call, options.unit[0], inputs.read_options(options)),
+         lambda call, options: select_host(call, options.unit[0], read_options(options)),
          {"unit": ("SCHEDULER", 1, "its name")}),
         ("topics", "List the topics and their methods", "--local", lambda call, _: topics(call),
          {}),
@@ -92,20 +92,20 @@ def add(to: arguments.Add) -> None:
         })  # fmt: skip
         arguments.add_options(command, arguments.CA)
         if with_hosts:
-            inputs.add(command, with_vm=name != "balance")
+            input_files.add(command, with_vm=name != "balance")
         for word, (metavar, number, text) in words.items():
             # Without a default argparse calls an argument required that may be left out.
             command.add_argument(word, metavar=metavar, nargs=number, default=[], help=text)
 
 
-def _score(call: Call, options: argparse.Namespace) -> Shown:
-    named_factors = inputs.factors("score", options.unit)
+def _score(call: MethodCaller, options: argparse.Namespace) -> Shown:
+    named_factors = input_files.factors("score", options.unit)
     factors = {name: 1 if factor is None else factor for name, factor in named_factors}
-    return run_cost_functions(call, factors, inputs.read_options(options))
+    return run_cost_functions(call, factors, read_options(options))
 
 
-def _schedule(call: Call, options: argparse.Namespace) -> Shown:
-    return schedule(call, options.topic, options.method, inputs.json_pairs(options.argument))
+def _schedule(call: MethodCaller, options: argparse.Namespace) -> Shown:
+    return schedule(call, options.topic, options.method, input_files.json_pairs(options.argument))
 
 
 def _run(options: argparse.Namespace) -> Shown:
@@ -116,19 +116,19 @@ def _run(options: argparse.Namespace) -> Shown:
     """
     if options.plugins is not None and not options.local:
         raise BadUsage("--plugins needs --local: the daemon has folders of its own")
-    opened: AbstractContextManager[Call] = (
-        client.local(arguments.settings(options)) if options.local else client.of_options(options)
-    )
-    with opened as call, inputs.naming_files(options):
+    opened: AbstractContextManager[MethodCaller] = daemon_client.of_options(options)
+    if options.local:
+        opened = daemon_client.local(arguments.settings(options))
+    with opened as call, input_files.naming_files(options):
         shown: Shown = options.ask(call, options)
     if not options.local and options.url is None:
         units = [name.partition("=")[0] for name in getattr(options, "unit", ())]
-        for note in control.old_versions(arguments.state(), units):
+        for note in control_client.old_versions(arguments.state(), units):
             sys.stderr.write(f"note: {note}\n")
     return shown
 
 
-def discover(call: Call) -> Shown:
+def discover(call: MethodCaller) -> Shown:
     """List every policy unit."""
     document = str(call(_DESIGN, "discover").answer)
     root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
@@ -142,7 +142,7 @@ def discover(call: Call) -> Shown:
     return Shown(text or "no policy units; ovirt-scheduler check says why\n", units, names=named)
 
 
-def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
+def run_filters(call: MethodCaller, units: Sequence[str], inputs: CommandInputs) -> Shown:
     """Ask which hosts every filter accepts."""
     answer = _Answer(call, inputs, "runFilters", list(units), *inputs.parameters())
     accepted = answer.result
@@ -156,7 +156,9 @@ def run_filters(call: Call, units: Sequence[str], inputs: Inputs) -> Shown:
     return answer.shown(text, {"accepted": accepted, "rejected": rejected}, accepted, _NO_HOSTS)
 
 
-def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: Inputs) -> Shown:
+def run_cost_functions(
+    call: MethodCaller, factors: Mapping[str, int], inputs: CommandInputs
+) -> Shown:
     """Ask for the weighted sum of costs of each host; the best host comes first."""
     answer = _Answer(call, inputs, "runCostFunctions", dict(factors), *inputs.parameters())
     costs: dict[str, int] = {}
@@ -173,7 +175,7 @@ def run_cost_functions(call: Call, factors: Mapping[str, int], inputs: Inputs) -
     return answer.shown(text, {"costs": costs}, best_first, _NO_HOSTS)
 
 
-def run_balance(call: Call, unit: str, inputs: Inputs) -> Shown:
+def run_balance(call: MethodCaller, unit: str, inputs: CommandInputs) -> Shown:
     """Ask which VM to migrate, and where it may go."""
     parameters = inputs.parameters(with_vm=False)
     answer = _Answer(call, inputs, "runLoadBalancing", unit, *parameters)
@@ -184,7 +186,7 @@ def run_balance(call: Call, unit: str, inputs: Inputs) -> Shown:
     return answer.shown(text, {"migration": {"vm": vm, "hosts": targets}}, [vm])
 
 
-def schedulers(call: Call) -> Shown:
+def schedulers(call: MethodCaller) -> Shown:
     """List every scheduler, with its properties."""
     offered = call(_DESIGN, "getSchedulers").answer
     rows = [
@@ -202,7 +204,7 @@ def schedulers(call: Call) -> Shown:
     return Shown(text or "no schedulers\n", offered, names=[str(each["name"]) for each in offered])
 
 
-def topics(call: Call) -> Shown:
+def topics(call: MethodCaller) -> Shown:
     """List every topic, with the methods of its driver."""
     drivers = call(_DESIGN, "getTopics").answer
     rows = [
@@ -214,7 +216,7 @@ def topics(call: Call) -> Shown:
     return Shown(text or "no topics\n", drivers, names=[str(each["topic"]) for each in drivers])
 
 
-def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
+def select_host(call: MethodCaller, scheduler: str, inputs: CommandInputs) -> Shown:
     """Ask which host a scheduler would start the VM on."""
     answer = _Answer(call, inputs, "selectHost", scheduler, *inputs.parameters())
     host = answer.result
@@ -231,7 +233,7 @@ def select_host(call: Call, scheduler: str, inputs: Inputs) -> Shown:
     return answer.shown(text, {"host": host}, [host])
 
 
-def any_hosts(call: Call, scheduler: str, inputs: Inputs) -> Shown:
+def any_hosts(call: MethodCaller, scheduler: str, inputs: CommandInputs) -> Shown:
     """Ask a scheduler whether there is a host for the VM."""
     answer = _Answer(call, inputs, "hasAnyHosts", scheduler, *inputs.parameters())
     sentence = "there is a host" if answer.result else "there is no host"
@@ -239,7 +241,11 @@ def any_hosts(call: Call, scheduler: str, inputs: Inputs) -> Shown:
 
 
 def migrations(
-    call: Call, method: str, scheduler: str, inputs: Inputs, change: Sequence[str] = ()
+    call: MethodCaller,
+    method: str,
+    scheduler: str,
+    inputs: CommandInputs,
+    change: Sequence[str] = (),
 ) -> Shown:
     """Ask a scheduler what it would migrate.
 
@@ -256,7 +262,7 @@ def migrations(
     return answer.shown(text, {"migrations": answer.result}, moved, "nothing to do\n")
 
 
-def _migrations(answer: _Answer, inputs: Inputs, moves: Mapping[str, Sequence[str]]) -> str:
+def _migrations(answer: _Answer, inputs: CommandInputs, moves: Mapping[str, Sequence[str]]) -> str:
     """A table of migrations.
 
     Args:
@@ -274,9 +280,9 @@ def _migrations(answer: _Answer, inputs: Inputs, moves: Mapping[str, Sequence[st
     return tables.table(("VM", "VM ID", "FROM HOST", "TO HOST", "HOST ID"), rows)
 
 
-def schedule(call: Call, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
+def schedule(call: MethodCaller, topic: str, method: str, arguments: Mapping[str, object]) -> Shown:
     """Call a method of a topic's driver, and show what it returns as JSON."""
-    answer = _Answer(call, Inputs(()), "schedule", topic, method, arguments)
+    answer = _Answer(call, CommandInputs(()), "schedule", topic, method, arguments)
     text = tables.document(answer.result)
     fields = {"result": answer.result}
     return answer.shown("" if answer.result == "" else text, fields, nothing=text)
@@ -289,7 +295,9 @@ class _Answer:
         hosts: the name of each host that was asked about, by its id.
     """
 
-    def __init__(self, call: Call, inputs: Inputs, method: str, *parameters: object) -> None:
+    def __init__(
+        self, call: MethodCaller, inputs: CommandInputs, method: str, *parameters: object
+    ) -> None:
         reply = call(_ENGINE, method, *parameters)
         fields: dict[str, Any] = reply.answer
         self.hosts = names(inputs.hosts)

@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
-from ovirt_scheduler.command.calls import commands, inputs
-from ovirt_scheduler.command.calls.client import Call
-from ovirt_scheduler.command.calls.inputs import HostsInput, Inputs
+from ovirt_scheduler.command.calls import commands, input_files
+from ovirt_scheduler.command.calls.daemon_client import MethodCaller
+from ovirt_scheduler.command.calls.input_files import CommandInputs, HostsInput
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
@@ -22,13 +22,13 @@ _WORDS = {"host": "host", "vm": "VM"}
 _SUBJECTS = {"on_vm_status_changed": "vm", "on_host_status_changed": "host"}
 
 
-def by_itself(driver: DriverUnit, call_inputs: Inputs) -> list[str]:
+def by_itself(driver: DriverUnit, call_inputs: CommandInputs) -> list[str]:
     """The methods that ``try`` calls without ``--call``."""
     defined = [method for method in _BY_ITSELF if driver.defines(method)]
     return [method for method in defined if method == "select_host" or call_inputs.vms]
 
 
-def uncalled_notes(driver: DriverUnit, call_inputs: Inputs) -> Iterator[str]:
+def uncalled_notes(driver: DriverUnit, call_inputs: CommandInputs) -> Iterator[str]:
     """Notes on the methods that need VMs or ``--call``."""
     called = by_itself(driver, call_inputs)
     of_driver = f"{driver.label} {driver.name}"
@@ -59,7 +59,11 @@ def with_method(drivers: Sequence[DriverUnit], path: str, method: str) -> list[D
 
 
 def call_method(
-    call: Call, driver: DriverUnit, method: str, words: Sequence[str], call_inputs: Inputs
+    call: MethodCaller,
+    driver: DriverUnit,
+    method: str,
+    words: Sequence[str],
+    call_inputs: CommandInputs,
 ) -> Shown:
     """Call one of the methods that ``with_method`` knows.
 
@@ -73,8 +77,8 @@ def call_method(
         BadInput: a file that an argument names cannot be read.
     """
     if driver.defines(method) is None:
-        return commands.schedule(call, str(driver.topic), method, inputs.json_pairs(words))
-    named, subject = inputs.pairs(words, "--call"), _SUBJECTS.get(method)
+        return commands.schedule(call, str(driver.topic), method, input_files.json_pairs(words))
+    named, subject = input_files.pairs(words, "--call"), _SUBJECTS.get(method)
     accepted = [] if subject is None else [subject, "old_status", "new_status"]
     for name in named:
         if name not in accepted:
@@ -105,8 +109,8 @@ def _callable(driver: DriverUnit) -> list[str]:
 
 
 def _change(
-    method: str, subject: str, named: Mapping[str, str], call_inputs: Inputs
-) -> tuple[tuple[str, ...], Inputs]:
+    method: str, subject: str, named: Mapping[str, str], call_inputs: CommandInputs
+) -> tuple[tuple[str, ...], CommandInputs]:
     """The arguments of a hook, and the documents after the change."""
     for name in (subject, "new_status"):
         if not named.get(name):
@@ -138,7 +142,7 @@ def find(document: HostsInput, subject: str, name_or_id: str) -> str:
         BadUsage: it is not among them; the text names the one that may be meant.
         BadInput: there is none at all.
     """
-    names = inputs.names(document, subject)
+    names = input_files.names(document, subject)
     if not names:
         raise BadInput(f"the document of {_WORDS[subject]}s cannot be read, or there is none in it")
     for identity, name in names.items():

@@ -21,9 +21,9 @@ from ovirt_scheduler.catalogue import files as plugin_files
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.command import arguments
-from ovirt_scheduler.command.calls import client, commands, inputs, scheduler_calls
-from ovirt_scheduler.command.calls.client import Call
-from ovirt_scheduler.command.calls.inputs import Inputs
+from ovirt_scheduler.command.calls import commands, daemon_client, input_files, scheduler_calls
+from ovirt_scheduler.command.calls.daemon_client import MethodCaller
+from ovirt_scheduler.command.calls.input_files import CommandInputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Runtime
@@ -68,7 +68,7 @@ def add(to: arguments.Add) -> None:
         "id, new_status=STATUS and, unless the document tells it, old_status=STATUS. A topic's "
         "method takes its own arguments: JSON, or else text; @FILE stands for the text of a file",
     )  # fmt: skip
-    inputs.add(command, with_vm=True, required=False)
+    input_files.add(command, with_vm=True, required=False)
     arguments.add_options(command, {
         "--vms FILE": "a file with the XML document of the cluster's VMs, or with their ids: for a "
         "scheduler's load_balance, on_timer_invoked and hooks",
@@ -154,9 +154,9 @@ def _run_once(options: argparse.Namespace) -> Shown:
     with contextlib.ExitStack() as stack:
         engine = None
         if options.cluster is None:
-            call_inputs = inputs.read_options(options)
+            call_inputs = input_files.read_options(options)
             if options.vms is not None:
-                call_inputs = call_inputs._replace(vms=inputs.hosts(options.vms, "VM"))
+                call_inputs = call_inputs._replace(vms=input_files.hosts(options.vms, "VM"))
         elif options.hosts or options.vms:
             raise BadUsage("--cluster has hosts and VMs: leave out --hosts and --vms")
         else:
@@ -165,26 +165,26 @@ def _run_once(options: argparse.Namespace) -> Shown:
             hosts, vms, clusters = map(snapshot.elements, ("hosts", "vms", "clusters"))
             engine.cluster = MadeCluster(hosts, vms, clusters, snapshot.cluster)
             call_inputs = _cluster_inputs(engine, options)
-        with inputs.naming_files(options):
+        with input_files.naming_files(options):
             return run(
                 settings, options.plugin, tuple(options.kind), call_inputs,
                 options.call or (), engine,
             )  # fmt: skip
 
 
-def _cluster_inputs(engine: MadeEngine, options: argparse.Namespace) -> Inputs:
+def _cluster_inputs(engine: MadeEngine, options: argparse.Namespace) -> CommandInputs:
     """Hosts and VMs of the made engine, in the documents that the daemon would ask it for."""
     hosts, vms, down = map(engine.cluster.get, (_HOSTS, _VMS, f"{_VMS}&search=status%3Ddown"))
-    vm_names = inputs.names(vms, "vm")
-    vm = inputs.NO_VM
+    vm_names = input_files.names(vms, "vm")
+    vm = input_files.NO_VM
     vm_option = options.vm and str(options.vm)
     if vm_option and vm_option not in {*vm_names, *vm_names.values()} and options.vm.exists():
-        vm = inputs.vm(options.vm)
+        vm = input_files.vm(options.vm)
     elif vm_option or vm_names:
-        first = next(iter({**inputs.names(down, "vm"), **vm_names}), "")
+        first = next(iter({**input_files.names(down, "vm"), **vm_names}), "")
         identity = scheduler_calls.find(vms, "vm", vm_option) if vm_option else first
         vm = engine.cluster.get(f"/vms/{identity}?follow=statistics")
-    return Inputs(hosts, vm, inputs.pairs(options.property, "--property"), vms)
+    return CommandInputs(hosts, vm, input_files.pairs(options.property, "--property"), vms)
 
 
 def catalogue_of(*files: LoadedPlugin) -> Catalogue:
@@ -216,7 +216,7 @@ def run(
     settings: Settings,
     path: Path,
     kinds: tuple[Kind, ...],
-    call_inputs: Inputs,
+    call_inputs: CommandInputs,
     method_call: Sequence[str] = (),
     engine: Optional[MadeEngine] = None,
 ) -> Shown:
@@ -240,32 +240,31 @@ def run(
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        here = client.of_services(running.prepare(settings, catalogue_of(loaded), engine))
-        questions = [*_questions(here, loaded, path, kinds, call_inputs, method_call)]
+        here = daemon_client.of_services(running.prepare(settings, catalogue_of(loaded), engine))
+        trials = [*_trials(here, loaded, path, kinds, call_inputs, method_call)]
         notes = [*map(str, loaded.warnings), *_unknown_properties(loaded, call_inputs.properties)]
         if any(unit.shadow for unit in loaded.units):
             notes.append(
                 "its conf file says shadow = true: the daemon records what it answers, "
                 "and does not use it"
             )
-        if engine and any(_STARTING & {*names.values()} for _, names, _ in questions):
-            notes += (
-                f"the VM to start: {name}" for name in inputs.names(call_inputs.vm, "vm").values()
-            )
+        if engine and any(_STARTING & {*names.values()} for _, names, _ in trials):
+            started = input_files.names(call_inputs.vm, "vm").values()
+            notes += (f"the VM to start: {name}" for name in started)
         if not kinds and not method_call:
             for driver in loaded.drivers:
                 notes += scheduler_calls.uncalled_notes(driver, call_inputs)
-        answers = [_answer_question(each, running, engine) for each in questions]
-    if not questions:
+        answers = [_run_trial(each, running, engine) for each in trials]
+    if not trials:
         raise BadUsage(f"{path}: nothing in it is called unless you say how; {'; '.join(notes)}")
     text = _notes(notes) + "\n".join(each.text for each in answers)
     fields = [{**each.fields, "notes": [*notes, *each.fields["notes"]]} for each in answers]
     return Shown(text, fields, all(each.well for each in answers))
 
 
-def _answer_question(question: _Question, running: Runtime, engine: Optional[MadeEngine]) -> Shown:
+def _run_trial(trial: _Trial, running: Runtime, engine: Optional[MadeEngine]) -> Shown:
     """Make a call; show how it ended, what it did to its process and the engine, and the answer."""
-    words, names, ask = question
+    words, names, ask = trial
     shown = ask()
     after = [
         f"after this call the plugin's process cannot be kept: {why}; each such call "
@@ -287,17 +286,17 @@ def _notes(notes: Iterable[str]) -> str:
 
 
 # A call: what it calls, as text and as fields for JSON, and the function that makes it.
-_Question = tuple[str, Mapping[str, object], Callable[[], Shown]]
+_Trial = tuple[str, Mapping[str, object], Callable[[], Shown]]
 
 
-def _questions(
-    call: Call,
+def _trials(
+    call: MethodCaller,
     loaded: LoadedPlugin,
     path: Path,
     kinds: tuple[Kind, ...],
-    call_inputs: Inputs,
+    call_inputs: CommandInputs,
     method_call: Sequence[str],
-) -> Iterator[_Question]:
+) -> Iterator[_Trial]:
     """The calls of a file's units and drivers, in this order."""
     if not loaded.enabled:
         raise PluginError("its conf file says enabled = false", str(path))
@@ -363,7 +362,7 @@ def _no_plugin(path: Path) -> str:
     return f"there is no such file{hint}"
 
 
-def _call_unit(call: Call, unit: PolicyUnit, call_inputs: Inputs) -> Shown:
+def _call_unit(call: MethodCaller, unit: PolicyUnit, call_inputs: CommandInputs) -> Shown:
     if unit.kind is Kind.FILTER:
         return commands.run_filters(call, [unit.name], call_inputs)
     if unit.kind is Kind.COST_FUNCTION:

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from ovirt_scheduler import manual
-from ovirt_scheduler.command.setup.files import CONF, CONF_FOLDER, SchedulerConf
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.step import Plan, Step
+from ovirt_scheduler.command.setup.shipped_files import CONF, CONF_FOLDER, SchedulerConf
+from ovirt_scheduler.command.setup.step import SetupStep, StepPlan
 from ovirt_scheduler.command.setup.steps import USER, Certificate
 from ovirt_scheduler.errors import ConfigError, StepFailed
 from ovirt_scheduler.security import certificates, trust
@@ -68,28 +68,28 @@ def keytool(java_paths: Java, action: str, suffix: str = "") -> list[str]:
 
 
 @dataclass
-class TrustStore(Step):
+class TrustStore(SetupStep):
     """Has the engine's Java trust the daemon's certificate."""
 
     conf: SchedulerConf
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan to import the certificate that the daemon serves, and to replace a former one."""
         if not self.conf.values()["ssl"]:
-            return Plan("already so: ssl = false, so the engine needs to trust no certificate")
+            return StepPlan("already so: ssl = false, so the engine needs to trust no certificate")
         java_paths = java(self.machine)
         if java_paths is None:
             page = manual.page("engine.md")
             words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
-            return Plan(f"left to you: {words} in {CONF}", by_hand=True)
+            return StepPlan(f"left to you: {words} in {CONF}", by_hand=True)
         configured, stored = self._configured(), self._stored(java_paths)
         if configured and configured in stored:
-            return Plan(f"already so: {java_paths.store} trusts the certificate")
+            return StepPlan(f"already so: {java_paths.store} trusts the certificate")
         commands = [keytool(java_paths, "-delete")] if stored else []
         commands.append([*keytool(java_paths, "-importcert"), "-noprompt"])
         words = "; ".join(" ".join(["run", *command]) for command in commands)
         stores = {*self.record.trust_stores, self.machine.name(java_paths.store)}
-        return Plan(
+        return StepPlan(
             f"{words}, with the certificate that the daemon serves",
             partial(self._import, commands),
             noted={"trust_stores": sorted(stores)},
@@ -129,18 +129,18 @@ class TrustStore(Step):
             )
         return served
 
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan to delete the certificate from the store."""
         java_paths = java(self.machine) if self.record.trust_stores else None
         if (
             java_paths is None
             or self.machine.name(java_paths.store) not in self.record.trust_stores
         ):
-            return Plan("nothing to undo: setup put the certificate into no trust store")
+            return StepPlan("nothing to undo: setup put the certificate into no trust store")
         if not self._stored(java_paths):
-            return Plan(f"already so: {java_paths.store} has no {_ALIAS}")
+            return StepPlan(f"already so: {java_paths.store} has no {_ALIAS}")
         command = keytool(java_paths, "-delete")
-        return Plan(" ".join(["run", *command]), partial(self.machine.run, command))
+        return StepPlan(" ".join(["run", *command]), partial(self.machine.run, command))
 
     def _file(self) -> str:
         return str(self.conf.values()["ssl_certificate"] or Certificate.file)
@@ -188,24 +188,26 @@ def _is_for_servers_alone(certificate: x509.Certificate) -> bool:
 
 
 @dataclass
-class EngineSetting(Step):
+class EngineSetting(SetupStep):
     """Sets a value of the engine's configuration, which the engine reads when it starts."""
 
     key: str  # of ENGINE_KEYS
     conf: SchedulerConf
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan to set the value with ``engine-config``."""
         value = "true" if self.key == _ENABLED else self._url()
         command = f"engine-config -s {self.key}={value}"
         if not self._has_tool():
-            return Plan(f"left to you, on the engine's machine: {command}", by_hand=True)
+            return StepPlan(f"left to you, on the engine's machine: {command}", by_hand=True)
         former = self._present()
         if former == value:
-            return Plan(f"already so: {self.key} is {value}")
+            return StepPlan(f"already so: {self.key} is {value}")
         # The value before the first run: later runs find the one that setup has set.
         values = {self.key: former, **self.record.engine_config}
-        return Plan(f"run {command}", partial(self._set, value), noted={"engine_config": values})
+        return StepPlan(
+            f"run {command}", partial(self._set, value), noted={"engine_config": values}
+        )
 
     def _url(self) -> str:
         values = self.conf.values()
@@ -216,12 +218,12 @@ class EngineSetting(Step):
         tool = str(self.machine.path(_ENGINE_CONFIG))
         self.machine.run([tool, "-s", f"{self.key}={value}"])
 
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan to set the former value again."""
         former = self.record.engine_config.get(self.key)
         if former is None or not self._has_tool():
-            return Plan(f"nothing to undo: {self.key} was not set by setup")
-        return Plan(f"run engine-config -s {self.key}={former}", partial(self._set, former))
+            return StepPlan(f"nothing to undo: {self.key} was not set by setup")
+        return StepPlan(f"run engine-config -s {self.key}={former}", partial(self._set, former))
 
     def _has_tool(self) -> bool:
         """Whether the engine is on this machine; of an image nothing is run."""
@@ -236,7 +238,7 @@ class EngineSetting(Step):
         return lines[0].partition(":")[2].rpartition(" version:")[0].strip()
 
 
-class OldPlugins(Step):
+class OldPlugins(SetupStep):
     """Copies the old proxy's plugins, so that they stay when its package is removed."""
 
     @staticmethod
@@ -254,7 +256,7 @@ class OldPlugins(Step):
             str(path.relative_to(folder)) for path in paths if path.suffix not in _COMPILED
         )
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan to copy the files that are not copied yet; a link's target may be anything.
 
         Raises:
@@ -267,16 +269,16 @@ class OldPlugins(Step):
         links = [name for name in missing if machine.link_target(f"{OLD_PLUGINS}/{name}")]
         files = [name for name in missing if name not in links]
         if not missing and machine.status(ADOPTED) is None:
-            return Plan(f"skipped: there are no plugins in {OLD_PLUGINS}")
+            return StepPlan(f"skipped: there are no plugins in {OLD_PLUGINS}")
         for name in files:
             file = machine.path(f"{OLD_PLUGINS}/{name}")
             problem = trust.tampering(file)
             if problem:
                 raise StepFailed(f"{file}: {problem}; look at what is in it first")
-        plan = Plan(f"already so: the plugins of {OLD_PLUGINS} are in {ADOPTED}")
+        plan = StepPlan(f"already so: the plugins of {OLD_PLUGINS} are in {ADOPTED}")
         if files:
             words = f"copy {', '.join(files)} from {OLD_PLUGINS} to {ADOPTED}"
-            plan = Plan(words, partial(self._copy, files))
+            plan = StepPlan(words, partial(self._copy, files))
         if links:
             words = f"{plan.words}; copy yourself what is a link there: {', '.join(links)}"
             plan = plan._replace(words=words, by_hand=True)
@@ -288,8 +290,8 @@ class OldPlugins(Step):
             if data is not None:
                 self.machine.write(f"{ADOPTED}/{name}", data)
 
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan nothing: the copies are the administrator's."""
         if self.machine.status(ADOPTED) is None:
-            return Plan("nothing to undo: no plugins of the old proxy")
-        return Plan(f"kept: your plugins in {ADOPTED}")
+            return StepPlan("nothing to undo: no plugins of the old proxy")
+        return StepPlan(f"kept: your plugins in {ADOPTED}")

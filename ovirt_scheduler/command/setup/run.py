@@ -20,13 +20,13 @@ from ovirt_scheduler.command.setup.engine import (
     TrustStore,
     java,
 )
-from ovirt_scheduler.command.setup.files import (
+from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.shipped_files import (
     SchedulerConf,
     UnitFile,
     conf_files,
 )
-from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.step import FILE, Record, Step, load, save
+from ovirt_scheduler.command.setup.step import FILE, SetupRecord, SetupStep, load, save
 from ovirt_scheduler.command.setup.steps import Certificate, Service, User, folders, links
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, StepFailed
@@ -138,7 +138,7 @@ def remove(machine: Machine, dry_run: bool = False) -> None:
 
 
 def _carry_out(
-    machine: Machine, record: Record, steps: list[Step], removing: bool, dry_run: bool
+    machine: Machine, record: SetupRecord, steps: list[SetupStep], removing: bool, dry_run: bool
 ) -> int:
     """Make each plan, show it and carry it out.
 
@@ -169,10 +169,10 @@ def _carry_out(
     return manual_steps
 
 
-def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[Step]:
+def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[SetupStep]:
     machine, record = conf.machine, conf.record
     unit = UnitFile(machine, record)  # comes first, as it refuses a program that cannot be started
-    steps: list[Step] = [unit, User(machine, record), *folders(machine, record)]
+    steps: list[SetupStep] = [unit, User(machine, record), *folders(machine, record)]
     steps += [*links(machine, record), conf, *conf_files(machine, record)]
     steps.append(Certificate(machine, record, conf))
     if adopt:
@@ -184,7 +184,7 @@ def _steps(conf: SchedulerConf, engine: bool, adopt: bool) -> list[Step]:
     return steps
 
 
-def _keys(machine: Machine, record: Record, engine: bool, adopt: bool) -> dict[str, str]:
+def _keys(machine: Machine, record: SetupRecord, engine: bool, adopt: bool) -> dict[str, str]:
     """The keys to set in scheduler.conf, of earlier runs and of this one, with their values."""
     keys = dict(record.conf_keys)
     if engine:

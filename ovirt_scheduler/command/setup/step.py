@@ -25,7 +25,7 @@ FILE = "/var/lib/ovirt-scheduler-setup.json"
 
 
 @dataclass
-class Record:
+class SetupRecord:
     """What setup did. Paths are the machine's names, checksums as ``checksum`` gives them."""
 
     files: dict[str, list[str]] = field(default_factory=dict)  # path: checksums of what was written
@@ -47,7 +47,7 @@ def checksum(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def load(machine: Machine) -> Record:
+def load(machine: Machine) -> SetupRecord:
     """Read the record of a machine, which is empty if nothing was set up.
 
     Raises:
@@ -55,7 +55,7 @@ def load(machine: Machine) -> Record:
     """
     data = machine.read(FILE)
     try:
-        return Record() if data is None else typed_json.load(data, Record)
+        return SetupRecord() if data is None else typed_json.load(data, SetupRecord)
     except ValueError as error:
         raise StepFailed(
             f"{machine.path(FILE)}: is no record of setup's ({error}); remove it, and "
@@ -63,13 +63,13 @@ def load(machine: Machine) -> Record:
         ) from None
 
 
-def save(machine: Machine, record: Record) -> None:
+def save(machine: Machine, record: SetupRecord) -> None:
     """Write the record, for people to read, too."""
     data = json.dumps(dataclasses.asdict(record), indent=1, sort_keys=True)
     machine.write(FILE, data.encode() + b"\n")
 
 
-class Plan(NamedTuple):
+class StepPlan(NamedTuple):
     """What a step is going to do, or why it does nothing.
 
     The record is written before ``act`` is called, so that a step that breaks off can be undone.
@@ -84,16 +84,16 @@ class Plan(NamedTuple):
 
 
 @dataclass
-class Step(abc.ABC):
+class SetupStep(abc.ABC):
     """One part of the state of a machine, which setup brings about and undoes."""
 
     machine: Machine
-    record: Record
+    record: SetupRecord
 
     @abc.abstractmethod
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan how to bring that state about."""
 
     @abc.abstractmethod
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan how to undo it."""

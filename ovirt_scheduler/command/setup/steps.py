@@ -12,10 +12,16 @@ from pathlib import Path
 from typing import ClassVar, Optional
 
 from ovirt_scheduler import __version__, manual
-from ovirt_scheduler.command import control
-from ovirt_scheduler.command.setup.files import PACKAGES, UNIT, SchedulerConf, ShippedFile, shipped
+from ovirt_scheduler.command import control_client
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
-from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum
+from ovirt_scheduler.command.setup.shipped_files import (
+    PACKAGES,
+    UNIT,
+    SchedulerConf,
+    ShippedFile,
+    shipped,
+)
+from ovirt_scheduler.command.setup.step import SetupRecord, SetupStep, StepPlan, checksum
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates
 
@@ -39,14 +45,14 @@ _SHOWN = (
 _DAEMONS_OWN = {STATE_FOLDER: ("plugins", "clusters.json", "lock", "control", "history.sqlite*")}
 
 
-class User(Step):
+class User(SetupStep):
     """Makes the user of the daemon and the plugins."""
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan to make the user."""
         if self.machine.owner(USER):
-            return Plan(f"already so: the user {USER}")
-        return Plan(f"make the user {USER}", self._make, noted={"user": True})
+            return StepPlan(f"already so: the user {USER}")
+        return StepPlan(f"make the user {USER}", self._make, noted={"user": True})
 
     def _make(self) -> None:
         machine = self.machine
@@ -63,18 +69,18 @@ class User(Step):
         finally:  # a failed run may have made it; a user that was made by hand must stay
             self.record.user = self.machine.owner(USER) is not None
 
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan to remove the user if setup made it and it owns no folder."""
         owner = self.machine.owner(USER)
         if not owner:
-            return Plan(f"nothing to undo: no user {USER}")
+            return StepPlan(f"nothing to undo: no user {USER}")
         if not self.record.user:
-            return Plan(f"kept: the user {USER}, who was there before")
+            return StepPlan(f"kept: the user {USER}, who was there before")
         remaining = [each for each in folders(self.machine, self.record) if each.is_of(owner)]
         if remaining:
             names = " and ".join(each.name for each in remaining)
-            return Plan(f"kept: the user {USER}, who owns {names}")
-        return Plan(f"remove the user {USER}", self._remove)
+            return StepPlan(f"kept: the user {USER}, who owns {names}")
+        return StepPlan(f"remove the user {USER}", self._remove)
 
     def _remove(self) -> None:
         self.machine.check_accounts()
@@ -82,14 +88,14 @@ class User(Step):
 
 
 @dataclass
-class Folder(Step):
+class Folder(SetupStep):
     """Makes a folder of root's, or of the daemon's user, that only its owner may write."""
 
     name: str  # the machine's name of the folder
     mode: int
     user: str  # the owner
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan to make the folder, or to take the permission to write from others.
 
         Raises:
@@ -101,11 +107,11 @@ class Folder(Step):
         except FileNotFoundError:
             words = f"make the folder {self.name}, mode {self.mode:04o}, of {self.user}"
             folder_names = sorted({*self.record.folders, self.name})
-            return Plan(words, self._make, noted={"folders": folder_names})
+            return StepPlan(words, self._make, noted={"folders": folder_names})
         if mode & 0o022:
             words = f"close the folder {self.name} to other writers, mode {self.mode:04o}"
-            return Plan(words, self._close)
-        return Plan(f"already so: the folder {self.name}")
+            return StepPlan(words, self._close)
+        return StepPlan(f"already so: the folder {self.name}")
 
     def _owner(self) -> Optional[Owner]:
         return self.machine.owner(USER) if self.user == USER else Owner(0, 0)
@@ -127,16 +133,16 @@ class Folder(Step):
         with self.machine.opened(self.name, self._owner()) as place:
             place.chmod(self.mode)
 
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan to remove the folder if setup made it and it holds nothing but the daemon's own."""
         machine = self.machine
         target = machine.link_target(self.name)
         if target is None:
-            return Plan(f"nothing to undo: no folder {self.name}")
+            return StepPlan(f"nothing to undo: no folder {self.name}")
         if target:
-            return Plan(f"kept: {self.name}, which is a link now")
+            return StepPlan(f"kept: {self.name}, which is a link now")
         if self.name not in self.record.folders:
-            return Plan(f"kept: the folder {self.name}, which was there before")
+            return StepPlan(f"kept: the folder {self.name}, which was there before")
         with machine.opened(self.name, self._owner()) as place:
             others = sorted(
                 entry.name
@@ -145,12 +151,12 @@ class Folder(Step):
                 and not any(map(entry.match, _DAEMONS_OWN.get(self.name, ())))
             )
         if others:
-            return Plan(f"kept: the folder {self.name}, which holds {', '.join(others[:3])}")
+            return StepPlan(f"kept: the folder {self.name}, which holds {', '.join(others[:3])}")
         remove = partial(machine.remove, self.name)
-        return Plan(f"remove the folder {self.name}", remove, removes=self.name)
+        return StepPlan(f"remove the folder {self.name}", remove, removes=self.name)
 
 
-def folders(machine: Machine, record: Record) -> Iterator[Folder]:
+def folders(machine: Machine, record: SetupRecord) -> Iterator[Folder]:
     """The folders that ``tmpfiles.d`` lists."""
     for line in shipped("systemd/tmpfiles.d/ovirt-scheduler.conf").read_text().splitlines():
         if line.startswith("d "):
@@ -159,38 +165,38 @@ def folders(machine: Machine, record: Record) -> Iterator[Folder]:
 
 
 @dataclass
-class Link(Step):
+class Link(SetupStep):
     """Makes a link where the shell or man(1) looks, to a file of a virtual environment."""
 
     name: str
     target: str
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan to make the link, unless the name is taken."""
         try:
             current_target = self.machine.link_target(self.name)
         except StepFailed as error:  # the daemon does without
-            return Plan(f"skipped: {self.name}, as {error}")
+            return StepPlan(f"skipped: {self.name}, as {error}")
         if current_target == self.target:
-            return Plan(f"already so: {self.name} leads to {self.target}")
+            return StepPlan(f"already so: {self.name} leads to {self.target}")
         if current_target is not None and current_target != self.record.links.get(self.name):
-            return Plan(f"kept: {self.name}, which was there before")
+            return StepPlan(f"kept: {self.name}, which was there before")
         recorded_links = {**self.record.links, self.name: self.target}
         make = partial(self.machine.link, self.name, self.target)
-        return Plan(f"link {self.name} to {self.target}", make, noted={"links": recorded_links})
+        return StepPlan(f"link {self.name} to {self.target}", make, noted={"links": recorded_links})
 
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan to remove the link if it still has the target that setup gave it."""
         current_target = self.machine.link_target(self.name)
         if current_target is None:
-            return Plan(f"nothing to undo: no link {self.name}")
+            return StepPlan(f"nothing to undo: no link {self.name}")
         if current_target != self.record.links.get(self.name):
-            return Plan(f"kept: {self.name}, which setup did not make")
+            return StepPlan(f"kept: {self.name}, which setup did not make")
         remove = partial(self.machine.remove, self.name)
-        return Plan(f"remove {self.name}", remove, removes=self.name)
+        return StepPlan(f"remove {self.name}", remove, removes=self.name)
 
 
-def links(machine: Machine, record: Record) -> Iterator[Link]:
+def links(machine: Machine, record: SetupRecord) -> Iterator[Link]:
     """The links to the program, its completion and its manual in a virtual environment."""
     targets = dict(record.links)
     program = machine.program()
@@ -203,24 +209,26 @@ def links(machine: Machine, record: Record) -> Iterator[Link]:
 
 
 @dataclass
-class Certificate(Step):
+class Certificate(SetupStep):
     """Makes the certificate that the daemon would otherwise make at its first start."""
 
     conf: SchedulerConf
     name: ClassVar[str] = f"{STATE_FOLDER}/certificate"
     file: ClassVar[str] = str(certificates.files_in(Path(name)).certificate)
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan to make the certificate, as the daemon's user."""
         values = self.conf.values()
         if not values["ssl"] or values["ssl_certificate"] is not None:
-            return Plan("already so: scheduler.conf needs no certificate to be made")
+            return StepPlan("already so: scheduler.conf needs no certificate to be made")
         if certificates.files_in(self.machine.path(self.name)).certificate.exists():
-            return Plan(f"already so: the certificate in {self.name}")
+            return StepPlan(f"already so: the certificate in {self.name}")
         if not self.machine.live:
-            return Plan("left to the daemon: the certificate, made on the machine's first start")
+            return StepPlan(
+                "left to the daemon: the certificate, made on the machine's first start"
+            )
         address = values["listening_address"]
-        return Plan(f"make a certificate in {self.name}", lambda: self._make(address))
+        return StepPlan(f"make a certificate in {self.name}", lambda: self._make(address))
 
     def _make(self, address: str) -> None:
         owner = self.machine.owner(USER)
@@ -231,37 +239,39 @@ class Certificate(Step):
         # Its checksum is known now; without one in the record, a removal leaves the certificate.
         self.record.certificate = checksum(pair.certificate.read_bytes())
 
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan to remove the certificate if it is the one that setup made."""
         machine, owner = self.machine, self.machine.owner(USER)
         try:
             if machine.link_target(self.name, owner) is None:
-                return Plan("nothing to undo: no certificate")
+                return StepPlan("nothing to undo: no certificate")
             present = machine.read(self.file, owner)
         except StepFailed as error:
-            return Plan(f"kept: {self.name}; {error}")
+            return StepPlan(f"kept: {self.name}; {error}")
         if present is None or self.record.certificate != checksum(present):
-            return Plan(f"kept: {self.name}, which setup did not make")
+            return StepPlan(f"kept: {self.name}, which setup did not make")
         remove = partial(machine.remove, self.name, owner)
-        return Plan(f"remove the certificate in {self.name}", remove, removes=self.name)
+        return StepPlan(f"remove the certificate in {self.name}", remove, removes=self.name)
 
 
 @dataclass
-class Service(Step):
+class Service(SetupStep):
     """Enables and starts the unit. It stops the old proxy's, which has the same port."""
 
     files: Sequence[ShippedFile]
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan to enable and start the unit.
 
         It is started again if it ended, if a file changed, or if it runs another version.
         """
         machine, record, commands, why = self.machine, self.record, [], ""
         if not machine.tool("systemctl"):
-            return Plan("skipped: the unit, as there is no systemctl here")
+            return StepPlan("skipped: the unit, as there is no systemctl here")
         if machine.live and not machine.runs_systemd:
-            return Plan("skipped: the unit, as systemd does not run; start ovirt-scheduler serve")
+            return StepPlan(
+                "skipped: the unit, as systemd does not run; start ovirt-scheduler serve"
+            )
         disables = self._has_old_unit() and self._is("enabled", OLD_UNIT)
         enables = not self._is("enabled")
         if disables:
@@ -273,21 +283,21 @@ class Service(Step):
             if why or any(file.changed for file in self.files) or not self._is("active"):
                 commands.append(["restart", UNIT])  # which starts it, too
         if not commands:
-            return Plan(f"already so: {UNIT} is enabled{' and runs' * machine.live}")
+            return StepPlan(f"already so: {UNIT} is enabled{' and runs' * machine.live}")
         noted = {"enabled": record.enabled or enables, "old_proxy": record.old_proxy or disables}
         plan = self._planned(commands)
         return plan._replace(words=plan.words + why, noted=noted)
 
     def _other_version(self) -> str:
         """A note that the running daemon has another version than this command; else empty."""
-        version = control.running_version(self.machine.path(STATE_FOLDER))
+        version = control_client.running_version(self.machine.path(STATE_FOLDER))
         if version in (None, __version__):
             return ""
         return f", as version {version} runs, and {__version__} is installed"
 
-    def _planned(self, commands: list[list[str]]) -> Plan:
+    def _planned(self, commands: list[list[str]]) -> StepPlan:
         words = "; ".join(" ".join(["run systemctl", *command]) for command in commands)
-        return Plan(words, partial(self._run, commands))
+        return StepPlan(words, partial(self._run, commands))
 
     def _systemctl(self, *words: str) -> str:
         if not self.machine.live:  # systemctl follows links there, to folders outside of the image
@@ -304,10 +314,10 @@ class Service(Step):
             return False
         return True
 
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan to stop and disable the unit, and to start the old proxy's again."""
         if not self.machine.tool("systemctl"):
-            return Plan("nothing to undo: there is no systemctl here")
+            return StepPlan("nothing to undo: there is no systemctl here")
         commands = []
         if self._is_up():  # whoever started it: its files are about to go
             commands.append(["stop", UNIT])
@@ -317,7 +327,7 @@ class Service(Step):
         if self.record.old_proxy:
             commands.append(["enable", *self._now(), OLD_UNIT])
         if not commands:
-            return Plan(f"nothing to undo: {UNIT} was not enabled by setup")
+            return StepPlan(f"nothing to undo: {UNIT} was not enabled by setup")
         return self._planned(commands)
 
     def _is_up(self) -> bool:

@@ -22,7 +22,7 @@ from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, ReaderSetup, Setup, SplitTask
 from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.processes.kernel import limits, titles
-from ovirt_scheduler.processes.loading.analysis import analyse
+from ovirt_scheduler.processes.loading.file_analysis import analyse
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import reader
 from ovirt_scheduler.processes.worker.plugin_process import PluginProcess, enter_folder, flush

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from ovirt_scheduler.command import tables
-from ovirt_scheduler.command.calls import client, commands
-from ovirt_scheduler.command.calls.client import Daemon
-from ovirt_scheduler.command.calls.inputs import Inputs
+from ovirt_scheduler.command.calls import commands, daemon_client
+from ovirt_scheduler.command.calls.daemon_client import Daemon
+from ovirt_scheduler.command.calls.input_files import CommandInputs
 from ovirt_scheduler.errors import BadUsage, NoAnswer, UnreadableDocument
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.store import FILE
@@ -103,7 +103,7 @@ def call(request, daemon, plain, plugins):
         settings = dataclasses.replace(
             settings, plugins_path=(plugins,), plugins_path_optional=frozenset()
         )
-        with client.local(settings) as here:
+        with daemon_client.local(settings) as here:
             yield here
 
 
@@ -130,7 +130,7 @@ def test_folders_of_plugins_are_for_a_call_without_the_daemon(tmp_path):
 
 def test_filters_tell_who_is_out(call):
     """Not only who is in."""
-    shown = commands.run_filters(call, ["First"], Inputs(HOSTS))
+    shown = commands.run_filters(call, ["First"], CommandInputs(HOSTS))
     assert shown.well
     assert (
         shown.fields.items() >= {"accepted": IDS[:1], "rejected": IDS[1:], "problems": []}.items()
@@ -142,14 +142,14 @@ def test_filters_tell_who_is_out(call):
 
 def test_costs_are_multiplied_and_summed(call):
     """Whichever of the two the daemon is set to answer; the best host stands first."""
-    shown = commands.run_cost_functions(call, {"First": 3}, Inputs(HOSTS))
+    shown = commands.run_cost_functions(call, {"First": 3}, CommandInputs(HOSTS))
     assert shown.fields["costs"] == {host: -3 * position for position, host in enumerate(IDS)}
     assert shown.text.splitlines()[1].endswith(f"{IDS[-1]}  -9")
 
 
 def test_each_host_is_told_with_what_decided_it(call):
     """Which of several units removed it, what its costs are made of; the whole record for JSON."""
-    shown = commands.run_filters(call, ["Falls", "First"], Inputs(HOSTS))
+    shown = commands.run_filters(call, ["Falls", "First"], CommandInputs(HOSTS))
     assert shown.text.splitlines()[:3] == [
         f"HOST    ID{' ' * 36}VERDICT   WHY",
         f"lynx    {IDS[0]}  accepted",
@@ -161,14 +161,14 @@ def test_each_host_is_told_with_what_decided_it(call):
     assert [host["verdicts"][1]["verdict"] for host in kept["hosts"]] == ["passed"] + 3 * [
         "removed"
     ]
-    shown = commands.run_cost_functions(call, {"Falls": 2, "First": 3}, Inputs(HOSTS))
+    shown = commands.run_cost_functions(call, {"Falls": 2, "First": 3}, CommandInputs(HOSTS))
     assert shown.text.splitlines()[1].endswith(f"  {IDS[3]}  -9    First 3 × (-3)")
 
 
 def test_who_removed_all_hosts_is_told(call, plugins):
     """By a selection that finds none."""
     properties = {"filters": "First;Empty"}
-    shown = commands.select_host(call, "default", Inputs(HOSTS, VM_ID, properties))
+    shown = commands.select_host(call, "default", CommandInputs(HOSTS, VM_ID, properties))
     first, _, *lines = shown.text.splitlines()
     assert first == "no host: none left, 3 removed by First, 1 by Empty"
     assert [line.split()[-1] for line in lines] == ["Empty", "First", "First", "First"]
@@ -176,9 +176,9 @@ def test_who_removed_all_hosts_is_told(call, plugins):
 
 def test_a_balance_tells_what_to_move(call):
     """Or that there is nothing to do."""
-    shown = commands.run_balance(call, "First", Inputs(HOSTS, properties={"move": "1"}))
+    shown = commands.run_balance(call, "First", CommandInputs(HOSTS, properties={"move": "1"}))
     assert shown.fields["migration"] == {"vm": VM_ID, "hosts": IDS[2:]}
-    assert commands.run_balance(call, "First", Inputs(HOSTS)).text == "nothing to do\n"
+    assert commands.run_balance(call, "First", CommandInputs(HOSTS)).text == "nothing to do\n"
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_balance_tells_what_to_move(call):
 )
 def test_a_unit_that_fails_is_told(call, unit, told):
     """The answer stands without it, and all is not well."""
-    shown = commands.run_filters(call, ["First", unit], Inputs(HOSTS))
+    shown = commands.run_filters(call, ["First", unit], CommandInputs(HOSTS))
     assert not shown.well
     assert shown.fields["accepted"] == IDS[:1]
     assert f"problem: {told}" in shown.text
@@ -199,18 +199,20 @@ def test_a_unit_that_fails_is_told(call, unit, told):
 
 def test_nothing_is_said_of_an_answer_that_a_failure_emptied(call):
     """No hosts have costs, but that is not what there is to tell."""
-    shown = commands.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
+    shown = commands.run_cost_functions(call, {"Falls": 1}, CommandInputs(HOSTS))
     assert shown.text.startswith("problem: Falls: ZeroDivisionError")
     assert "no hosts" not in shown.text
-    shown = commands.run_filters(call, ["First"], Inputs(()))
+    shown = commands.run_filters(call, ["First"], CommandInputs(()))
     assert shown.text == "no hosts\n"
 
 
 def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, request):
     """A daemon's answer tells nothing of it."""
     here = "local" in request.node.callspec.id
-    scored = commands.run_cost_functions(call, {"Falls": 1}, Inputs(HOSTS))
-    selected = commands.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "Falls"}))
+    scored = commands.run_cost_functions(call, {"Falls": 1}, CommandInputs(HOSTS))
+    selected = commands.select_host(
+        call, "default", CommandInputs(HOSTS, VM_ID, {"filters": "Falls"})
+    )
     for shown in (scored, selected):
         assert ("Falls: stdout:\nbefore the fall\n" in shown.text) is here
         assert ("Falls: traceback:\nTraceback" in shown.text) is here
@@ -224,7 +226,7 @@ def test_what_plugins_print_right_here_is_shown_with_their_tracebacks(call, requ
 def test_a_document_that_is_none_is_refused(call):
     """As the caller's mistake."""
     with pytest.raises(UnreadableDocument, match="hosts, line 1"):
-        commands.run_filters(call, ["First"], Inputs("<hosts"))
+        commands.run_filters(call, ["First"], CommandInputs("<hosts"))
 
 
 def test_a_certificate_that_is_not_trusted_is_told(daemon):
@@ -272,7 +274,9 @@ def test_nothing_is_sent_as_nil(plain):
 def test_an_integer_that_cannot_be_sent_is_wrong_usage(plain):
     """XML-RPC has 32 bits for one."""
     with pytest.raises(BadUsage, match="32 bits"):
-        commands.run_cost_functions(Daemon(plain.url, None), {"First": 1 << 40}, Inputs(HOSTS))
+        commands.run_cost_functions(
+            Daemon(plain.url, None), {"First": 1 << 40}, CommandInputs(HOSTS)
+        )
 
 
 def test_the_wrong_scheme_is_told(daemon, plain):
@@ -290,7 +294,7 @@ def test_the_wrong_scheme_is_told(daemon, plain):
 def test_what_xml_does_not_have_is_not_sent(plain, name):
     """As a word of the command line that is not UTF-8; the daemon could only tell a line of XML."""
     with pytest.raises(BadUsage, match=r"runFilters: cannot be sent with .*, which XML does not"):
-        commands.run_filters(Daemon(plain.url, None), [name], Inputs(HOSTS))
+        commands.run_filters(Daemon(plain.url, None), [name], CommandInputs(HOSTS))
 
 
 def test_schedulers_are_listed(call):
@@ -313,14 +317,14 @@ def test_topics_are_listed_with_their_methods(call):
 
 def test_a_scheduler_is_asked_for_a_host(call):
     """By name and id; none is said, and so is what failed."""
-    shown = commands.select_host(call, "default", Inputs(HOSTS, VM_ID, {"filters": "First"}))
+    shown = commands.select_host(call, "default", CommandInputs(HOSTS, VM_ID, {"filters": "First"}))
     assert (shown.fields["host"], shown.names, shown.problems) == (IDS[0], ["lynx"], [])
     assert [line.split()[1:] for line in shown.text.splitlines()[1:]] == [
         [IDS[0], "selected"], *([each, "not", "selected", "First"] for each in IDS[1:])
     ]  # fmt: skip
-    shown = commands.select_host(call, "default", Inputs((), VM_ID, {}))
+    shown = commands.select_host(call, "default", CommandInputs((), VM_ID, {}))
     assert (shown.text, shown.fields["host"], shown.well) == ("no host\n", None, True)
-    shown = commands.select_host(call, "defualt", Inputs(HOSTS, VM_ID, {}))
+    shown = commands.select_host(call, "defualt", CommandInputs(HOSTS, VM_ID, {}))
     assert shown.text == (
         "problem: there is no scheduler named 'defualt'; there are default; did you mean default?\n"
     )
@@ -339,6 +343,6 @@ def test_a_method_of_a_topic_is_called(call):
     ]
     problem = commands.schedule(call, "night", "nosuch", {}).fields["problems"][0]
     assert problem.startswith("the topic night has no method 'nosuch'; Night publishes falls, ")
-    chosen = Inputs(HOSTS, VM_ID, {"policy": "odd"})
+    chosen = CommandInputs(HOSTS, VM_ID, {"policy": "odd"})
     problem = commands.select_host(call, "default", chosen).fields["problems"][0]
     assert problem.startswith("scheduler default: property policy: 'odd' is not allowed")

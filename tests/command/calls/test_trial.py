@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from ovirt_scheduler.command.calls import trial
-from ovirt_scheduler.command.calls.inputs import NO_VM, Inputs
+from ovirt_scheduler.command.calls.input_files import NO_VM, CommandInputs
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, UnreadableDocument
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
@@ -58,7 +58,7 @@ def plugin(tmp_path):
 
 def run(path, kinds=EVERY, hosts=HOSTS, properties=None):
     settings = trial.settings_for(config.load(None, {}), path)
-    return trial.run(settings, path, kinds, Inputs(hosts, properties=properties or {}))
+    return trial.run(settings, path, kinds, CommandInputs(hosts, properties=properties or {}))
 
 
 def test_every_kind_that_the_file_has_is_run(plugin):
@@ -146,7 +146,7 @@ def test_limits_hold_as_in_the_daemon():
     settings = trial.settings_for(config.load(None, {}), path)
     settings = dataclasses.replace(settings, plugin_timeout=0.5)
     shown = trial.run(
-        settings, path, (Kind.FILTER,), Inputs(HOSTS, properties={"marker": "1000000"})
+        settings, path, (Kind.FILTER,), CommandInputs(HOSTS, properties={"marker": "1000000"})
     )
     assert shown.fields[0]["outcome"] == "timed out"
 
@@ -313,7 +313,7 @@ def test_schedulers_are_asked_for_a_host_and_for_migrations(tmp_path):
     assert "note: scheduler First: give --vms to call load_balance" in shown.text
     assert "no unit of the plugin" not in shown.text
     settings = trial.settings_for(config.load(None, {}), path)
-    shown = trial.run(settings, path, (), Inputs(HOSTS, vms=VMS))
+    shown = trial.run(settings, path, (), CommandInputs(HOSTS, vms=VMS))
     methods = [(each["scheduler"], each["method"]) for each in shown.fields]
     balanced = ("First", "load_balance")
     assert {("First", "select_host"), balanced, ("Only", "load_balance")} <= {*methods}
@@ -337,20 +337,22 @@ def test_a_method_can_be_called_by_name(tmp_path):
     path = tmp_path / "Whole.py"
     path.write_text(SCHEDULER + DRIVER.replace("def when(self)", "def when(self, hour, day=1)"))
     changed = ("on_host_status_changed", "host=lynx", "new_status=maintenance")
-    (told,) = call(path, *changed, call_inputs=Inputs(HOSTS, vms=VMS)).fields
+    (told,) = call(path, *changed, call_inputs=CommandInputs(HOSTS, vms=VMS)).fields
     assert told["stdout"] == "lynx up maintenance maintenance first\n"
     assert told["migrations"] == {VM_ID: [], NO_VM: []}
-    (told,) = call(path, *changed, "old_status=down", call_inputs=Inputs(HOSTS, vms=VMS)).fields
+    (told,) = call(
+        path, *changed, "old_status=down", call_inputs=CommandInputs(HOSTS, vms=VMS)
+    ).fields
     assert told["stdout"].startswith("lynx down maintenance")
     version_3 = (
         "<hosts><host id='a'><name>lynx</name><status><state>up</state></status></host></hosts>"
     )
-    (told,) = call(path, *changed, call_inputs=Inputs(version_3, vms=VMS)).fields
+    (told,) = call(path, *changed, call_inputs=CommandInputs(version_3, vms=VMS)).fields
     assert told["stdout"] == "lynx up maintenance maintenance first\n"
     (counted,) = call(path, "when", 'hour={"a": 1}', "day=x").fields
     assert (counted["driver"], counted["result"]) == ("Night", 1)
     assert call(path, "has_any_hosts").text.endswith("\nthere is a host\n")
-    both = call(path, "load_balance", call_inputs=Inputs(HOSTS, vms=VMS)).fields
+    both = call(path, "load_balance", call_inputs=CommandInputs(HOSTS, vms=VMS)).fields
     assert [each["scheduler"] for each in both] == ["First", "Only"]
 
 
@@ -373,7 +375,7 @@ def test_a_mistake_in_a_call_is_told_with_what_was_meant(tmp_path, words, told):
     path = tmp_path / "Whole.py"
     path.write_text(SCHEDULER)
     with pytest.raises(BadUsage, match=told):
-        call(path, *words.split(), call_inputs=Inputs(HOSTS, vms=VMS))
+        call(path, *words.split(), call_inputs=CommandInputs(HOSTS, vms=VMS))
 
 
 def test_a_host_that_is_there_twice_is_told(tmp_path):
@@ -383,7 +385,7 @@ def test_a_host_that_is_there_twice_is_told(tmp_path):
     twice = "<hosts><host id='a'/><host id='a'/></hosts>"
     words = "on_host_status_changed host=a old_status=down new_status=up"
     with pytest.raises(UnreadableDocument, match="host number 2 has the id a of another one"):
-        call(path, *words.split(), call_inputs=Inputs(twice, vms=VMS))
+        call(path, *words.split(), call_inputs=CommandInputs(twice, vms=VMS))
 
 
 def test_what_a_call_lacks_is_told(tmp_path):
@@ -393,7 +395,7 @@ def test_what_a_call_lacks_is_told(tmp_path):
     with pytest.raises(BadUsage, match="load_balance is about VMs: give --vms FILE, or --cluster"):
         call(path, "load_balance")
     with pytest.raises(BadUsage, match="is about hosts: give --hosts FILE, or --cluster FILE"):
-        call(path, "candidates", call_inputs=Inputs(()))
+        call(path, "candidates", call_inputs=CommandInputs(()))
     note = "scheduler First: --call on_host_status_changed host=NAME new_status=STATUS calls this"
     assert note in run(path, ()).text
     path.write_text(DRIVER)
@@ -403,7 +405,7 @@ def test_what_a_call_lacks_is_told(tmp_path):
 
 def call(path, *called, call_inputs=None):
     settings = trial.settings_for(config.load(None, {}), path)
-    return trial.run(settings, path, (), call_inputs or Inputs(HOSTS), called)
+    return trial.run(settings, path, (), call_inputs or CommandInputs(HOSTS), called)
 
 
 def test_the_conf_file_that_counts_is_the_one_that_serve_reads(tmp_path):
@@ -419,7 +421,7 @@ def test_the_conf_file_that_counts_is_the_one_that_serve_reads(tmp_path):
     for folder, number, is_told in ((tmp_path, 2, True), (tmp_path / "other", 1, False)):
         conf.write_text(f"plugins_path = {folder}\nplugins_conf_path = {tmp_path}/confs\n")
         settings = trial.settings_for(config.load(conf, {}), path)
-        shown = trial.run(settings, path, EVERY, Inputs(HOSTS))
+        shown = trial.run(settings, path, EVERY, CommandInputs(HOSTS))
         assert (len(shown.fields[0]["accepted"]), told in shown.text) == (number, is_told)
 
 
@@ -436,7 +438,7 @@ def test_reasons_of_costs_and_of_a_balance_are_shown_and_the_host_that_a_vm_leav
     )
     vms = f"<vms><vm id='{VM_ID}'><name>web</name><host id='{IDS[0]}'/></vm></vms>"
     settings = trial.settings_for(config.load(None, {}), path)
-    text = trial.run(settings, path, EVERY, Inputs(HOSTS, vms=vms)).text
+    text = trial.run(settings, path, EVERY, CommandInputs(HOSTS, vms=vms)).text
     assert f"lynx    {IDS[0]}  3     Says 1 × 3 (is old)\n" in text
     assert f"puma    {IDS[1]}  3     Says 1 × 3\n" in text
     assert f"web  {VM_ID}  lynx       puma     {IDS[1]}\n" in text

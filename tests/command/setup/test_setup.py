@@ -17,7 +17,7 @@ import pytest
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.setup import step
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
-from ovirt_scheduler.command.setup.step import Plan
+from ovirt_scheduler.command.setup.step import StepPlan
 from ovirt_scheduler.command.setup.steps import User
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings import config
@@ -296,11 +296,11 @@ def test_the_user_is_made_and_removed(tmp_path, tools):
             return super().tool(name) if name in tools else None
 
     (tmp_path / "etc").mkdir()
-    machine, record = Of(tmp_path, live=False), step.Record()
+    machine, record = Of(tmp_path, live=False), step.SetupRecord()
     user = User(machine, record)
     user.plan().act()
     assert machine.owner("ovirt-scheduler").uid < 1000
-    assert user.plan() == Plan("already so: the user ovirt-scheduler")
+    assert user.plan() == StepPlan("already so: the user ovirt-scheduler")
     user.plan_removal().act()
     assert machine.owner("ovirt-scheduler") is None
 
@@ -313,7 +313,7 @@ def test_the_user_is_made_where_its_group_is_left(tmp_path):
         pytest.skip("systemd-sysusers is not here")
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/group").write_text("ovirt-scheduler:x:900:\n")
-    User(machine, step.Record()).plan().act()
+    User(machine, step.SetupRecord()).plan().act()
     assert machine.owner("ovirt-scheduler").gid == 900
 
 

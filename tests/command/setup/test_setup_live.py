@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.command import control
+from ovirt_scheduler.command import control_client
 from ovirt_scheduler.command.setup import run
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.daemon.control import FILE, short_name
@@ -146,7 +146,7 @@ def test_a_daemon_of_another_version_is_restarted_and_that_is_said(live, running
 
 def test_a_daemon_that_dribbles_its_answer_holds_up_nobody(live, running_version, monkeypatch):
     """Its user, whose plugins run there, may answer as he likes: a byte now and then, for ever."""
-    monkeypatch.setattr(control, "_SECONDS", 0.2)
+    monkeypatch.setattr(control_client, "_SECONDS", 0.2)
     live.install()
     running_version[0] = DRIBBLES
     assert "already so: ovirt-scheduler.service is enabled and runs" in live.install()

@@ -138,7 +138,7 @@ def test_an_image_whose_accounts_are_links_keeps_them(root, tmp_path, name):
     at(root, name).symlink_to(other)
     machine = Machine(root, live=False)
     with pytest.raises(StepFailed, match=r"is a link|is not a plain file"):
-        User(machine, step.Record()).plan().act()
+        User(machine, step.SetupRecord()).plan().act()
     with pytest.raises(StepFailed, match=f"{name}: is a link; put a file in its place"):
         machine.check_accounts()
     assert other.read_text() == "root:x:0:0::/:/bin/sh\n"
@@ -156,4 +156,4 @@ def test_a_unit_is_not_enabled_through_a_link_of_an_image(root, outside):
         "[Install]\nWantedBy=multi-user.target\n"
     )
     with pytest.raises(StepFailed, match=f"{wants}: is a link to "):
-        Service(machine, step.Record(), ()).plan().act()
+        Service(machine, step.SetupRecord(), ()).plan().act()

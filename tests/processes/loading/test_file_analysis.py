@@ -299,7 +299,7 @@ def test_a_folder_that_is_no_package_is_told_with_what_makes_it_one(analyse, tmp
         ("import os; os.kill(os.getpid(), 11)", None, "loading it failed: died by SIGSEGV"),
         ("x = bytearray(1 << 40)", 1, "loading it raised MemoryError; mend this line"),
         (
-            "from ovirt_scheduler.processes.loading import drivers; raise drivers.Misdefined(len, 'x')",
+            "from ovirt_scheduler.processes.loading import driver_classes; raise driver_classes.Misdefined(len, 'x')",
             1,
             "loading it raised Misdefined: x; mend this line",
         ),

@@ -13,8 +13,8 @@ from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 import pytest
 
-from ovirt_scheduler.command.calls import client, commands
-from ovirt_scheduler.command.calls.client import Daemon
+from ovirt_scheduler.command.calls import commands, daemon_client
+from ovirt_scheduler.command.calls.daemon_client import Daemon
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer
 from ovirt_scheduler.model.requests import AnswerForm
 from tests.support.certificates import write_pair
@@ -149,7 +149,7 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(tmp_path):
 
 def test_somebody_who_never_answers_is_not_waited_for_for_good(monkeypatch):
     """The connection is taken, and then there is nothing."""
-    monkeypatch.setattr(client, "_SECONDS", 0.2)
+    monkeypatch.setattr(daemon_client, "_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for scheme in ("http", "https"):
             url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
@@ -159,7 +159,7 @@ def test_somebody_who_never_answers_is_not_waited_for_for_good(monkeypatch):
 
 def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch):
     """Somebody else listens there, and sends for as long as they are read."""
-    monkeypatch.setattr(client, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(daemon_client, "_MOST_BYTES", 1 << 20)
 
     def send_on(listening):
         accepted, _ = listening.accept()

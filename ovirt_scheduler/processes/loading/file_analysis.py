@@ -22,9 +22,8 @@ from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.model.values.text import count_of, one_line
-from ovirt_scheduler.processes.loading import drivers as driver_analysis
-from ovirt_scheduler.processes.loading import modules, patterns, python2, scores
-from ovirt_scheduler.processes.loading.drivers import Misdefined, description_of, line_of
+from ovirt_scheduler.processes.loading import driver_classes, modules, patterns, python2, scores
+from ovirt_scheduler.processes.loading.driver_classes import Misdefined, description_of, line_of
 
 # The parameters' names in class units.
 _IN_A_CLASS = {"hosts": "hosts_ids", "vm": "vm_id", "properties": "args_map"}
@@ -64,10 +63,10 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
         drivers: list[FoundDriver] = []
         for plugin_class in _classes(module):
             units += _units(plugin_class, plugin_class.__name__, source.path)
-            if driver_analysis.is_driver(plugin_class):
+            if driver_classes.is_driver(plugin_class):
                 line = class_lines.get(plugin_class.__name__, 1)
                 description = description_of(module)
-                drivers.append(driver_analysis.read(plugin_class, description, source.path, line))
+                drivers.append(driver_classes.read(plugin_class, description, source.path, line))
         if candidate.declared is None:
             units = [*map(_checked_unit, units)]
             for driver in drivers:
@@ -166,7 +165,7 @@ def _units(owner: Union[ModuleType, type], name: str, path: str) -> Iterator[Fou
             if not isinstance(own, (staticmethod, classmethod)):
                 arguments = ("self", *arguments)
             class_name = name
-            declared = driver_analysis.text_of(owner, "properties_validation", line)
+            declared = driver_classes.text_of(owner, "properties_validation", line)
         _check_signature(function, kind, arguments, line)
         description = description_of(function, owner)
         yield FoundUnit(name, kind, description, line, class_name, declared or "")

@@ -23,7 +23,7 @@ HostsInput = Union[str, tuple[str, ...]]  # a document, or ids (contract 1.4)
 NO_VM = "00000000-0000-0000-0000-000000000000"
 
 
-class Inputs(NamedTuple):
+class CommandInputs(NamedTuple):
     """What a call is about."""
 
     hosts: HostsInput
@@ -52,12 +52,12 @@ def add(command: argparse.ArgumentParser, with_vm: bool, required: bool = True) 
     arguments.add_options(command, {"--property KEY=VALUE": text})
 
 
-def read_options(options: argparse.Namespace) -> Inputs:
+def read_options(options: argparse.Namespace) -> CommandInputs:
     """Read what the options of ``add`` name."""
     vm_file = getattr(options, "vm", None)  # of a balance there is none
     vm_input = NO_VM if vm_file is None else vm(vm_file)
     hosts_input = () if options.hosts is None else hosts(options.hosts)
-    return Inputs(hosts_input, vm_input, pairs(options.property, "--property"))
+    return CommandInputs(hosts_input, vm_input, pairs(options.property, "--property"))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.step import Plan, Record, Step, checksum
+from ovirt_scheduler.command.setup.step import SetupRecord, SetupStep, StepPlan, checksum
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.file import ConfFile
@@ -43,7 +43,7 @@ def shipped(name: str) -> Path:
 
 
 @dataclass
-class ShippedFile(Step):
+class ShippedFile(SetupStep):
     """Installs a file. One that was edited stays, and the new one goes beside it."""
 
     name: str  # the machine's name of the file
@@ -68,21 +68,21 @@ class ShippedFile(Step):
         unedited = {*self._ours, checksum(self.plain), checksum(self.data)}
         return present is not None and checksum(present) not in unedited
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan to write the file, or to put it beside one that was edited."""
         present = self.machine.read(self.name)
         if present == self.data:
-            return Plan(f"already so: {self.name}")
+            return StepPlan(f"already so: {self.name}")
         if not self.edited:
             existed = present is not None and not self._ours
             verb = "write" if present is None else "replace"
             former = self.plain if present is None else present
             words = f"{verb} {self.name}{self._difference(former)}"
-            return Plan(words, self._write, noted=self._noted(existed))
+            return StepPlan(words, self._write, noted=self._noted(existed))
         written_before = checksum(self.data) in self._ours
         if written_before or self.machine.read(self._beside) == self.data:
-            return Plan(f"kept: {self.name}, which was edited")
-        return Plan(
+            return StepPlan(f"kept: {self.name}, which was edited")
+        return StepPlan(
             f"keep {self.name}, which was edited, and put the new one beside it: {self._beside}",
             lambda: self.machine.write(self._beside, self.data),
             noted=self._noted(False),
@@ -105,26 +105,26 @@ class ShippedFile(Step):
         self.machine.write(self.name, self.data)
         self.changed = True
 
-    def plan_removal(self) -> Plan:
+    def plan_removal(self) -> StepPlan:
         """Plan to remove the file if it was not edited, or the new one beside it."""
         present = self.machine.read(self.name)
         beside = self.machine.read(self._beside)
         if beside is not None and checksum(beside) in self._ours:
-            return Plan(
+            return StepPlan(
                 f"keep {self.name}, which was edited, and remove {self._beside}",
                 partial(self.machine.remove, self._beside),
                 removes=self._beside,
             )
         if present is None:
-            return Plan(f"nothing to undo: no {self.name}")
+            return StepPlan(f"nothing to undo: no {self.name}")
         if not self._ours:
-            return Plan(f"kept: {self.name}, which was there before")
+            return StepPlan(f"kept: {self.name}, which was there before")
         if checksum(present) not in self._ours:
-            return Plan(f"kept: {self.name}, which was edited")
+            return StepPlan(f"kept: {self.name}, which was edited")
         if self.name in self.record.existing_files:
             write = partial(self.machine.write, self.name, self.plain)
-            return Plan(f"restore {self.name}", write)
-        return Plan(f"remove {self.name}", self._unlink, removes=self.name)
+            return StepPlan(f"restore {self.name}", write)
+        return StepPlan(f"remove {self.name}", self._unlink, removes=self.name)
 
     def _unlink(self) -> None:
         self.machine.remove(self.name)
@@ -133,7 +133,7 @@ class ShippedFile(Step):
 class SchedulerConf(ShippedFile):
     """Installs scheduler.conf as it is shipped, with some keys set."""
 
-    def __init__(self, machine: Machine, record: Record, keys: dict[str, str]) -> None:
+    def __init__(self, machine: Machine, record: SetupRecord, keys: dict[str, str]) -> None:
         """Make the step.
 
         Args:
@@ -144,7 +144,7 @@ class SchedulerConf(ShippedFile):
         plain = shipped("etc/scheduler.conf").read_bytes()
         super().__init__(machine, record, CONF, _with_keys(plain, keys), plain)
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan as for any file. The administrator has to set the keys in one that was edited."""
         plan = super().plan()
         missing = self.missing()
@@ -190,7 +190,7 @@ def _with_keys(plain: bytes, keys: dict[str, str]) -> bytes:
 class UnitFile(ShippedFile):
     """Installs the unit with the path of the program in it, and has systemd read it."""
 
-    def __init__(self, machine: Machine, record: Record) -> None:
+    def __init__(self, machine: Machine, record: SetupRecord) -> None:
         file = f"systemd/system/{UNIT}"
         plain = shipped(f"systemd/{UNIT}").read_bytes()
         self._program = machine.program()
@@ -199,7 +199,7 @@ class UnitFile(ShippedFile):
         super().__init__(machine, record, f"/etc/{file}", unit, plain)
         self._packaged = [f"{folder}/{file}" for folder in PACKAGES]
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """Plan as for any file; nothing if a package has the unit.
 
         Raises:
@@ -207,7 +207,7 @@ class UnitFile(ShippedFile):
         """
         for other in self._packaged:
             if self.name not in self.record.files and self.machine.path(other).exists():
-                return Plan(f"already so: {other}, of a package")
+                return StepPlan(f"already so: {other}, of a package")
         plan = super().plan()
         if not plan.act:
             return plan
@@ -257,7 +257,7 @@ class UnitFile(ShippedFile):
             self.machine.run(["systemctl", "daemon-reload"])
 
 
-def conf_files(machine: Machine, record: Record) -> Iterator[ShippedFile]:
+def conf_files(machine: Machine, record: SetupRecord) -> Iterator[ShippedFile]:
     """The conf files of the sample plugins, and logrotate's for the daemon's log."""
     places = dict.fromkeys(shipped("etc/plugins").glob("*.conf"), f"{CONF_FOLDER}/plugins")
     places[shipped("etc/logrotate.d/ovirt-scheduler")] = "/etc/logrotate.d"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.model.units import Kind, OnFailure
-from ovirt_scheduler.settings.values import TYPES, Key
+from ovirt_scheduler.settings.value_types import TYPES, Key
 
 
 @pytest.mark.parametrize(

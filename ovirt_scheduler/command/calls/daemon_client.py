@@ -63,7 +63,7 @@ _MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, ArithmeticErro
               ParseError)  # fmt: skip
 
 
-class Answered(NamedTuple):
+class MethodAnswer(NamedTuple):
     """The answer to a call.
 
     Attributes:
@@ -77,7 +77,7 @@ class Answered(NamedTuple):
     record: Callable[[], Optional[Record]] = lambda: None
 
 
-Call = Callable[..., Answered]  # calls a method: answer form, name, parameters
+MethodCaller = Callable[..., MethodAnswer]  # calls a method: answer form, name, parameters
 
 
 class Daemon:
@@ -114,7 +114,7 @@ class Daemon:
             BadInput: the certificate cannot be read.
         """
         self.url, self._address = url, _address(url)
-        self._recorded: Recorded = file or self
+        self._recorded: RecordSource = file or self
         self._instead = instead
         self.latest_call: Optional[tuple[str, object]] = None
         self._connect: Callable[..., http.client.HTTPConnection] = http.client.HTTPConnection
@@ -122,7 +122,7 @@ class Daemon:
             context = _tls_context(certificate)
             self._connect = functools.partial(http.client.HTTPSConnection, context=context)
 
-    def __call__(self, form: AnswerForm, name: str, *parameters: Any) -> Answered:
+    def __call__(self, form: AnswerForm, name: str, *parameters: Any) -> MethodAnswer:
         """Call a method."""
         try:
             body = xmlrpc.client.dumps(parameters, name, allow_none=True)
@@ -145,7 +145,7 @@ class Daemon:
                 decision = response.getheader("X-Request-Id", "")  # its id (contract 8.4)
             (answer,), _ = xmlrpc.client.loads(text, use_builtin_types=True)
         self.latest_call = (name, answer)
-        return Answered(answer, record=lambda: self._wait_for_record(decision))
+        return MethodAnswer(answer, record=lambda: self._wait_for_record(decision))
 
     def decision(self, decision: str) -> Optional[Record]:
         """The record of that id; None if there is none."""
@@ -178,7 +178,7 @@ class Daemon:
         return record
 
 
-Recorded = Union[Reader, Daemon]  # where decisions are looked up
+RecordSource = Union[Reader, Daemon]  # where decisions are looked up
 
 
 @contextlib.contextmanager
@@ -208,7 +208,7 @@ def of_options(options: argparse.Namespace) -> Iterator[Daemon]:
         ) from error
 
 
-def history(options: argparse.Namespace) -> AbstractContextManager[Recorded]:
+def history(options: argparse.Namespace) -> AbstractContextManager[RecordSource]:
     """Read the history: in the state folder if that can be read, unless a daemon is named.
 
     Raises:
@@ -225,7 +225,7 @@ def _file(options: argparse.Namespace) -> Optional[Reader]:
 
 
 @contextlib.contextmanager
-def local(settings: Settings) -> Iterator[Call]:
+def local(settings: Settings) -> Iterator[MethodCaller]:
     """Call the plugins of the settings in this process; no state is kept.
 
     Raises:
@@ -237,19 +237,19 @@ def local(settings: Settings) -> Iterator[Call]:
         yield of_services(running.services)
 
 
-def of_services(services: Services) -> Call:
-    """The methods of services in this process, as ``Call``."""
+def of_services(services: Services) -> MethodCaller:
+    """The methods of services in this process, as ``MethodCaller``."""
     offered = {(form, each.name): each for each in services.methods() for form in each.forms}
 
-    def call(form: AnswerForm, name: str, *parameters: object) -> Answered:
+    def call(form: AnswerForm, name: str, *parameters: object) -> MethodAnswer:
         answer = offered[form, name].run(Caller("local", form, "here"), parameters)
         if not isinstance(answer, Reply):
-            return Answered(answer)
+            return MethodAnswer(answer)
         if answer.trace is None:
-            return Answered(answer.make_answer())
+            return MethodAnswer(answer.make_answer())
         decision = answer.trace.decision
         record = functools.partial(conversion.make_record, decision)
-        return Answered(answer.make_answer(), decision.execution.results, record)
+        return MethodAnswer(answer.make_answer(), decision.execution.results, record)
 
     return call
 

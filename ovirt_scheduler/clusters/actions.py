@@ -21,10 +21,13 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType
 from typing import Callable, Optional
 
-from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.clusters.affinity import ClusterAffinity
+from ovirt_scheduler.clusters.destinations import BALANCE, MEND, ClusterDestinations
+from ovirt_scheduler.clusters.engine_side import EngineSide, balances
 from ovirt_scheduler.clusters.migration_limits import cluster_imbalance
 from ovirt_scheduler.clusters.migrations import (
     ClusterMigrations,
@@ -54,6 +57,7 @@ from ovirt_scheduler.settings.value_types import Drive
 _log = logging.getLogger(__name__)
 
 HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # they are called once for each change
+_MOST_MENDINGS = 10  # that one look tries
 MOST_ROUNDS = 10  # in which one look asks for other migrations, after the engine said no
 
 
@@ -62,12 +66,18 @@ class ClusterActions:
 
     Attributes:
         migrations: of this cluster.
+        affinity: its rules.
         imbalance: in percent, as the last balancing found it; None if that is not known.
     """
 
-    def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
+    def __init__(
+        self, settings: ClusterSettings, services: ClusterServices, engine_side: EngineSide
+    ) -> None:
         self._settings = settings
         self._cluster = settings.name
+        self.affinity = ClusterAffinity(
+            settings, services.inventory, services.executor, engine_side
+        )
         self._services = services
         self._memory = services.memory.cluster(settings.name)
         self.migrations = ClusterMigrations(settings, services)
@@ -87,6 +97,7 @@ class ClusterActions:
         """
         self.migrations.begin_look()
         self._offers.begin_look()
+        self.affinity.begin_look()
         plans = self._services.plans.of_cluster(self._cluster)
         self._approved = {plan.id: plan.method for plan in plans if plan.state == APPROVED}
         return BALANCE in self._approved.values()
@@ -133,9 +144,12 @@ class ClusterActions:
         now = time.monotonic()
         closed = self._refusals.closed(now)
         staying = [*self.migrations.under_way, *self._limits.exhausted(now)]
+        rules = self.affinity.read(view.state)
         if method not in HOOKS:
             staying += self._planned
         if method == BALANCE:
+            for vm, why in self.affinity.touched().items():
+                closed[vm] = {ANY_HOST: why, **closed.get(vm, {})}
             staying += self._memory.moved  # by the last balancing: it may have been in vain
             for vm, hosts in self._limits.former_hosts(now).items():
                 closed[vm] = {**hosts, **closed.get(vm, {})}
@@ -143,8 +157,29 @@ class ClusterActions:
         services = self._services
         return ClusterDestinations(
             services.decisions, self._settings, driver, method, view, closed, services.stopping,
-            self._refusals.doubtful(now), dict(self._planned),
+            self._refusals.doubtful(now), dict(self._planned), rules,
         )  # fmt: skip
+
+    def mend(self, driver: DriverUnit, view: View) -> None:
+        """Watch which affinity rules are broken, and mend one where it is time for that."""
+        destinations = self.destinations(driver, MEND, view)
+        placed = destinations.placed({})
+        self.affinity.watch(placed)
+        reasons: dict[str, str] = {}
+
+        def answer() -> Migrations:
+            mendings = self.affinity.mendings(placed, destinations.expected)
+            for mending in islice(mendings, _MOST_MENDINGS):
+                migrations = {mending.vm: mending.hosts}
+                destinations.learn(migrations)
+                for vm in destinations.choose(migrations)[0]:
+                    reasons[vm] = f"the affinity group {mending.rule.group.name} is broken"
+                if mending.vm in reasons:
+                    return migrations
+            return {}
+
+        if balances(self._settings):
+            self.perform(destinations, answer, reasons)
 
     def perform(
         self,
@@ -168,6 +203,7 @@ class ClusterActions:
         for turn in range(MOST_ROUNDS):
             chosen, not_allowed = destinations.choose(answer())
             unfit.update((step.vm, step) for step in not_allowed)
+            leaders = destinations.leaders
             steps: Sequence[Step] = [
                 Step.planned(vm, target, state, reasons.get(vm, ""))
                 for vm, target in chosen.items()
@@ -175,6 +211,7 @@ class ClusterActions:
             if destinations.method == BALANCE:
                 now, expected = time.monotonic(), destinations.expected
                 steps = self._limits.judge(chosen, expected, now, again=turn > 0)
+            steps = [replace(step, closure=leaders.get(step.vm, "")) for step in steps]
             if not self._act(steps, destinations, is_last=turn == MOST_ROUNDS - 1):
                 break
         self._log_not_made(destinations.method, unfit)
@@ -225,7 +262,9 @@ class ClusterActions:
 
         It is asked beforehand, and its answer is remembered.
         """
-        offered = None if self._services.stopping.is_set() else self._offers.hosts(step.vm)
+        # Of a VM that moves with others the engine says that it cannot go by itself.
+        is_asked = not step.closure and not self._services.stopping.is_set()
+        offered = self._offers.hosts(step.vm) if is_asked else None
         if offered is None:
             return {}
         now, others = time.monotonic(), state.hosts.keys() - {step.source}
@@ -247,7 +286,10 @@ class ClusterActions:
         default_reason = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
             default_reason = f"{self._settings.balance.name} asks for it"
-        steps = [replace(step, reason=step.reason or default_reason) for step in steps]
+        steps = [
+            replace(step, reason=destinations.with_company(step.vm, step.reason or default_reason))
+            for step in steps
+        ]
         if drive is Drive.APPROVE:
             steps = self._to_approve(method, steps, destinations.view.state)
         becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(drive, MADE)
@@ -299,7 +341,10 @@ class ClusterActions:
     def _to_approve(self, method: str, planned: list[Step], state: ClusterState) -> list[Step]:
         """Those to wait for approval: what nobody has refused, and what hooks wanted before."""
         refused = self._services.plans.was_refused
-        steps = [step for step in planned if not refused(self._cluster, step.vm, step.target)]
+        refusals = [step for step in planned if refused(self._cluster, step.vm, step.target)]
+        # Who refused the migration of a VM refused that of those which move with it.
+        refused_vms = {step.closure or step.vm for step in refusals}
+        steps = [step for step in planned if (step.closure or step.vm) not in refused_vms]
         former = self._services.plans.open(self._cluster, method) if method in HOOKS else None
         if former is not None:  # a hook is not called again: its former plan holds
             others = {*(step.vm for step in planned), *self.migrations.under_way}

@@ -23,6 +23,9 @@ from ovirt_scheduler.model.values.text import writable
 
 _POLICY = re.compile(rb"<scheduling_policy" + ID)
 _UPGRADED = re.compile(rb"<upgrade_in_progress>\s*true\s*<")
+_VERSION = re.compile(
+    rb"<version>\s*<major>\s*([0-9]{1,4})\s*</major>\s*<minor>\s*([0-9]{1,4})\s*</minor>"
+)
 _NAME = re.compile(rb"<name>([^<]{1,1000})</name>")
 _UNIT = re.compile(rb"<scheduling_policy_unit" + ID)
 
@@ -36,10 +39,11 @@ _NO_BALANCE = b"38440000-8cf0-14bd-c43e-10b96e4ef00a"  # the unit of a policy th
 
 
 class ClusterMarks(NamedTuple):
-    """The marks of a cluster: the id of its policy, and whether it is being upgraded."""
+    """The marks of a cluster: its policy's id, whether it is being upgraded, and its version."""
 
     policy: str = ""
     is_upgraded: bool = False
+    version: tuple[int, int] = (4, 7)  # of compatibility; the latest where it is not told
 
 
 class EnginePolicy(NamedTuple):
@@ -57,7 +61,9 @@ def of_cluster(inventory: Inventory, name: str) -> ClusterMarks:
     """
     document = _ask(inventory, f"/clusters?{urlencode({'search': f'name={name}', 'max': 1})}")
     policy = _POLICY.search(document)
-    return ClusterMarks(policy[1].decode() if policy else "", bool(_UPGRADED.search(document)))
+    version = _VERSION.search(document)
+    marks = ClusterMarks(policy[1].decode() if policy else "", bool(_UPGRADED.search(document)))
+    return marks._replace(version=(int(version[1]), int(version[2]))) if version else marks
 
 
 def policy_of(inventory: Inventory, policy_id: str) -> EnginePolicy:

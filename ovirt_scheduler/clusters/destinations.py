@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional, cast
 
@@ -17,6 +17,7 @@ from ovirt_scheduler.clusters.migration_limits import after
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.clusters.refusals import ANY_HOST
 from ovirt_scheduler.decisions.service import DecisionService
+from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations
@@ -28,6 +29,7 @@ from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.table import ClusterSettings
 
 BALANCE = "load_balance"
+MEND = "affinity"  # no method of a scheduler: what mends a broken rule
 _NOT_ALLOWED = "the filters of the cluster do not allow it"
 _MOST_ANSWERS = 5  # of a scheduler that learns where VMs may go
 
@@ -52,6 +54,7 @@ class ClusterDestinations:
         stopping: set when no other unit is to be called.
         doubtful: by VM the hosts that it goes to only if it can go to no other.
         planned: VM to host, of the migrations that this look has planned; the next call is told.
+        leaders: VM to the VM in whose closure it goes, itself for that one, where several go.
     """
 
     decisions: DecisionService
@@ -63,6 +66,8 @@ class ClusterDestinations:
     stopping: threading.Event
     doubtful: Mapping[str, Collection[str]] = field(default_factory=dict)
     planned: dict[str, str] = field(default_factory=dict)
+    rules: AffinityRules = field(default_factory=AffinityRules)
+    leaders: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._state = self.view.state
@@ -70,7 +75,7 @@ class ClusterDestinations:
         self._up = tuple(key for key, host in self._state.hosts.items() if host.is_up)
         self._has_units = bool(self.settings.filters or self.settings.cost_functions)
         self._closed = {vm: dict(hosts) for vm, hosts in self.closed.items()}
-        if self.method == BALANCE:
+        if self.method in (BALANCE, MEND):
             for vm, state in self._state.vms.items():
                 if state.is_hosted_engine:
                     self._closed[vm] = {ANY_HOST: "no balancing moves the hosted engine"}
@@ -90,19 +95,31 @@ class ClusterDestinations:
         """Call the units for the VMs of an answer that they were not called for yet.
 
         Returns:
-            Whether the answer does not fit theirs, so that the scheduler has to be called again.
+            Whether the answer does not fit theirs, or the affinity rules, so that the scheduler has
+            to be called again.
 
         Raises:
             SchedulerError: no process is available for it.
         """
         misfit = False
+        placed = self.placed(answer)
         for vm, hosts in answer.items():
             if self.stopping.is_set():
                 return False
-            limited = self._has_units or vm in self.doubtful
-            if limited and vm in self._state.vms and vm not in self._known:
-                self._known[vm] = self._allowed(vm)
-                misfit |= self.best(vm, hosts) != _first(hosts)
+            if vm not in self._state.vms:
+                continue
+            unit = placed.unit_of(vm)
+            is_limited = self._has_units or any(member in self.doubtful for member in unit)
+            unknown = [member for member in unit if member not in self._known]
+            if is_limited:
+                self._known.update((member, self._allowed(member)) for member in unknown)
+            target = self._best(unit, hosts, placed)
+            if unknown and target != _first(hosts):
+                if not is_limited and vm in self.rules.vms:
+                    allowed = placed.acceptable(unit, self._up)
+                    self._known.update((member, dict.fromkeys(allowed, 0)) for member in unknown)
+                misfit |= is_limited or vm in self.rules.vms
+            _move(placed, unit, target)
         return misfit
 
     def close(self, vm: str, hosts: Mapping[str, str]) -> None:
@@ -119,10 +136,22 @@ class ClusterDestinations:
 
     def plan(self, answer: Migrations) -> None:
         """Count the migrations of an answer as planned."""
-        targets = {
-            vm: self.best(vm, hosts) for vm, hosts in answer.items() if vm in self._state.vms
-        }
-        self.planned.update((vm, target) for vm, target in targets.items() if target)
+        chosen, _ = self.choose(answer)
+        self.planned.update((vm, target) for vm, target in chosen.items() if target)
+
+    def with_company(self, vm: str, reason: str) -> str:
+        """The reason of a migration, with the VMs that move with this one, and why."""
+        leader = self.leaders.get(vm)
+        if leader is None:
+            return reason
+        others = sorted(
+            self._state.vms[other].name
+            for other, of in self.leaders.items()
+            if of == leader and other != vm
+        )
+        names = [group.name for group in self.rules.groups if group.ties(vm)]
+        words = f"; with {', '.join(others):.200} by the affinity group {', '.join(names):.200}"
+        return reason if reason.endswith(words) else reason + words
 
     def request(self, change: Optional[StatusChange] = None) -> Request:
         """A call of the scheduler, with what is known of destinations.
@@ -144,7 +173,12 @@ class ClusterDestinations:
             self.settings.properties,
             # Copies: more is added later, and the history keeps what this call was given.
             last=DriverCall(
-                self.driver, self.method, arguments, dict(self._known), dict(self.planned)
+                self.driver,
+                self.method,
+                arguments,
+                destinations=dict(self._known),
+                planned=dict(self.planned),
+                rules=self.placed({}),
             ),
         )
 
@@ -184,20 +218,21 @@ class ClusterDestinations:
             answer[migration.vm] = migration.hosts
             self.learn({migration.vm: migration.hosts})
             vm = self._state.vms.get(migration.vm)
-            if (
-                vm is None
-                or vm.host not in hosts
-                or self.best(migration.vm, migration.hosts) is not None
-            ):
+            if vm is None or vm.host not in hosts:
+                break
+            placed = self.placed({migration.vm: ()})
+            moving = placed.unit_of(migration.vm)
+            if self._best(moving, migration.hosts, placed) is not None:
                 break
             passed_over.add(vm.host)
         return answer
 
     def choose(self, answer: Migrations) -> tuple[dict[str, str], list[Step]]:
-        """Choose the migrations of an answer that the units allow.
+        """Choose the migrations of an answer that the units and the affinity rules allow.
 
         Args:
-            answer: whose VMs they were called for.
+            answer: whose VMs the units were called for. A VM that hard affinity groups tie to
+                others on its host takes them along, if these may go there, or stays.
 
         Returns:
             Id of a VM to the id of the host that it is to go to, empty for any; and the
@@ -205,40 +240,81 @@ class ClusterDestinations:
         """
         chosen: dict[str, str] = {}
         unfit: list[Step] = []
+        placed = self.placed(answer)
         for vm, offered in answer.items():
-            if vm not in self._state.vms:
+            if vm not in self._state.vms or vm in chosen:
                 continue  # a balance unit may name any
-            target = self.best(vm, offered)
+            unit = placed.unit_of(vm)
+            target = self._best(unit, offered, placed)
             if target is None:
                 step = Step.planned(vm, _first(offered), self._state)
-                closed = self._closed.get(vm, {})
-                problem = closed.get(ANY_HOST, closed.get(step.target, _NOT_ALLOWED))
-                if problem:
+                if problem := self._problem(unit, step.target, placed):
                     unfit.append(replace(step, problem=problem))
             elif target != self._state.vms[vm].host:
-                chosen[vm] = target
+                chosen.update(dict.fromkeys(unit, target))
+                if len(unit) > 1:
+                    self.leaders.update(dict.fromkeys(unit, vm))
+                _move(placed, unit, target)
         return chosen, unfit
 
-    def best(self, vm: str, offered: tuple[str, ...]) -> Optional[str]:
-        """The host to migrate a VM to.
+    def _problem(self, unit: tuple[str, ...], target: str, placed: PlacedVms) -> str:
+        """Why a unit does not go to a host, or nowhere; empty if no word is said of it."""
+        problems = [
+            closed.get(ANY_HOST, closed.get(target, _NOT_ALLOWED))
+            for closed in (self._closed.get(vm, {}) for vm in unit)
+        ]
+        if all(problem == _NOT_ALLOWED for problem in problems):
+            return placed.refusals(unit, (target,))[target] or _NOT_ALLOWED
+        return next((problem for problem in problems if problem != _NOT_ALLOWED), "")
+
+    def _best(
+        self, unit: tuple[str, ...], offered: tuple[str, ...], placed: PlacedVms
+    ) -> Optional[str]:
+        """The host to migrate VMs to that move together.
 
         Args:
             offered: the hosts that the scheduler answered, the best first; empty for any host.
+            placed: the VMs of affinity groups as they will be.
 
         Returns:
-            Its id; empty for any host; None if the VM has to stay.
+            Its id; empty for any host; None if they have to stay.
         """
-        left = self._known.get(vm)
-        if left is None:
+        known = [self._known[vm] for vm in unit if vm in self._known]
+        is_ruled = unit[0] in self.rules.vms
+        if not known and not is_ruled:
             return _first(offered)
-        here = self._state.vms[vm].host
+        hosts = known[0] if known else self._up
+        costs = {
+            host: sum(costs[host] for costs in known)
+            for host in hosts
+            if all(host in costs for costs in known)
+        }
+        if is_ruled:
+            costs = {host: costs[host] for host in placed.acceptable(unit, costs)}
+        here = self._state.vms[unit[0]].host
         others = [host for host in self._up if host != here]
-        if not offered and others and all(left.get(host) == 0 for host in others):
+        if not offered and others and not is_ruled and all(costs.get(host) == 0 for host in others):
             return ""
         # To any host: the engine would not ask the filters, and equal hosts share the VMs.
-        turns = {host: 0 if offered else zlib.crc32(f"{vm} {host}".encode()) for host in left}
-        fit = [host for host in offered or others if host in left]
-        return min(fit, key=lambda host: (left[host], turns[host]), default=None)
+        turns = {host: 0 if offered else zlib.crc32(f"{unit[0]} {host}".encode()) for host in costs}
+        fit = [host for host in offered or others if host in costs]
+        return min(fit, key=lambda host: (costs[host], turns[host]), default=None)
+
+    def placed(self, answer: Migrations) -> PlacedVms:
+        """The VMs of affinity groups as they will be, but for those that an answer decides anew."""
+        rules, vms = self.rules, self._state.vms
+        where = {vm: vms[vm].host for vm in rules.vms if vm in vms}
+        anew = {other for vm in answer for other in self._beside(vm)} if rules.groups else set()
+        where.update((vm, host) for vm, host in self.planned.items() if vm not in anew)
+        return PlacedVms(rules, {vm: host for vm, host in where.items() if host})
+
+    def _beside(self, vm: str) -> Iterator[str]:
+        """The VMs on the same host that hard affinity groups tie to this one, itself among them."""
+        vms = self._state.vms
+        host = vms[vm].host if vm in vms else None
+        for other in self.rules.company_of(vm):
+            if other in vms and vms[other].host == host:
+                yield other
 
     def _allowed(self, vm: str) -> Mapping[str, int]:
         """The hosts that the filters leave, each with the sum of the cost functions."""
@@ -270,3 +346,8 @@ class ClusterDestinations:
 
 def _first(hosts: tuple[str, ...]) -> str:
     return hosts[0] if hosts else ""
+
+
+def _move(placed: PlacedVms, unit: tuple[str, ...], target: Optional[str]) -> None:
+    for vm in unit if target else ():
+        placed.move(vm, target)

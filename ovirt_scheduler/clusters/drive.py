@@ -81,8 +81,8 @@ class ClusterDrive:
         self._check = SectionCheck(settings, services.executor)
         self.ownership = ClusterOwnership(settings, services.memory)
         self._engine_side = EngineSide(settings, services.inventory)
-        self._actions = ClusterActions(settings, services)
-        self._migrations = self._actions.migrations
+        self._actions = ClusterActions(settings, services, self._engine_side)
+        self._migrations, self._affinity = self._actions.migrations, self._actions.affinity
         now = time.monotonic()
         # An interval of 0 is never.
         self._balance_at = now if settings.load_balance_interval else math.inf
@@ -102,6 +102,7 @@ class ClusterDrive:
             self.name, self._settings.drive.value, self._looked, next_look,
             _in_words(self._problem), imbalance, plans, driven_by, self._migrations.refused,
             words, since, self._engine_side.conflict, self._engine_side.is_upgraded,
+            () if driven_by else self._affinity.broken_groups, self._affinity.problem,
         )  # fmt: skip
 
     def run(self) -> None:
@@ -171,8 +172,7 @@ class ClusterDrive:
                 view = self._reader.look(False, False, self._migrations.under_way)
                 self._migrations.follow(view.state)
             raise
-        if self._actions.begin_look():
-            balance = True  # it shows whether an approved plan is still worth it
+        balance |= self._actions.begin_look()  # is an approved plan still worth it?
         if self.ownership.driven_by:
             timer = balance = False
         balances = balance and not self._migrations.under_way
@@ -183,15 +183,15 @@ class ClusterDrive:
         statistics = balances or (timer and self._wants_statistics(driver))
         view = self._reader.look(timer or balances, statistics, self._migrations.under_way)
         self._looked = time.time()
-        self._services.decisions.note_running(
-            vm for vm, state in view.state.vms.items() if state.host is not None
-        )
-        self._migrations.follow(view.state)
+        state = view.state
+        running = {key: vm.host for key, vm in state.vms.items() if vm.host is not None}
+        self._services.decisions.note_cluster(self.name, running, self._affinity.read(state))
+        self._migrations.follow(state)
         if self.ownership.driven_by:
             self._services.plans.drop(self.name, "another daemon drives the cluster")
             return
         if not self._memory.statuses:  # the cluster is new, or was taken over
-            self._migrations.adopt(view.state)
+            self._migrations.adopt(state)
         self._actions.settle_plans(driver, view)
         self._call(driver, view, timer, balance)
 
@@ -204,7 +204,10 @@ class ClusterDrive:
             if timer and not stopping.is_set():
                 self._call_scheduler(driver, "on_timer_invoked", view)
             if balance and not self._migrations.under_way and not stopping.is_set():
-                self._call_scheduler(driver, BALANCE, self._reader.complete(view, statistics=True))
+                view = self._reader.complete(view, statistics=True)
+                self._actions.mend(driver, view)
+                if not self._migrations.under_way:
+                    self._call_scheduler(driver, BALANCE, view)
 
     def _wants_statistics(self, driver: DriverUnit) -> bool:
         """Whether the scheduler, or a policy unit of the section, reads statistics."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Optional
 
 from ovirt_scheduler.clusters import cluster_marks
 from ovirt_scheduler.clusters.cluster_marks import MAINTENANCE, EnginePolicy
@@ -39,6 +40,7 @@ class EngineSide:
     Attributes:
         conflict: of its policy with the section, in words; empty if there is none.
         is_upgraded: whether it upgrades the cluster just now.
+        version: of the cluster; None if it was not told yet.
     """
 
     def __init__(self, settings: ClusterSettings, inventory: Inventory) -> None:
@@ -48,11 +50,13 @@ class EngineSide:
         self._policy_at = 0.0  # when to ask for it again, on the monotonic clock
         self.conflict = ""
         self.is_upgraded = False
+        self.version: Optional[tuple[int, int]] = None
 
     def look(self) -> None:
         """Ask the engine; where it does not answer, all is as before."""
         try:
             marks = cluster_marks.of_cluster(self._inventory, self._settings.name)
+            self.version = marks.version
             now = time.monotonic()
             if self._policy_id != marks.policy or now >= self._policy_at:
                 self._policy = cluster_marks.policy_of(self._inventory, marks.policy)

@@ -151,46 +151,57 @@ class ClusterMigrations:
         begun, closed, is_final = 0, dict[str, Mapping[str, str]](), True
         requested: list[str] = []
         in_vain: set[str] = set()  # hosts that are not emptied after all
-        for step in steps:
+        for unit in _units(steps):
+            step = unit[0]
             hosts = {} if self._obstacle else not_offered(step)
             if hosts:
                 closed[step.vm], is_final = hosts, False
                 continue
-            requested.append(step.vm)
-            problem = self._ask_engine(step, in_vain)
+            requested += [member.vm for member in unit]
+            problem = self._ask_engine(unit, in_vain)
             now = time.monotonic()
-            if problem is None or isinstance(problem, AnswerLost):
-                migrating = self._memory.migrating[step.vm]
-                migrating.begun, migrating.confirmed = now, problem is None
-                self.limits.note_begun(step, now, balances)
-                begun += 1
-                closed[step.vm] = {ANY_HOST: ""}
-            else:
-                self._memory.migrating.pop(step.vm, None)
-                self._not_moved(step.vm)
+            for member in unit:
+                if problem is None or isinstance(problem, AnswerLost):
+                    migrating = self._memory.migrating[member.vm]
+                    migrating.begun, migrating.confirmed = now, problem is None
+                    self.limits.note_begun(member, now, balances)
+                    begun += 1
+                    closed[member.vm] = {ANY_HOST: ""}
+                else:
+                    self._memory.migrating.pop(member.vm, None)
+                    self._not_moved(member.vm)
             is_news = True
             if isinstance(problem, EngineRefusal):
                 in_vain.update({step.source}.intersection(emptied))
                 is_news = self._note_refusal(step, problem, now)
                 closed[step.vm] = self.refusals.closed(now).get(step.vm, {ANY_HOST: ""})
                 is_final &= isinstance(problem, EngineDenial)
-            if is_news:
-                self._log_asked(step, problem)
+            for member in unit if is_news else ():
+                self._log_asked(member, problem)
         self._services.memory.save(self._cluster)
         return Outcome(requested, begun, closed, is_final or bool(self._obstacle))
 
-    def _ask_engine(self, step: Step, in_vain: Collection[str]) -> Optional[EngineUnavailable]:
-        """Remember a migration, and ask the engine for it; return why it does not begin it."""
+    def _ask_engine(
+        self, unit: Sequence[Step], in_vain: Collection[str]
+    ) -> Optional[EngineUnavailable]:
+        """Remember a migration, and ask the engine for it; return why it does not begin it.
+
+        Args:
+            unit: of VMs that move together; the engine is asked for the first.
+        """
+        step = unit[0]
         if self._services.stopping.is_set():
             self._obstacle = _STOPPING
         if self._obstacle or step.source in in_vain:
             return EngineUnavailable(self._obstacle or _IN_VAIN)
         inventory = self._services.inventory
         latest_event = self._services.memory.latest_event or 0
-        self._memory.migrating[step.vm] = Migrating(step, time.monotonic(), event=latest_event)
+        self._memory.migrating.update(
+            (member.vm, Migrating(member, time.monotonic(), event=latest_event)) for member in unit
+        )
         self._services.memory.save(self._cluster)
         try:
-            inventory.migrate(step.vm, step.target, self._memory.mark)
+            inventory.migrate(step.vm, step.target, self._memory.mark, len(unit) > 1)
         except EngineRefusal as error:
             return error
         except AnswerLost as error:  # the others would wait as long
@@ -327,6 +338,14 @@ class ClusterMigrations:
                 "stays where it is: does %(unit)s move it back and forth?",
                 step_fields(self._cluster, step, count=count, unit=unit),
             )
+
+
+def _units(steps: Sequence[Step]) -> list[list[Step]]:
+    """The migrations that the engine is asked for at once, together."""
+    units: dict[str, list[Step]] = {}
+    for step in steps:
+        units.setdefault(step.closure or step.vm, []).append(step)
+    return list(units.values())
 
 
 def step_fields(cluster: str, step: Step, **more: object) -> dict[str, object]:

@@ -1,20 +1,31 @@
-"""The states of hosts and VMs, as a reader of documents saw them.
+"""The states of hosts and VMs, and affinity groups, as a reader of documents saw them.
 
 A reader has read documents from outside, so it is not trusted: each value is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Callable, Optional, TypeVar
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler.model.affinity import AffinityGroup, Rule
 from ovirt_scheduler.model.cluster_state import HostState, VmState
-from ovirt_scheduler.processes.protocol.packed_answers import MISSHAPEN, amount, text
+from ovirt_scheduler.processes.protocol.packed_answers import (
+    MISSHAPEN,
+    amount,
+    text,
+    texts,
+)
 
-REPORT = "resource_use:states"  # the function of ``processes.documents`` that says them
+# The functions of ``processes.documents`` that say them.
+REPORT = "resource_use:states"
+GROUPS_REPORT, LABELS_REPORT = "affinity:groups", "affinity:labels"
 
 State = TypeVar("State", HostState, VmState)
+_T = TypeVar("_T")
 
 
 def unpack_hosts(states: Any) -> dict[str, HostState]:
@@ -38,10 +49,73 @@ def unpack_vms(states: Any) -> dict[str, VmState]:
     return _unpack(states, _OF_A_VM, VmState)
 
 
+class LabelMembers(NamedTuple):
+    """An affinity label; members by their ids."""
+
+    name: str
+    is_implicit: bool  # a hard group of its own in clusters up to 4.3
+    vms: frozenset[str]
+    hosts: frozenset[str]
+
+
+class LabelledGroup(NamedTuple):
+    """An affinity group whose labels, by their ids, are yet to be replaced by their members."""
+
+    group: AffinityGroup
+    vm_labels: frozenset[str]
+    host_labels: frozenset[str]
+
+
+def unpack_groups(states: Any) -> dict[str, LabelledGroup]:
+    """The affinity groups by id, as ``unpack_hosts`` does it.
+
+    Raises:
+        UnreadableDocument: it has not the shape.
+    """
+    return _unpack(states, _OF_A_GROUP, _labelled)
+
+
+def unpack_labels(states: Any) -> dict[str, LabelMembers]:
+    """The affinity labels by id, as ``unpack_hosts`` does it.
+
+    Raises:
+        UnreadableDocument: it has not the shape.
+    """
+    return _unpack(states, _OF_A_LABEL, LabelMembers)
+
+
+def resolve_labels(
+    groups: Iterable[LabelledGroup], labels: Mapping[str, LabelMembers], has_implicit: bool
+) -> Iterator[AffinityGroup]:
+    """The groups with the members of their labels, without those that have no rule.
+
+    Args:
+        labels: by id; one that a group names may be gone.
+        has_implicit: whether labels may be groups of their own.
+    """
+    nobody = LabelMembers("", False, frozenset(), frozenset())
+    for group, vm_labels, host_labels in groups:
+        if group.vm_rule or group.host_rule:
+            of_vms = (labels.get(label, nobody).vms for label in vm_labels)
+            of_hosts = (labels.get(label, nobody).hosts for label in host_labels)
+            vms, hosts = group.vms.union(*of_vms), group.hosts.union(*of_hosts)
+            yield group._replace(vms=vms, hosts=hosts)
+    for label in labels.values() if has_implicit else ():
+        if label.is_implicit:
+            rule = Rule(positive=True, enforcing=True)
+            yield AffinityGroup(label.name, label.vms, label.hosts, host_rule=rule)
+
+
+def _labelled(
+    vm_labels: frozenset[str], host_labels: frozenset[str], **values: Any
+) -> LabelledGroup:
+    return LabelledGroup(AffinityGroup(**values), vm_labels, host_labels)
+
+
 def _unpack(
-    states: Any, fields: Mapping[str, Callable[[object], object]], state: Callable[..., State]
-) -> dict[str, State]:
-    by_id: dict[str, State] = {}
+    states: Any, fields: Mapping[str, Callable[[object], object]], state: Callable[..., _T]
+) -> dict[str, _T]:
+    by_id: dict[str, _T] = {}
     try:
         for key, values in states.items():
             if not _FEWEST <= len(values) <= len(fields):
@@ -49,7 +123,9 @@ def _unpack(
             checked = {name: check(value) for (name, check), value in zip(fields.items(), values)}
             by_id[text(key)] = state(**checked)
     except MISSHAPEN as error:
-        raise UnreadableDocument(f"not the states of hosts or VMs: {error!r:.200}") from None
+        raise UnreadableDocument(
+            f"not the states of hosts, VMs or groups: {error!r:.200}"
+        ) from None
     return by_id
 
 
@@ -57,8 +133,28 @@ def _text_or_none(value: object) -> Optional[str]:
     return None if value is None else text(value)
 
 
-# The values of a host and of a VM in a reader's order, and how each is checked. The amounts are
-# there as far as they are known.
+def _members(value: object) -> frozenset[str]:
+    return frozenset(map(sys.intern, texts(value)))  # of one VM in many groups there is one text
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise TypeError("no number")
+    return float(value)
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("no truth")
+    return value
+
+
+def _rule(value: Any) -> Optional[Rule]:
+    return None if value is None else Rule(*map(_truth, value))
+
+
+# The values of a host, a VM, a group and a label in a reader's order, and how each is checked.
+# The amounts are there as far as they are known.
 _FEWEST = 3
 _OF_A_HOST: Mapping[str, Callable[[object], object]] = {
     "name": text, "status": text, "cluster": _text_or_none, "processors": amount,
@@ -67,4 +163,11 @@ _OF_A_HOST: Mapping[str, Callable[[object], object]] = {
 _OF_A_VM: Mapping[str, Callable[[object], object]] = {
     "name": text, "status": text, "cluster": _text_or_none, "host": _text_or_none,
     "origin": text, "processors": amount, "memory": amount, "busy_processors": amount,
+}  # fmt: skip
+_OF_A_GROUP: Mapping[str, Callable[[object], object]] = {
+    "name": text, "priority": _number, "vm_rule": _rule, "host_rule": _rule, "vms": _members,
+    "hosts": _members, "vm_labels": _members, "host_labels": _members,
+}  # fmt: skip
+_OF_A_LABEL: Mapping[str, Callable[[object], object]] = {
+    "name": text, "is_implicit": _truth, "vms": _members, "hosts": _members,
 }  # fmt: skip

@@ -7,8 +7,9 @@ with all results, for callers that show it or act on it.
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
@@ -19,6 +20,7 @@ from ovirt_scheduler.decisions.missing import MissingNames, MissingUnit
 from ovirt_scheduler.decisions.recent import RecentSelections
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.affinity import NO_RULES, AffinityRules, PlacedVms
 from ovirt_scheduler.model.decisions import (
     Decision,
     DriverCall,
@@ -27,8 +29,8 @@ from ovirt_scheduler.model.decisions import (
     Request,
     Trace,
 )
-from ovirt_scheduler.model.drivers import INTERFACE_METHODS, DriverUnit
-from ovirt_scheduler.model.requests import UUID, AnswerForm
+from ovirt_scheduler.model.drivers import INTERFACE_METHODS, Coming, DriverUnit
+from ovirt_scheduler.model.requests import UUID, AnswerForm, Document, Vm
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
@@ -38,6 +40,8 @@ from ovirt_scheduler.processes.executor import Executor, Job
 
 _log = logging.getLogger(__name__)
 
+# The id of the first VM of a document, which a reader reads later.
+_VM_ID = re.compile(rb"""<vm\b[^<>]{0,400}?\bid=["'](%s)["']""" % UUID.pattern.encode())
 _MOST_SELECTED = 1000  # hosts of one selection that are kept
 _MOST_HINTS = 20  # missing names for which the nearest is looked for
 _KINDS = {kind.label: kind for kind in Kind}
@@ -79,6 +83,7 @@ class DecisionService:
     selections: dict[str, tuple[str, ...]] = field(default_factory=dict)
     missing: MissingNames = field(default_factory=MissingNames)
     recent: Optional[RecentSelections] = None
+    _placed: dict[str, PlacedVms] = field(default_factory=dict, init=False)  # by cluster
 
     def discover(self) -> tuple[PolicyUnit, ...]:
         """All policy units, after a fresh look at the folders."""
@@ -156,10 +161,30 @@ class DecisionService:
                 units.append(MissingUnit(what, name, namings.first, namings.times, because))
         return tuple(units)
 
-    def note_running(self, vms: Iterable[str]) -> None:
-        """Note that VMs run: what was selected for them is no more to come."""
+    def note_cluster(self, name: str, running: Mapping[str, str], rules: AffinityRules) -> None:
+        """Note where the VMs of a cluster run: what was selected for them is no more to come.
+
+        Args:
+            running: VM to host, by their ids.
+            rules: of the cluster; its selections keep to them.
+        """
         if self.recent is not None:
-            self.recent.forget(vms)
+            self.recent.forget(running)
+        self._placed[name] = PlacedVms(rules, running)
+
+    def _rules_about(self, vm: Optional[Vm], coming: Coming) -> PlacedVms:
+        """The affinity rules of a VM in a cluster that is looked after, whose VMs are placed."""
+        if isinstance(vm, Document):
+            match = _VM_ID.search(vm.data)
+            vm = match[1].decode() if match else None
+        for placed in [*self._placed.values()]:
+            if vm is not None and vm in placed.rules.vms:
+                placed = placed.about(vm)  # noqa: PLW2901
+                for host, vms in coming.items():
+                    for other in vms:
+                        placed.move(other, host)
+                return placed
+        return NO_RULES
 
     def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
         """Decide like ``trace``, and report it: for callers who are the daemon itself.
@@ -215,7 +240,9 @@ class DecisionService:
             if named or last is None  # before a driver none need be named
         }
         if self.recent is not None and last is not None and last.selects:
-            last = last._replace(coming=self.recent.coming())
+            coming = self.recent.coming()
+            rules = self._rules_about(request.entities.vm, coming)
+            last = last._replace(coming=coming, rules=rules)
             request = request._replace(last=last)
         selected = () if last is None else self.selections.get(last.driver.name, ())
         request, job = _planned(request, chosen, selected, started + self.request_timeout)
@@ -289,10 +316,12 @@ def _method_call(
         driver.name, driver.label, last.method, last.returns, driver.class_name, parameters,
         properties=driver.properties,
     )  # fmt: skip
-    kept = {
+    kept: dict[str, object] = {
         "costs": {}, "selected": selected, "destinations": last.destinations,
         "planned": last.planned, "coming": last.coming,
     }  # fmt: skip
+    if last.rules.rules.groups:
+        kept["rules"] = last.rules
     attributes = kept if driver.interfaces else {}
     return PluginCall(
         function, driver.plugin, driver.limits, properties, last.arguments, attributes

@@ -21,7 +21,7 @@ from typing import Callable, NamedTuple, Optional, TypeVar, cast
 from urllib.parse import quote, urlencode
 from xml.sax.saxutils import quoteattr
 
-from ovirt_scheduler.engine.client import VM_PATH, EngineClient, without_query
+from ovirt_scheduler.engine.client import MOST_BYTES, VM_PATH, EngineClient, without_query
 from ovirt_scheduler.errors import (
     AnswerLate,
     AnswersTooLarge,
@@ -200,11 +200,14 @@ class Inventory:
         for path, _ in _searches(kind, tuple(ids), follow):
             yield self._now(path, time.monotonic() + PAGE_SECONDS, share)
 
-    def bytes_at(self, path: str, deadline: float, most: int) -> bytes:
+    def document_at(
+        self, path: str, deadline: float, most: int = MOST_BYTES, share: Optional[Share] = None
+    ) -> Document:
         """What the engine answers there; if that fails, other queries are sent nevertheless.
 
         Args:
             most: bytes of the answer.
+            share: of a look's answers, if it is among them.
 
         Raises:
             EngineUnavailable: as for ``look_up``.
@@ -213,19 +216,30 @@ class Inventory:
             if time.monotonic() < self._retry_at:
                 raise EngineUnavailable(self._failure)
         with self._counted():
-            return cast("Document", self._client.get(path, deadline, most)).data
+            return cast("Document", self._client.get(path, deadline, most, share))
 
-    def migrate(self, vm: str, host: str, mark: str) -> None:
+    def bytes_at(self, path: str, deadline: float, most: int) -> bytes:
+        """The bytes of ``document_at``.
+
+        Raises:
+            EngineUnavailable: as for ``look_up``.
+        """
+        return self.document_at(path, deadline, most).data
+
+    def migrate(self, vm: str, host: str, mark: str, in_closure: bool = False) -> None:
         """Have a VM migrated; whoever asks has to follow the migration.
 
         Args:
             vm, host: their ids; no host: the engine chooses one.
+            in_closure: with the VMs on its host that hard positive affinity groups tie to it.
             mark: the correlation id of the migration, which the engine's events show.
 
         Raises:
             As for ``EngineClient.act``.
         """
         target = f"<host id={quoteattr(host)}/>" if host else ""
+        if in_closure:
+            target += "<migrate_vms_in_affinity_closure>true</migrate_vms_in_affinity_closure>"
         path = f"{VM_PATH}{quote(vm, safe='')}/migrate?{urlencode({'correlation_id': mark})}"
         with self._counted():
             deadline = time.monotonic() + _ACTION_SECONDS

@@ -25,6 +25,7 @@ from ovirt_scheduler.history.record import (
     entity,
 )
 from ovirt_scheduler.model import aggregate
+from ovirt_scheduler.model.affinity import NO_RULES
 from ovirt_scheduler.model.decisions import Decision, Request, ShadowCall
 from ovirt_scheduler.model.requests import Document, Entities, Hosts, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
@@ -52,7 +53,7 @@ def without_documents(decision: Decision) -> Decision:
     last, result = request.last, execution.result
     if last is not None:
         answer = answer if last.defined else None
-        last = last._replace(arguments={}, destinations={}, planned={}, coming={})
+        last = last._replace(arguments={}, destinations={}, planned={}, coming={}, rules=NO_RULES)
     entities = Entities(_ids(request.entities.hosts))
     result = None if result is None else result._replace(value=None)
     return decision._replace(

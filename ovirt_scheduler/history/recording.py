@@ -93,11 +93,13 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
         for role, value in by_role.items()
         if role is not Role.HOSTS and value and not isinstance(value, Document)
     }
-    driver_call = {
+    driver_call: dict[str, object] = {
         "method": last.method, "ids": ids, "arguments": last.arguments,
         "selected": selected, "destinations": last.destinations, "planned": last.planned,
         "coming": last.coming,
     }  # fmt: skip
+    if last.rules.rules.groups:
+        driver_call["rules"] = last.rules.plain()
     return Inputs(tuple(documents), driver_call)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 Placement = Mapping[str, str]  # VM id to the id of the host that it runs on
 
@@ -43,6 +43,15 @@ class AffinityGroup(NamedTuple):
     host_rule: Optional[Rule] = None
     priority: float = 1.0
 
+    @property
+    def is_unit(self) -> bool:
+        """Whether its VMs have to move together."""
+        return self.vm_rule == Rule(positive=True, enforcing=True) and len(self.vms) > 1
+
+    def ties(self, vm: str) -> bool:
+        """Whether others have to move with the VM."""
+        return self.is_unit and vm in self.vms
+
 
 class BrokenRule(NamedTuple):
     """A rule that a placement breaks.
@@ -72,7 +81,7 @@ class AffinityRules:
             for vm in group.vms:
                 self._numbers.setdefault(vm, []).append(number)
         self._company = _companies(self.groups)
-        self._contradicted: set[str] = set()
+        self._contradicted: dict[str, tuple[str, str]] = {}
         self.conflicts: tuple[tuple[str, str], ...] = tuple(dict.fromkeys(self._contradictions()))
 
     def numbers_of(self, vm: str) -> Sequence[int]:
@@ -83,9 +92,19 @@ class AffinityRules:
         """The VMs that hard positive groups tie to this one, itself among them."""
         return self._company.get(vm, frozenset((vm,)))
 
-    def is_contradicted(self, vm: str) -> bool:
-        """Whether its hard groups contradict each other, so that it stays where it is."""
-        return vm in self._contradicted
+    @property
+    def vms(self) -> Collection[str]:
+        """The members of all groups."""
+        return self._numbers.keys()
+
+    def contradiction_of(self, vm: str) -> Optional[tuple[str, str]]:
+        """The names of two of its hard groups that contradict each other, so that it stays."""
+        return self._contradicted.get(vm)
+
+    def about(self, vm: str) -> AffinityRules:
+        """The groups of a VM, and those of the VMs that it belongs together with."""
+        numbers = {n for other in self.company_of(vm) for n in self.numbers_of(other)}
+        return AffinityRules(self.groups[number] for number in sorted(numbers))
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         yield from self._contradictions_of_hosts()
@@ -108,8 +127,7 @@ class AffinityRules:
                     continue
                 hosts = hosts & group.hosts if rule.positive else hosts - group.hosts
                 if not hosts:
-                    self._contradicted |= company
-                    yield first.name, group.name
+                    yield self._note_contradiction(company, first.name, group.name)
                     break
 
     def _contradictions_of_vms(self) -> Iterator[tuple[str, str]]:
@@ -123,15 +141,19 @@ class AffinityRules:
                 company = self._company.get(vm)
                 if company is None or member_of.setdefault(company, vm) == vm:
                     continue
-                self._contradicted |= company
-                yield group.name, self._positive_group_of(vm)
+                yield self._note_contradiction(company, group.name, self._positive_group_of(vm))
+
+    def _note_contradiction(self, company: frozenset[str], *names: str) -> tuple[str, str]:
+        first, second = names
+        self._contradicted.update(dict.fromkeys(company, (first, second)))
+        return first, second
 
     def _positive_group_of(self, vm: str) -> str:
         """The name of a hard positive group of VMs that the VM is a member of."""
         return next(
             group.name
             for group in (self.groups[number] for number in self.numbers_of(vm))
-            if group.vm_rule == Rule(positive=True, enforcing=True) and len(group.vms) > 1
+            if group.is_unit
         )
 
 
@@ -146,7 +168,7 @@ def _companies(groups: Sequence[AffinityGroup]) -> dict[str, frozenset[str]]:
         return vm
 
     for group in groups:
-        if group.vm_rule == Rule(positive=True, enforcing=True) and len(group.vms) > 1:
+        if group.is_unit:
             first, *others = group.vms
             for vm in others:
                 leaders[leader_of(vm)] = leader_of(first)
@@ -161,20 +183,22 @@ class PlacedVms:
     """VMs on their hosts under rules; a plan moves them and asks again.
 
     Args:
-        placement: of the VMs that run, or are to.
+        placement: of the VMs that run, or are to; of others than members it is left out.
     """
 
     def __init__(self, rules: AffinityRules, placement: Placement) -> None:
         self.rules = rules
-        self._hosts = dict(placement)
+        self._hosts = {vm: placement[vm] for vm in rules.vms if vm in placement}
         # How many members of each group each host runs.
         self._counts: list[Counter[str]] = [Counter() for _ in rules.groups]
-        for vm, host in placement.items():
+        for vm, host in self._hosts.items():
             for number in rules.numbers_of(vm):
                 self._counts[number][host] += 1
 
     def move(self, vm: str, host: Optional[str]) -> None:
         """Move a VM to a host, or stop it; it need not have run."""
+        if vm not in self.rules.vms:
+            return
         former = self._hosts.pop(vm, None)
         if host is not None:
             self._hosts[vm] = host
@@ -187,6 +211,35 @@ class PlacedVms:
             if host is not None:
                 counts[host] += 1
 
+    def about(self, vm: str) -> PlacedVms:
+        """The rules of one VM alone, to be planned with by itself."""
+        return PlacedVms(self.rules.about(vm), self._hosts)
+
+    def plain(self) -> object:
+        """All of it in plain values, for JSON."""
+        groups = [
+            {**group._asdict(), "vms": sorted(group.vms), "hosts": sorted(group.hosts)}
+            for group in self.rules.groups
+        ]
+        return {"groups": groups, "placement": self._hosts}
+
+    @classmethod
+    def of_plain(cls, plain: Any) -> PlacedVms:
+        """Read what ``plain`` gave, back from JSON."""
+        groups = []
+        for values in plain["groups"]:
+            rules = {
+                key: None if values[key] is None else Rule(*values[key])
+                for key in ("vm_rule", "host_rule")
+            }
+            members = {key: frozenset(values[key]) for key in ("vms", "hosts")}
+            groups.append(AffinityGroup(**{**values, **members, **rules}))
+        return cls(AffinityRules(groups), plain["placement"])
+
+    def host_of(self, vm: str) -> Optional[str]:
+        """The host of a member of a group, if it runs."""
+        return self._hosts.get(vm)
+
     def unit_of(self, vm: str) -> tuple[str, ...]:
         """The VMs that have to move with this one: those tied to it on its host; itself first."""
         host = self._hosts.get(vm)
@@ -195,35 +248,43 @@ class PlacedVms:
 
     def acceptable(self, unit: Collection[str], hosts: Iterable[str]) -> list[str]:
         """The hosts to which these VMs may move together by the hard rules, in the order given."""
-        if any(map(self.rules.is_contradicted, unit)):
-            return []
-        allowed: Optional[frozenset[str]] = None  # None: any host
-        required: set[str] = set()
-        refused: set[str] = set()
-        for number, members in self._members(unit).items():
-            group = self.rules.groups[number]
-            if group.host_rule is not None and group.host_rule.enforcing:
-                if not group.host_rule.positive:
-                    refused |= group.hosts
-                elif allowed is None:
-                    allowed = group.hosts
-                else:
-                    allowed &= group.hosts
-            if group.vm_rule is not None and group.vm_rule.enforcing:
-                others = self._hosts_of_others(number, members)
-                if group.vm_rule.positive:
-                    required |= others
-                elif len(members) > 1:
-                    return []
-                else:
-                    refused |= others
-        return [
-            host
+        return [host for host, refusal in self.refusals(unit, hosts).items() if not refusal]
+
+    def refusals(self, unit: Collection[str], hosts: Iterable[str]) -> dict[str, str]:
+        """Why hard rules keep these VMs from moving to each host together; empty: they may."""
+        contradictions = filter(None, map(self.rules.contradiction_of, unit))
+        if contradiction := next(contradictions, None):
+            words = "its affinity groups {} and {} contradict each other".format(*contradiction)
+            return dict.fromkeys(hosts, words)
+        bounds = self._bounds(unit)
+        return {
+            host: next((words for place, is_for, words in bounds if (host in place) != is_for), "")
             for host in hosts
-            if host not in refused
-            and (allowed is None or host in allowed)
-            and (not required or host in required)
-        ]
+        }
+
+    def _bounds(self, unit: Collection[str]) -> list[tuple[Collection[str], bool, str]]:
+        """The hosts that a unit has to be on, or (False) not to be on, each with why."""
+        bounds: list[tuple[Collection[str], bool, str]] = []
+        companions: set[str] = set()  # hosts that run what the unit belongs together with
+        of_companions = ""
+        for number, members in self._members(unit).items():
+            group, words = self.rules.groups[number], "the affinity group {} keeps it"
+            words = words.format(group.name)
+            if group.host_rule is not None and group.host_rule.enforcing:
+                is_for = group.host_rule.positive
+                words_of_hosts = "on other hosts" if is_for else "off this host"
+                bounds.append((group.hosts, is_for, f"{words} {words_of_hosts}"))
+            if group.vm_rule is None or not group.vm_rule.enforcing:
+                continue
+            others = self._hosts_of_others(number, members)
+            if not group.vm_rule.positive:
+                bounds.append((others, False, f"{words} apart from a VM there"))
+                if len(members) > 1:  # on no host
+                    bounds.append(((), True, f"{words} apart from what moves with it"))
+            elif others:
+                companions |= others
+                of_companions = of_companions or f"{words} with VMs on another host"
+        return [*bounds, (companions, True, of_companions)] if companions else bounds
 
     def penalty(self, unit: Collection[str], host: str) -> tuple[int, tuple[float, ...]]:
         """What soft rules these VMs would break on a host; less is better.
@@ -313,3 +374,6 @@ class PlacedVms:
         counts = self._counts[number]
         own = Counter(self._hosts[vm] for vm in members if vm in self._hosts)
         return {host for host, count in counts.items() if count > own[host]}
+
+
+NO_RULES = PlacedVms(AffinityRules(), {})

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
+from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
 from ovirt_scheduler.model.drivers import Coming, Destinations, DriverUnit, InterfaceMethod
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.results import CallResult
@@ -26,6 +27,7 @@ class DriverCall(NamedTuple):
         planned: VM to host, of migrations that are planned already.
         coming: by host what VMs will use that were selected just now, and do not run yet: by their
             ids, processors and bytes of memory.
+        rules: of affinity, with where their VMs run.
     """
 
     driver: DriverUnit
@@ -34,6 +36,7 @@ class DriverCall(NamedTuple):
     destinations: Destinations = {}  # noqa: RUF012  nobody changes it
     planned: Mapping[str, str] = {}
     coming: Coming = {}  # noqa: RUF012  nobody changes it
+    rules: PlacedVms = NO_RULES
 
     @property
     def defined(self) -> Optional[InterfaceMethod]:

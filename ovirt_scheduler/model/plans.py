@@ -23,6 +23,8 @@ class Step:
         source: empty if the VM runs nowhere.
         target: empty for any host.
         problem: why the migration is not made now; empty if it is made.
+        closure: the id of the VM that the engine is asked to migrate together with all that hard
+            affinity groups tie to it; empty if this VM goes alone.
     """
 
     vm: str
@@ -33,6 +35,7 @@ class Step:
     target_name: str
     reason: str = ""
     problem: str = ""
+    closure: str = ""
 
     @classmethod
     def planned(cls, vm: str, target: str, state: ClusterState, reason: str = "") -> Step:
@@ -177,3 +180,6 @@ class ClusterLook(NamedTuple):
     denied_since: Optional[float] = None
     conflict: str = ""  # of the engine's own policy with the section
     upgraded: bool = False  # the engine upgrades it, and it is not balanced meanwhile
+    # The affinity groups with a rule that the last balancing found broken, and if it is hard.
+    broken: tuple[tuple[str, bool], ...] = ()
+    without_rules: str = ""  # why the engine does not tell its affinity groups

@@ -46,17 +46,25 @@ class Returns(enum.Enum):
 
 
 class Role(enum.Enum):
-    """The role of a request's entities in a function: the name of its parameter."""
+    """The role of a request's entities in a function: the name of its parameter.
+
+    No function gets affinity groups and labels: the daemon makes rules of them.
+    """
 
     HOSTS = "hosts"
     VMS = "vms"
     VM = "vm"
     HOST = "host"
+    AFFINITY_GROUPS = "affinity_groups"
+    AFFINITY_LABELS = "affinity_labels"
 
     @property
     def kind(self) -> str:
         """The SDK's name of the type."""
-        return "Host" if self in (Role.HOSTS, Role.HOST) else "Vm"
+        return {
+            Role.HOSTS: "Host", Role.HOST: "Host", Role.AFFINITY_GROUPS: "AffinityGroup",
+            Role.AFFINITY_LABELS: "AffinityLabel",
+        }.get(self, "Vm")  # fmt: skip
 
 
 class Pack:

@@ -33,6 +33,7 @@ from typing import Any, NoReturn
 from ovirtsdk4 import AuthError, Connection
 
 from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.model.affinity import AffinityGroup, AffinityRules, PlacedVms, Rule
 from ovirt_scheduler.model.plugins import Engine, EngineAccess, NoEngine, set_proxy
 from ovirt_scheduler.plugin.interfaces import (
     Driver,
@@ -46,12 +47,16 @@ from ovirt_scheduler.plugin.interfaces import (
 from ovirt_scheduler.plugin.reasons import reason
 
 __all__ = [
+    "AffinityGroup",
+    "AffinityRules",
     "Driver",
     "EngineAccess",
     "EngineUnavailable",
     "HostSelector",
     "HostStatusChanged",
     "LoadBalancer",
+    "PlacedVms",
+    "Rule",
     "Scheduler",
     "TimerInvokedScheduler",
     "VmStatusChanged",

@@ -70,11 +70,14 @@ class HostUse:
             fractions["memory"] = self.used_memory / self.memory
         return fractions
 
-    def refusal(self, vm: types.Vm, names: Mapping[str, str] = MappingProxyType({})) -> str:
+    def refusal(
+        self, vm: types.Vm, names: Mapping[str, str] = MappingProxyType({}), beside: int = 0
+    ) -> str:
         """Why the VM may not run here; empty if it may.
 
         Args:
             names: of hosts, by id.
+            beside: bytes of memory that VMs need which come with it.
         """
         host = self.host
         if host.status not in (None, types.HostStatus.UP):
@@ -87,7 +90,7 @@ class HostUse:
             return f"pinned to {', '.join(pinned)}"
         if self.processors and vcpus(vm) > self.processors:
             return f"has {count_of(self.processors, 'processor')}, {vcpus(vm)} are needed"
-        needed = vm.memory or 0
+        needed = beside + (vm.memory or 0)
         room = self.memory - self.used_memory if self.memory else needed
         if self._room is not None:
             room = min(room, self._room)

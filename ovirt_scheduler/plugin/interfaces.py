@@ -27,6 +27,8 @@ from typing import ClassVar, Optional, Union
 
 from ovirtsdk4 import types
 
+from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
+
 Hosts = Sequence[types.Host]
 Vms = Sequence[types.Vm]
 Properties = Mapping[str, str]
@@ -71,11 +73,14 @@ class SchedulerPart(Driver):
         planned: VM id to the id of the host that it goes to by a migration that is under way, or
             that was planned just before this call. The VM is still on its former host, and will use
             both; it is not to be migrated.
+        rules: the cluster's affinity rules, with where the VMs of groups run, or will after what is
+            planned. A method may move VMs in it to plan on; the daemon keeps no change.
     """
 
     topic = "compute"
     destinations: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     planned: Mapping[str, str] = MappingProxyType({})
+    rules: PlacedVms = NO_RULES
 
 
 class HostSelector(SchedulerPart):

@@ -14,11 +14,12 @@ from typing import Callable, Optional
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler.plugin import Scheduler, cluster_use, reason
+from ovirt_scheduler.plugin import PlacedVms, Scheduler, cluster_use, reason
 from ovirt_scheduler.plugin.cluster_use import HostUse
 from ovirt_scheduler.plugin.interfaces import Hosts, Properties, Vms
 
 Migrations = dict[types.Vm, list[types.Host]]
+Unit = tuple[types.Vm, ...]  # VMs that move together
 Destinations = Mapping[str, Mapping[str, int]]
 
 uses_statistics = True  # cluster_use counts with them
@@ -45,16 +46,20 @@ class DefaultScheduler(Scheduler):
         preferred = _preference(properties)
         processors, memory = float(cluster_use.vcpus(vm)), vm.memory or 0
 
+        unit = (vm.id,) if vm.id else ()
+
         def rank(use: HostUse) -> tuple[object, ...]:
-            return self.costs.get(use.id, 0), preferred(use, processors, memory), _lot(vm, use)
+            cost, soft = self.costs.get(use.id, 0), self.rules.penalty(unit, use.id)
+            return cost, soft, preferred(use, processors, memory), _lot(vm, use)
 
         names = {host.id: host.name for host in hosts if host.name}
+        ruled_out = self.rules.refusals(unit, [host.id for host in hosts])
         taking = []
         for use in cluster_use.uses(hosts, ()):
             for other, (other_processors, other_memory) in self.coming.get(use.id, {}).items():
                 if other != (vm.id or vm.name):
                     use.use(other_processors, other_memory)
-            refusal = use.refusal(vm, names)
+            refusal = use.refusal(vm, names) or ruled_out[use.id]
             if refusal:
                 reason(use.host, refusal)
             else:
@@ -65,7 +70,7 @@ class DefaultScheduler(Scheduler):
         """What the policy moves now: at most ``most_migrations`` VMs, or one host's."""
         destinations = dict(self.destinations)
         destinations.update((vm.id, {}) for vm in vms if cluster_use.is_hosted_engine(vm))
-        plan = _Plan(hosts, vms, properties, destinations, self.planned)
+        plan = _Plan(hosts, vms, properties, destinations, self.planned, self.rules)
         policy = properties["policy"]
         if policy == EVENLY_DISTRIBUTE:
             plan.relieve()
@@ -88,20 +93,23 @@ class DefaultScheduler(Scheduler):
 
         One that is not responsive cannot be migrated from.
         """
-        plan = _Plan(hosts, vms, properties, self.destinations, self.planned)
+        plan = _Plan(hosts, vms, properties, self.destinations, self.planned, self.rules)
         if new_status in _LEAVING and old_status != new_status:
             plan.evacuate([host.id])
         return plan.explained()
 
     def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
         """Tries again to take VMs off failing hosts, because there may be room now."""
-        plan = _Plan(hosts, vms, properties, self.destinations, self.planned)
+        plan = _Plan(hosts, vms, properties, self.destinations, self.planned, self.rules)
         plan.evacuate([host.id for host in hosts if host.status and host.status.value in _LEAVING])
         return plan.explained()
 
 
 class _Plan:
-    """Migrations, each of which takes the ones before it into account."""
+    """Migrations, each of which takes the ones before it into account.
+
+    VMs that hard affinity groups tie to each other are one unit: they move together, or stay.
+    """
 
     def __init__(
         self,
@@ -110,6 +118,7 @@ class _Plan:
         properties: Properties,
         destinations: Destinations,
         planned: Mapping[str, str],
+        rules: PlacedVms,
     ) -> None:
         self.migrations: Migrations = {}
         self._comparisons: dict[types.Vm, tuple[types.Host, str]] = {}
@@ -120,6 +129,8 @@ class _Plan:
         self._most = int(properties["most_migrations"])
         self._on_error = properties["migrate_on_error"]
         self._destinations = destinations
+        self._rules = rules
+        self._vms = {vm.id: vm for vm in vms} if rules.rules.groups else {}
         uses = {use.id: use for use in self._uses}
         for vm in vms if planned else ():
             source = uses.get(vm.host.id) if vm.host else None
@@ -140,14 +151,21 @@ class _Plan:
         return self.migrations
 
     def relieve(self) -> None:
-        """Take VMs off the hosts above the high mark, until they are not."""
+        """Take VMs off the hosts above the high mark, until they are not.
+
+        Soft affinity rules are broken for that only if it takes no less.
+        """
         for source in sorted(self._up(), key=_fraction, reverse=True):
-            for vm in sorted(self._movable(source), key=_least_important_first):
-                if source.fraction <= self._high or self._is_full():
-                    break
-                targets = self._targets(source, vm)
-                if targets:
-                    self._move(vm, source, targets)
+            for may_break in (False, True):
+                for vm in sorted(self._movable(source), key=_least_important_first):
+                    if source.fraction <= self._high or self._is_full():
+                        break
+                    # Only a VM of a group can break a rule.
+                    if not self._has_place(vm) or may_break > (vm.id in self._rules.rules.vms):
+                        continue
+                    targets = self._targets(source, vm, may_break=may_break)
+                    if targets:
+                        self._move(vm, source, targets)
 
     def fill(self) -> None:
         """Have the hosts below the low mark take over from the most used, while that evens out."""
@@ -162,10 +180,10 @@ class _Plan:
             for vm, source in candidates:
                 if target.fraction >= self._low or self._is_full():
                     break
-                if self._evens_out(vm, source, target):
+                if self._has_place(vm) and self._evens_out(vm, source, target):
                     others = (use for use in up if use is not target and use.fraction < self._low)
                     fit = [target, *(use for use in others if self._evens_out(vm, source, use))]
-                    self._move(vm, source, sorted(fit, key=self._cost_of(vm)))
+                    self._move(vm, source, sorted(fit, key=self._cost_of(self._unit(vm))))
 
     def pack(self) -> None:
         """Empty the least used hosts, each completely or not at all."""
@@ -188,7 +206,10 @@ class _Plan:
             if self._on_error == "yes" or cluster_use.is_highly_available(vm)
         ]
         for vm, source in sorted(leaving, key=lambda pair: _most_important_first(pair[0])):
-            targets = self._targets(source, vm) or self._targets(source, vm, most=1.0)
+            if vm in self.migrations:
+                continue
+            targets = self._targets(source, vm, may_break=True)
+            targets = targets or self._targets(source, vm, most=1.0, may_break=True)
             if targets:
                 self._move(vm, source, targets)
 
@@ -202,14 +223,17 @@ class _Plan:
         staying = [use for use in running if not all(map(self._may_leave, use.vms))]
         moved: list[tuple[types.Vm, HostUse, float]] = []
         for vm in sorted(movable, key=_largest_first):
+            if vm in self.migrations:
+                continue
             targets = self._targets(source, vm, staying) or self._targets(source, vm, running)
             if not targets:
                 for back, where, processors in reversed(moved):
                     where.remove(back, processors)
                     source.add(back, processors)
+                    self._rules.move(back.id, source.id)
                     del self.migrations[back], self._comparisons[back]
                 return
-            moved.append((vm, targets[0], self._move(vm, source, targets)))
+            moved += self._move(vm, source, targets)
 
     def _targets(
         self,
@@ -217,66 +241,125 @@ class _Plan:
         vm: types.Vm,
         among: Optional[Sequence[HostUse]] = None,
         most: Optional[float] = None,
+        may_break: bool = False,
     ) -> list[HostUse]:
-        """The hosts that stay below a mark with the VM: of the lowest cost first, then as the
-        policy prefers them.
+        """The hosts that stay below a mark with the VM's unit.
+
+        Those of the lowest cost are first, then by soft affinity rules, then as the policy prefers.
 
         Args:
             among: the hosts to choose from; all that are up unless said.
             most: the mark, the high one unless said.
+            may_break: whether it may break more soft affinity rules than it does where it is.
         """
         ceiling = self._high if most is None else most
-        processors, memory = source.processors_of(vm), vm.memory or 0
+        unit = self._unit(vm)
+        processors, memory = self._needs(unit, source)
         fit = [
             use
             for use in (self._up() if among is None else among)
             if use is not source
-            and self._may_go(vm, use)
             and use.fraction_with(processors, memory) <= ceiling
+            and self._may_go(unit, use)
         ]
-        cost = self._cost_of(vm)
+        fit = self._keeping_rules(unit, source, fit, may_break)
+        cost = self._cost_of(unit)
 
         def rank(use: HostUse) -> tuple[object, ...]:
-            return cost(use), self._preferred(use, processors, memory), _lot(vm, use)
+            soft = self._penalty(unit, use)
+            return cost(use), soft, self._preferred(use, processors, memory), _lot(vm, use)
 
         return sorted(fit, key=rank)
 
-    def _cost_of(self, vm: types.Vm) -> Callable[[HostUse], int]:
-        """A function of a host: its cost for the VM by the cluster's cost functions, else 0."""
-        costs = self._destinations.get(vm.id, {})
-        return lambda use: costs.get(use.id, 0)
+    def _keeping_rules(
+        self, unit: Unit, source: HostUse, among: Sequence[HostUse], may_break: bool = False
+    ) -> list[HostUse]:
+        """The hosts that affinity rules allow; as ``_targets``."""
+        if unit[0].id not in self._rules.rules.vms:
+            return [*among]
+        ids = [vm.id for vm in unit]
+        allowed = self._rules.acceptable(ids, [use.id for use in among])
+        fit = [use for use in among if use.id in allowed]
+        if may_break:
+            return fit
+        present = self._penalty(unit, source)
+        return [use for use in fit if self._penalty(unit, use) <= present]
+
+    def _penalty(self, unit: Unit, use: HostUse) -> tuple[object, ...]:
+        """What soft affinity rules say against a host; less is better."""
+        if unit[0].id not in self._rules.rules.vms:
+            return ()
+        return self._rules.penalty([vm.id for vm in unit], use.id)
+
+    def _unit(self, vm: types.Vm) -> Unit:
+        """The VM, and those that have to move with it."""
+        if vm.id not in self._rules.rules.vms:
+            return (vm,)
+        others = self._rules.unit_of(vm.id)[1:]
+        return vm, *(self._vms[other] for other in others if other in self._vms)
+
+    def _needs(self, unit: Unit, source: HostUse) -> tuple[float, int]:
+        """The processors that VMs of a host keep busy, and their memory."""
+        return sum(map(source.processors_of, unit)), sum(vm.memory or 0 for vm in unit)
+
+    def _cost_of(self, unit: Unit) -> Callable[[HostUse], int]:
+        """A function of a host: its cost for the VMs by the cluster's cost functions, else 0."""
+        costs = [self._destinations.get(vm.id, {}) for vm in unit]
+        return lambda use: sum(of_vm.get(use.id, 0) for of_vm in costs)
 
     def _may_leave(self, vm: types.Vm) -> bool:
-        return cluster_use.is_movable(vm) and self._destinations.get(vm.id) != {}
+        return all(
+            cluster_use.is_movable(member) and self._destinations.get(member.id) != {}
+            for member in self._unit(vm)
+        )
 
-    def _may_go(self, vm: types.Vm, use: HostUse) -> bool:
-        return not use.refusal(vm) and use.id in self._destinations.get(vm.id, (use.id,))
+    def _may_go(self, unit: Unit, use: HostUse) -> bool:
+        memory = sum(vm.memory or 0 for vm in unit)
+        return not any(
+            use.refusal(vm, beside=memory - (vm.memory or 0))
+            or use.id not in self._destinations.get(vm.id, (use.id,))
+            for vm in unit
+        )
 
     def _evens_out(self, vm: types.Vm, source: HostUse, target: HostUse) -> bool:
-        """Whether the VM may go there, and both hosts are then used more alike."""
-        if not self._may_go(vm, target):
+        """Whether the VM's unit may go there, and both hosts are then used more alike."""
+        unit = self._unit(vm)
+        if not self._may_go(unit, target):
             return False
-        processors, memory = source.processors_of(vm), vm.memory or 0
+        processors, memory = self._needs(unit, source)
         after = target.fraction_with(processors, memory)
         source_after = source.fraction_with(-processors, -memory)
-        return after <= min(self._high, source_after) and source_after < source.fraction
+        is_even = after <= min(self._high, source_after) and source_after < source.fraction
+        return is_even and bool(self._keeping_rules(unit, source, [target]))
 
-    def _move(self, vm: types.Vm, source: HostUse, targets: Sequence[HostUse]) -> float:
-        """Move a VM to the first of some hosts, and offer the others to the daemon, too.
+    def _move(
+        self, vm: types.Vm, source: HostUse, targets: Sequence[HostUse]
+    ) -> list[tuple[types.Vm, HostUse, float]]:
+        """Move a VM's unit to the first of some hosts, and offer the others to the daemon, too.
 
         Returns:
-            The number of processors that go with it.
+            The VMs with the host and the number of processors that go with each.
         """
-        target, processors = targets[0], source.processors_of(vm)
-        self._comparisons[vm] = target.host, _comparison(source, target)
-        source.remove(vm, processors)
-        target.add(vm, processors)
-        self.migrations[vm] = [use.host for use in targets]
-        return processors
+        target = targets[0]
+        comparison = target.host, _comparison(source, target)
+        moved = []
+        for member in self._unit(vm):
+            processors = source.processors_of(member)
+            self._comparisons[member] = comparison
+            source.remove(member, processors)
+            target.add(member, processors)
+            self._rules.move(member.id, target.id)
+            self.migrations[member] = [use.host for use in targets]
+            moved.append((member, target, processors))
+        return moved
 
     def _movable(self, source: HostUse) -> list[types.Vm]:
         """The VMs of a host that may leave it and are not moved yet: a plan moves each once."""
-        return [vm for vm in source.vms if self._may_leave(vm) and vm not in self.migrations]
+        return [
+            vm
+            for vm in source.vms
+            if self._may_leave(vm) and self.migrations.keys().isdisjoint(self._unit(vm))
+        ]
 
     def _up(self) -> list[HostUse]:
         return [use for use in self._uses if use.host.status in (None, types.HostStatus.UP)]
@@ -286,6 +369,12 @@ class _Plan:
 
     def _is_full(self) -> bool:
         return len(self.migrations) >= self._most
+
+    def _has_place(self, vm: types.Vm) -> bool:
+        """Whether the plan may still move the VM's unit; the first one may be larger than that."""
+        if vm in self.migrations:
+            return False
+        return not self.migrations or len(self.migrations) + len(self._unit(vm)) <= self._most
 
 
 Preference = Callable[[HostUse, float, float], tuple[float, ...]]

@@ -151,6 +151,9 @@ class ClusterSettings:
     migrations_per_vm: int = setting("whole", "4",
         "How often a VM is migrated within an hour at most; then it stays where it is.",
         bounds=("1", "1000"))
+    affinity: bool = setting("truth", "true",
+        "Keep to the engine's affinity groups: read them, plan by them, and mend hard rules that "
+        "stay broken.")
     refused_pause: float = setting("minutes", None, _REFUSED_PAUSE,
         bounds=("0", "1440"), unset="refused_pause outside of the section", absent=600.0)
     # fmt: on

@@ -29,6 +29,7 @@ from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
 from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.reader import Reader, Recorded
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import (
@@ -171,7 +172,8 @@ def _driver_call(service: DecisionService, recorded: Recorded) -> DriverCall:
     driver = service.scheduler(recorded.record["units"][-1]["name"], call["method"])
     service.selections[driver.name] = tuple(call["selected"])
     known_then = call["destinations"], call.get("planned", {}), call.get("coming", {})
-    return DriverCall(driver, call["method"], call["arguments"], *known_then)
+    rules = PlacedVms.of_plain(call["rules"]) if "rules" in call else NO_RULES
+    return DriverCall(driver, call["method"], call["arguments"], *known_then, rules)
 
 
 def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:

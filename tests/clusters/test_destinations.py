@@ -95,7 +95,7 @@ def test_units_are_asked_about_hosts_that_are_up():
     assert decisions.hosts_of == {
         Kind.BALANCE: ("l", "silent"), Kind.FILTER: up, Kind.COST_FUNCTION: up
     }  # fmt: skip
-    assert destinations.best("w", ()) == ""  # any host: that is, any that is up
+    assert destinations.choose({"w": ()})[0] == {"w": ""}  # any host: that is, any that is up
 
 
 def test_a_host_that_no_cost_function_scored_costs_nothing():
@@ -113,7 +113,7 @@ def test_a_host_that_no_cost_function_scored_costs_nothing():
         costs["p"] = cost
         destinations = asking(STATE._replace(hosts=hosts), decisions)
         destinations.learn({"w": ("p", "o")})
-        assert destinations.best("w", ("p", "o")) == target
+        assert destinations.choose({"w": ("p", "o")})[0] == {"w": target}
 
 
 def test_without_a_host_that_is_up_no_unit_is_asked():
@@ -123,4 +123,4 @@ def test_without_a_host_that_is_up_no_unit_is_asked():
     assert destinations.answer() == {}
     destinations.learn({"w": ("l",)})
     assert decisions.hosts_of == {}
-    assert destinations.best("w", ("l",)) is None
+    assert destinations.choose({"w": ("l",)})[0] == {}

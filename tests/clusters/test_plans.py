@@ -189,7 +189,7 @@ def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states)
     stopping, memory = threading.Event(), DriveMemory(tmp_path / "clusters.json")
     settings = ClusterSettings("Default", Drive.APPROVE, timer_interval=60.0)
     services = ClusterServices(registry, memory, silent(), None, None, stopping)
-    actions = ClusterActions(settings, services)
+    actions = ClusterActions(settings, services, None)
     view = View(STATE)
     destinations = ClusterDestinations(None, settings, None, "on_timer_invoked", view, {}, stopping)
     if stops:
@@ -206,7 +206,7 @@ def test_what_a_hook_wanted_before_waits_on_unless_it_is_under_way(
     memory, stopping = DriveMemory(tmp_path / "clusters.json"), threading.Event()
     settings = ClusterSettings("Default", drive=Drive.APPROVE)
     services = ClusterServices(registry, memory, silent(), None, None, stopping)
-    actions, method = ClusterActions(settings, services), "on_vm_status_changed"
+    actions, method = ClusterActions(settings, services, None), "on_vm_status_changed"
     destinations = ClusterDestinations(None, settings, None, method, View(STATE), {}, stopping)
     actions.perform(destinations, lambda: {"w": ("p",)}, {"w": "web went from paused to up"})
     (former,) = registry.of_cluster("Default")
@@ -235,7 +235,7 @@ def test_migrations_that_cannot_be_asked_for_are_logged_and_forgotten(registry, 
         None, settings, None, "on_timer_invoked", View(state), {}, services.stopping
     )
     answer = dict.fromkeys(state.vms, ("p",))
-    ClusterActions(settings, services).perform(destinations, lambda: answer)
+    ClusterActions(settings, services, None).perform(destinations, lambda: answer)
     assert caplog.text.count("from lynx to puma: no login") == 25
     assert requested == ["v0"]
     assert memory.cluster("Default").migrating == {}

@@ -13,7 +13,15 @@ import pytest
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.clusters import actions, drive, engine_side, migrations, offers, reader
+from ovirt_scheduler.clusters import (
+    actions,
+    affinity,
+    drive,
+    engine_side,
+    migrations,
+    offers,
+    reader,
+)
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory
@@ -26,7 +34,7 @@ from ovirt_scheduler.settings.value_types import Drive
 from tests.support.place import Place
 from tests.support.rest_server import RestServer
 
-_TIMED = (actions, drive, engine_side, migrations, offers, reader)
+_TIMED = (actions, affinity, drive, engine_side, migrations, offers, reader)
 
 
 class Looks:

@@ -39,6 +39,8 @@ HOSTS = DocumentKind("hosts", "host", "hosts")
 HOST = DocumentKind("host", "host", "hosts")
 VM = DocumentKind("VM", "vm", "vms")
 VMS = DocumentKind("VMs", "vm", "vms")
+AFFINITY_GROUPS = DocumentKind("affinity groups", "affinity_group", "affinity_groups")
+AFFINITY_LABELS = DocumentKind("affinity labels", "affinity_label", "affinity_labels")
 
 # No engine writes nearly as many. Beyond them libxml2 gives up with a message of its own (levels),
 # or its time grows with the square (100,000 attributes: 15 s).

@@ -64,12 +64,18 @@ obj\.\2 = List\(href\)
 )
 _ENUMERATION = re.compile(r"^class (\w+)\(Enum\):\n((?:    \w+ = '.*'\n)+)", re.MULTILINE)
 
+# The reader of each element that a document may consist of.
+_READERS = {
+    "host": "HostReader", "vm": "VmReader", "affinity_group": "AffinityGroupReader",
+    "affinity_label": "AffinityLabelReader",
+}  # fmt: skip
+
 # The state (serialization.py) of each member of an enumeration, by its text.
 _EnumMembers = Mapping[str, tuple[str, str, str]]
 
 
 def of_source(readers: str, types: str) -> Tables:
-    """Make the tables of hosts and VMs, and of all that can be in them.
+    """Make the tables of hosts, VMs, affinity groups and labels, and of all that can be in them.
 
     Args:
         readers, types: the source of these two modules of the SDK.
@@ -81,12 +87,12 @@ def of_source(readers: str, types: str) -> Tables:
     _, *parts = _CLASS.split(readers)
     sources = dict(zip(parts[::2], parts[1::2]))
     tables: dict[str, Table] = defaultdict(Table)
-    for name in (names := ["HostReader", "VmReader"]):  # grows while it runs
+    for name in (names := [*_READERS.values()]):  # grows while it runs
         table = tables[name]
         with contextlib.suppress(LookupError, ValueError):  # the table stays empty
             _fill(table, sources[name], enumerations, tables)
         names += tables.keys() - set(names)
-    return {"host": tables["HostReader"], "vm": tables["VmReader"]}
+    return {element: tables[reader] for element, reader in _READERS.items()}
 
 
 def _fill(

@@ -38,7 +38,14 @@ from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.processes import documents
 from ovirt_scheduler.processes.documents import entities, packing, parser
 from ovirt_scheduler.processes.documents.packing import State
-from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
+from ovirt_scheduler.processes.documents.parser import (
+    AFFINITY_GROUPS,
+    AFFINITY_LABELS,
+    HOST,
+    HOSTS,
+    VM,
+    VMS,
+)
 from ovirt_scheduler.processes.kernel import limits, memory_files, titles
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.ending import Ending, Reason
@@ -55,7 +62,10 @@ _WARM = 30  # runs; the interpreter looks at its code after a few
 
 _LONGEST_NAME = 255  # characters of a host's or a VM's
 
-_KINDS = {Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST}
+_KINDS = {
+    Role.HOSTS: HOSTS, Role.VMS: VMS, Role.VM: VM, Role.HOST: HOST,
+    Role.AFFINITY_GROUPS: AFFINITY_GROUPS, Role.AFFINITY_LABELS: AFFINITY_LABELS,
+}  # fmt: skip
 
 _CPU = "<cpu><topology><cores>1</cores></topology></cpu>"
 _HOST = f"<hosts><host id='a'><name>a</name><memory>1</memory>{_CPU}<tags/></host></hosts>"

@@ -162,6 +162,12 @@ def _daemon(state: DaemonState) -> Iterator[Any]:
         "cluster", "reason",
     )  # fmt: skip
     yield _gauge(
+        "cluster_broken_rules", "Affinity rules of a cluster that are broken.",
+        {(cluster.name, kind): sum(hard is is_hard for _, hard in cluster.broken)
+         for cluster in clusters for kind, is_hard in (("hard", True), ("soft", False))},
+        "cluster", "kind",
+    )  # fmt: skip
+    yield _gauge(
         "cluster_may_migrate", "0: the engine's user may not migrate VMs of the cluster.",
         {each.name: not each.denial for each in clusters}, "cluster",
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Optional
 
@@ -20,6 +20,7 @@ _PROCESSES = ("kept", "started", "replaced", "zygotes_started")
 _CALLS = ("running", "places", "waiting", "refused")
 
 _PLANNED = 100  # migrations of a plan that are shown
+_MOST_GROUPS = 5  # with broken rules that are named in a line
 _DAY = 86400.0
 
 
@@ -70,6 +71,9 @@ def _cluster(cluster: ClusterLook) -> Status:
         denied_since=moment(cluster.denied_since),
         conflict=cluster.conflict,
         upgraded=cluster.upgraded or None,
+        broken_rules=[{"group": group, "hard": is_hard} for group, is_hard in cluster.broken]
+        or None,
+        without_rules=cluster.without_rules,
     )
 
 
@@ -135,7 +139,20 @@ def cluster_state(cluster: Mapping[str, Any]) -> str:
     state = state or (f"{number} cannot be migrated" if refused else "")
     state = state or ("the engine balances it, too" if "conflict" in cluster else "")
     state = state or ("is being upgraded, and not balanced" if "upgraded" in cluster else "well")
-    return str(cluster.get("problem", state))
+    return "; ".join([str(cluster.get("problem", state)), *_rules_state(cluster)])
+
+
+def _rules_state(cluster: Mapping[str, Any]) -> Iterator[str]:
+    """What is to be said of a cluster's affinity rules."""
+    for is_hard, kind in ((True, "hard"), (False, "soft")):
+        rules = cluster.get("broken_rules", ())
+        names = [rule["group"] for rule in rules if rule["hard"] is is_hard]
+        if names:
+            more = ", ..." if len(names) > _MOST_GROUPS else ""
+            number = count_of(len(names), f"{kind} affinity rule")
+            yield f"{number} broken: {', '.join(names[:_MOST_GROUPS])}{more}"
+    if "without_rules" in cluster:
+        yield "without the engine's rules"
 
 
 def facts(report: Status) -> list[tuple[str, str]]:

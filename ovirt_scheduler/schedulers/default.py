@@ -371,10 +371,9 @@ class _Plan:
         return len(self.migrations) >= self._most
 
     def _has_place(self, vm: types.Vm) -> bool:
-        """Whether the plan may still move the VM's unit; the first one may be larger than that."""
-        if vm in self.migrations:
-            return False
-        return not self.migrations or len(self.migrations) + len(self._unit(vm)) <= self._most
+        """Whether the plan may still move all VMs of the VM's unit, and has not done so."""
+        count = len(self.migrations) + len(self._unit(vm))
+        return vm not in self.migrations and count <= self._most
 
 
 Preference = Callable[[HostUse, float, float], tuple[float, ...]]

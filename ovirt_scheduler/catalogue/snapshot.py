@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
+from ovirt_scheduler.model.decisions import Job, Request
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import WantedUnit
@@ -17,25 +18,6 @@ from ovirt_scheduler.model.values import spelling
 _MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
 
 Key = tuple[Kind, str]
-
-
-class Chosen(NamedTuple):
-    """The units of one kind for a request: those to call, and what is wrong with others.
-
-    Attributes:
-        named: the named units, each once, without those in shadow.
-        calls: of those that are loaded.
-        errors: what is wrong with the others, by name.
-        rejected: whether a filter is missing that then accepts no host (contract 4.2).
-        shadows: a call of each unit in shadow. One that the request names has its factor and the
-            properties of the request, any other one the factor 1 and its defaults.
-    """
-
-    named: tuple[WantedUnit, ...]
-    calls: tuple[UnitCall, ...]
-    errors: dict[str, tuple[str, ...]]
-    rejected: bool
-    shadows: tuple[UnitCall, ...]
 
 
 class Outdated(NamedTuple):
@@ -129,54 +111,63 @@ class Catalogue:
             return f"did you mean {meant}?"
         return "discover lists what there is, ovirt-scheduler check what is not loaded"
 
-    def choose(
-        self,
-        kind: Kind,
-        requested: Sequence[WantedUnit],
-        properties: Mapping[str, str],
-        strict: bool,
-    ) -> Chosen:
-        """The units to call, in shadow or not, and what is wrong (contract 4.2 to 4.3, 10.4).
+    def job(self, request: Request, deadline: float) -> Job:
+        """What to call for a request, in shadow or not, and what is wrong (contract 4.2 to 4.3).
+
+        Args:
+            deadline: seconds on the monotonic clock.
+
+        Returns:
+            The job. Its request names each unit once, and none in shadow.
 
         Raises:
             BadParameters: a name occurs twice, and the form is strict.
             UnknownUnit: there is no unit of a name, and the form is strict.
         """
-        in_shadow = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
-        looking = {
-            request.name: request for request in reversed(requested) if request.name in in_shadow
-        }
-        calls: list[UnitCall] = []
-        errors: dict[str, tuple[str, ...]] = {}
-        rejected = False
-        named: dict[str, WantedUnit] = {}
-        for request in requested:
-            if (
-                request.name not in looking
-                and named.setdefault(request.name, request) is not request
-            ):
-                repeated = f"the {kind.label} {request.name!r:.160} is named more than once"
+        job = Job(request._replace(units={}), deadline)
+        for kind, requested in request.units.items():
+            if requested or request.driver_call is None:  # before a driver none need be named
+                job = self._with_units(job, kind, requested)
+        return job
+
+    def _with_units(self, job: Job, kind: Kind, requested: Sequence[WantedUnit]) -> Job:
+        """The job with the calls of the requested units of a kind, and of those in shadow."""
+        request, strict, errors = job.request, job.request.strict, {}
+        shadows = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
+        units: dict[str, WantedUnit] = {}
+        in_shadow: dict[str, WantedUnit] = {}
+        for unit in requested:
+            if unit.name in shadows:
+                in_shadow.setdefault(unit.name, unit)
+            elif units.setdefault(unit.name, unit) is not unit:
+                repeated = f"the {kind.label} {unit.name!r:.160} is named more than once"
                 if strict:
                     raise BadParameters(f"{repeated}; name it once")
-                errors[request.name] = (f"{repeated}; the first counts",)
-        functions = len(named)
-        for request in named.values():
+                errors[unit.name] = (f"{repeated}; the first counts",)
+        calls, rejected, functions = [*job.calls], job.rejected, len(units)
+        for name, factor in units.values():
             try:
-                unit = self.unit(kind, request.name, len(errors) < _MOST_HINTS)
-                calls.append(UnitCall(unit, properties, request.factor, functions))
+                loaded = self.unit(kind, name, len(errors) < _MOST_HINTS)
+                calls.append(UnitCall(loaded, request.properties, factor, functions))
             except UnknownUnit as error:
                 if strict:
                     raise
-                missed = self.missed.get(request.name) if kind is Kind.FILTER else None
-                errors[request.name] = (missed or str(error),)
+                missed = self.missed.get(name) if kind is Kind.FILTER else None
+                errors[name] = (missed or str(error),)
                 rejected = rejected or missed is not None
-        shadows = tuple(
-            UnitCall(unit, properties, looking[name].factor, functions + 1)
-            if name in looking
+        of_shadows = [
+            UnitCall(unit, request.properties, in_shadow[name].factor, functions + 1)
+            if name in in_shadow
             else UnitCall(unit, {}, functions=functions + 1)
-            for name, unit in in_shadow.items()
+            for name, unit in shadows.items()
+        ]
+        return job._replace(
+            request=request._replace(units={**request.units, kind: tuple(units.values())}),
+            calls=tuple(calls),
+            errors={**job.errors, kind: errors},
+            rejected=rejected,
+            shadows=(*job.shadows, *of_shadows),
         )
-        return Chosen(tuple(named.values()), tuple(calls), errors, rejected, shadows)
 
     def kinds_of(self, name: str) -> tuple[Kind, ...]:
         """The kinds of unit that bear this name."""

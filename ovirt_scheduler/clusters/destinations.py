@@ -172,7 +172,7 @@ class ClusterDestinations:
             entities,
             self.settings.properties,
             # Copies: more is added later, and the history keeps what this call was given.
-            last=DriverCall(
+            driver_call=DriverCall(
                 self.driver,
                 self.method,
                 arguments,

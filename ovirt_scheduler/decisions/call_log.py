@@ -92,12 +92,12 @@ def log_calls(decision: Decision, problems: Sequence[str]) -> None:
         problems: those that belong to no single unit, such as that all filters failed.
     """
     request = decision.request
-    words = {kind: kind.label for kind in Kind}
-    if request.last is not None:
-        words[Kind.BALANCE] = request.last.driver.label
-    for kind, results in decision.execution.by_kind():
-        for result in results:
-            log_call(request.caller.request_id, words[kind], result)
+    for kind in Kind:
+        for result in decision.execution.of(kind):
+            log_call(request.caller.request_id, kind.label, result)
+    if request.driver_call is not None and decision.execution.driver_call is not None:
+        label = request.driver_call.driver.label
+        log_call(request.caller.request_id, label, decision.execution.driver_call)
     for problem in problems:
         named = {"request": request.caller.request_id, "reason": problem}
         _log.warning("%(request)s: %(reason)s", named)

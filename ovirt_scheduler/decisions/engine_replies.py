@@ -6,9 +6,9 @@ import logging
 from typing import Optional, Protocol
 
 from ovirt_scheduler.errors import EngineUnavailable
+from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine
 from ovirt_scheduler.model.tasks import EngineReplies, Role, Sought
-from ovirt_scheduler.processes.executor import Job
 
 _log = logging.getLogger(__name__)
 
@@ -24,24 +24,23 @@ class EngineData(Protocol):
 
 
 def with_engine(
-    job: Job, engine: Optional[EngineData], replies: Optional[EngineReplies] = None
+    job: Job, engine: EngineData, replies: Optional[EngineReplies] = None
 ) -> tuple[Job, tuple[str, ...]]:
     """Add the engine's replies about its ids to a job, and the access that plugins need.
 
     Args:
-        engine: None if none is configured.
         replies: of a moment ago; the engine is not asked again.
 
     Returns:
         The job, and what is wrong. If the engine gives no answer within the job's deadline,
         the log says so once and the job goes on without one.
     """
-    if engine is None:
-        return job, ()
-    units = [call.unit for call in job.calls]
-    plugins = [each.plugin for each in (*units, job.method) if each is not None]
+    units, call = [call.unit for call in job.calls], job.request.driver_call
+    plugins = [unit.plugin for unit in units]
+    if call is not None:
+        plugins.append(call.driver.plugin)
     # Units that are classes get ids, and no more.
-    by_ids = job.method is None and all(unit.class_name is not None for unit in units)
+    by_ids = call is None and all(unit.class_name is not None for unit in units)
     job = job._replace(engine=NOT_NAMED)
     try:
         if not by_ids:
@@ -59,7 +58,7 @@ def with_engine(
 
 def _sought(job: Job) -> Sought:
     """The ids that the engine is asked about: what came as a document is known."""
-    hosts, vms, vm = job.entities.hosts, job.entities.vms, job.entities.vm
+    hosts, vms, vm = job.request.entities[:3]
     vms = vms if isinstance(vms, tuple) else ()
     return Sought(
         hosts if isinstance(hosts, tuple) and Role.HOSTS not in job.packs else (),

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource, Chosen
+from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource
 from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.decisions.engine_replies import EngineData, with_engine
 from ovirt_scheduler.decisions.missing import MissingNames, MissingUnit
@@ -23,8 +23,8 @@ from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.affinity import NO_RULES, AffinityRules, PlacedVms
 from ovirt_scheduler.model.decisions import (
     Decision,
-    DriverCall,
     Execution,
+    Job,
     Reported,
     Request,
     Trace,
@@ -32,11 +32,10 @@ from ovirt_scheduler.model.decisions import (
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, Coming, DriverUnit
 from ovirt_scheduler.model.requests import UUID, AnswerForm, Document, Vm
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
-from ovirt_scheduler.model.tasks import EngineReplies, Function, Returns
-from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.model.tasks import EngineReplies, Returns
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import spelling
-from ovirt_scheduler.processes.calls import PluginCall
-from ovirt_scheduler.processes.executor import Executor, Job
+from ovirt_scheduler.processes.executor import Executor
 
 _log = logging.getLogger(__name__)
 
@@ -229,148 +228,94 @@ class DecisionService:
             ExecutorUnavailable: no process can be started at all.
         """
         asked_at, started = time.time(), time.monotonic()
-        catalogue, last = self.registry.current(), request.last
-        for kind, named in request.units.items():
-            for unit in named:
+        catalogue, call = self.registry.current(), request.driver_call
+        for kind, units in request.units.items():
+            for unit in units:
                 if not catalogue.has(kind, unit.name):
                     self.missing.add(kind.label, unit.name)
-        chosen = {
-            kind: catalogue.choose(kind, named, request.properties, request.strict)
-            for kind, named in request.units.items()
-            if named or last is None  # before a driver none need be named
-        }
-        if self.recent is not None and last is not None and last.selects:
-            coming = self.recent.coming()
-            rules = self._rules_about(request.entities.vm, coming)
-            last = last._replace(coming=coming, rules=rules)
-            request = request._replace(last=last)
-        selected = () if last is None else self.selections.get(last.driver.name, ())
-        request, job = _planned(request, chosen, selected, started + self.request_timeout)
+        job = catalogue.job(request, started + self.request_timeout)
+        for kind, problems in job.errors.items():
+            if problems:
+                call_log.log_left_out(request.caller.request_id, kind.label, problems)
+        if call is not None:
+            call = call._replace(selected=self.selections.get(call.driver.name, ()))
+            if self.recent is not None and call.selects:
+                coming = self.recent.coming()
+                rules = self._rules_about(request.entities.vm, coming)
+                call = call._replace(coming=coming, rules=rules)
+            job = job._replace(request=job.request._replace(driver_call=call))
         job, execution, engine_errors = self._run(job, known)
-        execution = _for_engine(request, execution)
-        answer, of_answer = _answer(request, chosen, execution)
+        execution = _for_engine(job.request, execution)
+        answer, of_answer = _answer(job, execution)
         decision = Decision(
-            request=request,
+            request=job.request,
             execution=execution,
             answer=answer,
             errors=(*engine_errors, *execution.errors, *of_answer),
-            unit_errors=_unit_errors(chosen, execution.results),
+            unit_errors=_unit_errors(job, execution.results),
             calls=job.calls,
             time=asked_at,
             seconds=time.monotonic() - started,
         )
         call_log.log_calls(decision, (*execution.errors, *of_answer))
-        if last is not None and last.returns is Returns.SELECTION and decision.failure is None:
-            self.selections[last.driver.name] = answer[:_MOST_SELECTED]  # none, too
+        if call is not None and call.returns is Returns.SELECTION and decision.failure is None:
+            self.selections[call.driver.name] = answer[:_MOST_SELECTED]  # none, too
             if self.recent is not None and execution.vm_sizes:
                 self.recent.add(execution.vm_sizes, answer)
-        shadows = tuple(call for units in chosen.values() for call in units.shadows)
-        return Trace(decision, job.replies, selected, shadows)
+        return Trace(decision, job.replies, () if call is None else call.selected, job.shadows)
 
     def _run(
         self, job: Job, known: Optional[EngineReplies]
     ) -> tuple[Job, Execution, tuple[str, ...]]:
         """The job with the engine's replies, how it ended, and what is wrong with the engine."""
-        hosts, vm = job.entities.hosts, job.entities.vm
-        if job.rejected:
-            return job, self.executor.run(job), ()
-        if job.method is None and isinstance(hosts, tuple) and not (hosts and job.calls):
+        hosts, vm = job.request.entities.hosts, job.request.entities.vm
+        is_idle = job.request.driver_call is None and not job.rejected
+        if is_idle and isinstance(hosts, tuple) and not (hosts and job.calls):
             vm = vm if isinstance(vm, str) else None
             return job, Execution(hosts, vm=vm, remaining=hosts), ()
-        job, errors = with_engine(job, self.inventory, known)
+        errors: tuple[str, ...] = ()
+        if self.inventory is not None and not job.rejected:
+            job, errors = with_engine(job, self.inventory, known)
         return job, self.executor.run(job), errors
 
 
-def _planned(
-    request: Request, chosen: Mapping[Kind, Chosen], selected: Sequence[str], deadline: float
-) -> tuple[Request, Job]:
-    """The request without the units that are in shadow, and its job.
-
-    Args:
-        selected: ids of the hosts that a scheduler selected last.
-        deadline: seconds on the monotonic clock.
-    """
-    last = request.last
-    calls: tuple[UnitCall, ...] = ()
-    for kind, units in chosen.items():
-        calls += units.calls
-        call_log.log_left_out(request.caller.request_id, kind.label, units.errors)
-    rejected = any(units.rejected for units in chosen.values())
-    method = None if last is None else _method_call(last, request.properties, selected)
-    job = Job(request.entities, deadline, calls, method, request.strict, rejected)
-    units_by_kind = {kind: units.named for kind, units in chosen.items()}
-    return request._replace(units=units_by_kind), job
-
-
-def _method_call(
-    last: DriverCall, properties: Mapping[str, str], selected: Sequence[str]
-) -> PluginCall:
-    """The call of a driver's method: one of an interface, or one that it publishes.
-
-    Args:
-        selected: ids of the hosts that a scheduler selected last.
-    """
-    driver, defined = last.driver, last.defined
-    parameters = None if defined is None else defined.parameters
-    function = Function(
-        driver.name, driver.label, last.method, last.returns, driver.class_name, parameters,
-        properties=driver.properties,
-    )  # fmt: skip
-    kept: dict[str, object] = {
-        "costs": {}, "selected": selected, "destinations": last.destinations,
-        "planned": last.planned, "coming": last.coming,
-    }  # fmt: skip
-    if last.rules.rules.groups:
-        kept["rules"] = last.rules
-    attributes = kept if driver.interfaces else {}
-    return PluginCall(
-        function, driver.plugin, driver.limits, properties, last.arguments, attributes
-    )
-
-
-def _answer(
-    request: Request, chosen: Mapping[Kind, Chosen], execution: Execution
-) -> tuple[Any, tuple[str, ...]]:
+def _answer(job: Job, execution: Execution) -> tuple[Any, tuple[str, ...]]:
     """The answer, and the errors of no single unit."""
     errors: tuple[str, ...] = ()
     total: Mapping[str, int] = {}
-    filters = chosen[Kind.FILTER].calls if Kind.FILTER in chosen else ()
-    if aggregate.have_all_failed(execution.filters, filters):
+    returns, final = job.request.returns, execution.final
+    if aggregate.have_all_failed(execution.filters, job.of(Kind.FILTER)):
         errors = (aggregate.ALL_FILTERS_FAILED,)
-    if Kind.COST_FUNCTION in chosen:
-        calls = chosen[Kind.COST_FUNCTION].calls
-        total, of_costs = aggregate.summed(calls, execution.cost_functions)
+    if execution.cost_functions:
+        total, of_costs = aggregate.summed(job.of(Kind.COST_FUNCTION), execution.cost_functions)
         errors += of_costs
-    if request.returns is Returns.HOSTS:
+    if returns is Returns.HOSTS:
         return execution.remaining, errors
-    if request.returns is Returns.COSTS:
+    if returns is Returns.COSTS:
         return total, errors
-    answer = None if execution.result is None else execution.result.value
-    return _NOTHING[request.returns] if answer is None else answer, errors
+    answer = None if final is None else final.value
+    return _NOTHING[returns] if answer is None else answer, errors
 
 
 def _for_engine(request: Request, execution: Execution) -> Execution:
     """Make a failure of a balance whose VM no engine has, as its id is no UUID (contract 3.6)."""
-    caller, result = request.caller, execution.result
-    is_for_engine = caller.form is AnswerForm.ENGINE and not caller.cluster
-    if result is None or not is_for_engine or not isinstance(result.value, Migration):
+    caller, result = request.caller, execution.balance
+    if result is None or caller.form is AnswerForm.DESIGN or caller.cluster:
         return execution
-    if UUID.fullmatch(result.value.vm):
+    if not isinstance(result.value, Migration) or UUID.fullmatch(result.value.vm):
         return execution
     message = f"answered with {result.value.vm!r:.80}, which is not the id of a VM"
     failed = result._replace(outcome=Outcome.BAD_ANSWER, value=None, message=message)
-    return execution._replace(result=failed)
+    return execution._replace(balance=failed)
 
 
-def _unit_errors(
-    chosen: Mapping[Kind, Chosen], results: Sequence[CallResult]
-) -> dict[str, tuple[str, ...]]:
+def _unit_errors(job: Job, results: Sequence[CallResult]) -> dict[str, tuple[str, ...]]:
     """What is wrong with each unit, by its name: why it was left out, how its call ended."""
-    left_out = (each for units in chosen.values() for each in units.errors.items())
     errors: dict[str, tuple[str, ...]] = {}
-    for name, problems in (*left_out, *((each.unit, each.problems) for each in results)):
-        if problems:
-            errors[name] = errors.get(name, ()) + problems
+    for problems in (*job.errors.values(), *({each.unit: each.problems} for each in results)):
+        for name, texts in problems.items():
+            if texts:
+                errors[name] = errors.get(name, ()) + texts
     return errors
 
 

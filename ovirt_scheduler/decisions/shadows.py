@@ -23,10 +23,10 @@ from ovirt_scheduler.decisions.engine_replies import EngineData, with_engine
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.model.decisions import Decision, Reported, ShadowCall, Trace
+from ovirt_scheduler.model.decisions import Decision, Job, Reported, Request, ShadowCall, Trace
 from ovirt_scheduler.model.requests import Entities
 from ovirt_scheduler.model.units import Kind, UnitCall
-from ovirt_scheduler.processes.executor import Executor, Job
+from ovirt_scheduler.processes.executor import Executor
 
 _log = logging.getLogger(__name__)
 
@@ -106,8 +106,12 @@ class Shadows:
         problem, result = "in shadow, and no place was free", None
         try:
             if self._executor.is_free and not self._stopped:
-                patient = _job(decision, call, time.monotonic() + _ENGINE_SECONDS)
-                job, _ = with_engine(patient, self._engine())
+                job, engine = (
+                    _job(decision, call, time.monotonic() + _ENGINE_SECONDS),
+                    self._engine(),
+                )
+                if engine is not None:
+                    job, _ = with_engine(job, engine)
                 if not self._stopped:  # meanwhile
                     deadline = time.monotonic() + call.unit.limits.timeout
                     execution = self._executor.run_shadow(job._replace(deadline=deadline))
@@ -126,5 +130,5 @@ def _job(decision: Decision, call: UnitCall, deadline: float) -> Job:
     """The call of a unit in shadow: filters look at all hosts, others at those that are left."""
     entities, execution = decision.request.entities, decision.execution
     hosts = entities.hosts if call.unit.kind is Kind.FILTER else execution.remaining
-    about = Entities(hosts, vm=entities.vm)
-    return Job(about, deadline, (call,), strict=False, packs=execution.packs)
+    request = Request(decision.request.caller, Entities(hosts, vm=entities.vm))
+    return Job(request, deadline, (call,), packs=execution.packs)

@@ -23,8 +23,8 @@ def fields(decision: Decision) -> dict[str, object]:
     """The fields of the log's line on the request: units, hosts in and out, who had problems."""
     request, execution, answer = decision.request, decision.execution, decision.answer
     units = [unit.name for wanted in request.units.values() for unit in wanted]
-    if request.last is not None:
-        units.insert(0, request.last.driver.name)
+    if request.driver_call is not None:
+        units.insert(0, request.driver_call.driver.name)
     vm = execution.vm
     hosts: Collection[str] = ()
     if isinstance(answer, Migration):
@@ -65,7 +65,7 @@ def text(decision: Decision) -> str:
         outcome = f"{len(answer.hosts) or 'any'} to migrate to"
     elif returns is Returns.MIGRATION:
         outcome = "nothing to migrate"
-    elif decision.request.last is not None and decision.failure is None:
+    elif decision.request.driver_call is not None and decision.failure is None:
         if returns is Returns.MIGRATIONS:
             outcome = f"{remaining}; {count_of(len(answer), 'VM')} to migrate"
         elif isinstance(answer, tuple):

@@ -25,8 +25,7 @@ from ovirt_scheduler.history.record import (
     entity,
 )
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.affinity import NO_RULES
-from ovirt_scheduler.model.decisions import Decision, Request, ShadowCall
+from ovirt_scheduler.model.decisions import Decision, DriverCall, Request, ShadowCall
 from ovirt_scheduler.model.requests import Document, Entities, Hosts, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
@@ -50,15 +49,16 @@ def without_documents(decision: Decision) -> Decision:
     These may be large, and are in no record.
     """
     request, execution, answer = decision.request, decision.execution, decision.answer
-    last, result = request.last, execution.result
-    if last is not None:
-        answer = answer if last.defined else None
-        last = last._replace(arguments={}, destinations={}, planned={}, coming={}, rules=NO_RULES)
+    call, balance, of_driver = request.driver_call, execution.balance, execution.driver_call
+    if call is not None:
+        answer = answer if call.defined else None
+        call = DriverCall(call.driver, call.method)
     entities = Entities(_ids(request.entities.hosts))
-    result = None if result is None else result._replace(value=None)
+    balance = balance and balance._replace(value=None)
+    of_driver = of_driver and of_driver._replace(value=None)
     return decision._replace(
-        request=request._replace(entities=entities, last=last),
-        execution=execution._replace(result=result, packs={}),
+        request=request._replace(entities=entities, driver_call=call),
+        execution=execution._replace(balance=balance, driver_call=of_driver, packs={}),
         answer=answer,
     )
 
@@ -115,11 +115,11 @@ def shown_properties(custom: Mapping[str, str]) -> dict[str, str]:
 
 def _method(request: Request) -> str:
     """As XML-RPC has it: ``selectHost``."""
-    if request.last is None:
+    if request.driver_call is None:
         return next(iter(request.units)).method
-    if request.last.defined is None:
+    if request.driver_call.defined is None:
         return "schedule"
-    first, *others = request.last.method.split("_")
+    first, *others = request.driver_call.method.split("_")
     return first + "".join(map(str.title, others))
 
 
@@ -128,10 +128,10 @@ def _put_units_and_hosts(record: Record, decision: Decision, shadows: Sequence[S
     request, execution, names = decision.request, decision.execution, decision.execution.names
     recorded = [*_recorded_units(decision, shadows)]
     record["units"] = [each.unit for each in recorded]
-    if request.last is not None:
-        driver = request.last.driver
+    if request.driver_call is not None:
+        driver = request.driver_call.driver
         own: Unit = {"name": driver.name, "kind": driver.label, "checksum": driver.checksum}
-        record["units"].append({**own, **_ended(execution.result), "mode": "live"})
+        record["units"].append({**own, **_ended(execution.driver_call), "mode": "live"})
     hosts = execution.hosts or _ids(request.entities.hosts)
     record["hosts"] = entries = [entity(host, names.get(host, "")) for host in hosts]
     remaining: Sequence[Host] = entries
@@ -144,9 +144,9 @@ def _put_units_and_hosts(record: Record, decision: Decision, shadows: Sequence[S
 
 def _recorded_units(decision: Decision, shadows: Sequence[ShadowCall]) -> Iterator[_RecordedUnit]:
     """The policy units that the request names, in its order, and those in shadow."""
-    for kind, results in decision.execution.by_kind():
+    for kind in Kind:
         called = {call.unit.name: call for call in decision.calls if call.unit.kind is kind}
-        ended = {result.unit: result for result in results}
+        ended = {result.unit: result for result in decision.execution.of(kind)}
         for unit in decision.request.units.get(kind, ()):
             name = unit.name
             problems = () if name in called else decision.unit_errors.get(name, ())
@@ -181,7 +181,7 @@ def _recorded_unit(
 
 def _put_answer(record: Record, decision: Decision) -> None:
     """Add the answer, the reasons of what was called last, and which units were decisive."""
-    request, answer, result = decision.request, decision.answer, decision.execution.result
+    request, answer, result = decision.request, decision.answer, decision.execution.final
     chosen: Container[str] = ()
     if request.returns is Returns.COSTS:
         ranking.put_totals(record)

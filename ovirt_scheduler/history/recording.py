@@ -65,14 +65,14 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
     """The inputs of a request that are not in its decision's record.
 
     Args:
-        selected: ids of the hosts that its scheduler had selected last.
+        selected: ids of the hosts that its scheduler had selected call.
 
     Returns:
         None if it is not recorded: for a topic's method, whose arguments are not kept, and if a
         document of the engine is missing.
     """
-    entities, last = request.entities, request.last
-    if last is not None and last.defined is None:
+    entities, call = request.entities, request.driver_call
+    if call is not None and call.defined is None:
         return None
     by_role = dict(zip(Role, entities))
     documents = [
@@ -86,7 +86,7 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
             if reply.pack is None or reply.document is None:
                 return None
             documents.append(InputDocument(role, True, reply.document))
-    if last is None:
+    if call is None:
         return Inputs(tuple(documents), {})
     ids = {
         role.value: value
@@ -94,12 +94,12 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
         if role is not Role.HOSTS and value and not isinstance(value, Document)
     }
     driver_call: dict[str, object] = {
-        "method": last.method, "ids": ids, "arguments": last.arguments,
-        "selected": selected, "destinations": last.destinations, "planned": last.planned,
-        "coming": last.coming,
+        "method": call.method, "ids": ids, "arguments": call.arguments,
+        "selected": selected, "destinations": call.destinations, "planned": call.planned,
+        "coming": call.coming,
     }  # fmt: skip
-    if last.rules.rules.groups:
-        driver_call["rules"] = last.rules.plain()
+    if call.rules.rules.groups:
+        driver_call["rules"] = call.rules.plain()
     return Inputs(tuple(documents), driver_call)
 
 

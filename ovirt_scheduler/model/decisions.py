@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
 from ovirt_scheduler.model.drivers import Coming, Destinations, DriverUnit, InterfaceMethod
+from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
@@ -28,6 +29,8 @@ class DriverCall(NamedTuple):
         coming: by host what VMs will use that were selected just now, and do not run yet: by their
             ids, processors and bytes of memory.
         rules: of affinity, with where their VMs run.
+        selected: ids of the hosts that the scheduler selected last.
+        costs: of each host that the filters accepted: what the cost functions before it add up to.
     """
 
     driver: DriverUnit
@@ -37,6 +40,15 @@ class DriverCall(NamedTuple):
     planned: Mapping[str, str] = {}
     coming: Coming = {}  # noqa: RUF012  nobody changes it
     rules: PlacedVms = NO_RULES
+    selected: Sequence[str] = ()
+    costs: Mapping[str, int] = {}
+
+    @property
+    def attributes(self) -> Mapping[str, object]:
+        """What a scheduler finds as ``self.costs`` and so on."""
+        names = ["costs", "selected", "destinations", "planned", "coming"]
+        names += ["rules"] if self.rules.rules.groups else []
+        return {name: getattr(self, name) for name in names} if self.driver.interfaces else {}
 
     @property
     def defined(self) -> Optional[InterfaceMethod]:
@@ -59,19 +71,20 @@ class Request(NamedTuple):
 
     Attributes:
         units: that are named, by their kind; a request for a driver may have none.
-        last: the driver's call, after the filters and cost functions; None: only units are asked.
+        driver_call: after the filters and cost functions; None: only units are asked.
     """
 
     caller: Caller
     entities: Entities
     properties: Mapping[str, str] = {}
     units: Mapping[Kind, tuple[WantedUnit, ...]] = {}
-    last: Optional[DriverCall] = None
+    driver_call: Optional[DriverCall] = None
 
     @property
     def returns(self) -> Returns:
         """What the answer is."""
-        return self.last.returns if self.last is not None else next(iter(self.units)).returns
+        call = self.driver_call
+        return next(iter(self.units)).returns if call is None else call.returns
 
     @property
     def strict(self) -> bool:
@@ -79,13 +92,42 @@ class Request(NamedTuple):
         return self.caller.form is AnswerForm.DESIGN
 
 
+class Job(NamedTuple):
+    """A request, and what is to be called for it.
+
+    Attributes:
+        deadline: seconds on the monotonic clock, for all calls together.
+        calls: of the policy units that are loaded, filters first.
+        errors: by kind what is wrong with other units, by name.
+        rejected: a filter that is missing accepts no host, so nothing is called (contract 4.2).
+        shadows: a call of each unit in shadow (contract 10.4). One that the request names has its
+            factor and the properties of the request, any other one the factor 1 and its defaults.
+        packs: of documents that were read already.
+    """
+
+    request: Request
+    deadline: float
+    calls: tuple[UnitCall, ...] = ()
+    errors: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {}
+    rejected: bool = False
+    shadows: tuple[UnitCall, ...] = ()
+    replies: EngineReplies = EngineReplies()
+    engine: Engine = NO_ENGINE
+    packs: Mapping[Role, Pack] = {}
+
+    def of(self, kind: Kind) -> list[UnitCall]:
+        """The calls of units of one kind."""
+        return [call for call in self.calls if call.unit.kind is kind]
+
+
 class Execution(NamedTuple):
-    """What the executor returns for one request."""
+    """What the executor returns for one job."""
 
     hosts: tuple[str, ...] = ()  # ids in the order given
     filters: tuple[CallResult, ...] = ()  # of those that ran, in the order asked for
     cost_functions: tuple[CallResult, ...] = ()
-    result: Optional[CallResult] = None  # of a balance or a driver's method; None: not called
+    balance: Optional[CallResult] = None
+    driver_call: Optional[CallResult] = None
     errors: tuple[str, ...] = ()  # that belong to no plugin
     vm: Optional[str] = None  # its id
     names: Mapping[str, str] = {}  # by id, as far as they are known
@@ -94,15 +136,22 @@ class Execution(NamedTuple):
     remaining: tuple[str, ...] = ()  # the hosts that no filter removed
     rejected: bool = False  # a filter that is missing accepted no host, so nothing was called
 
-    def by_kind(self) -> Iterator[tuple[Kind, tuple[CallResult, ...]]]:
-        """The results of filters, of cost functions, and of what was called last."""
-        last = () if self.result is None else (self.result,)
-        return zip(Kind, (self.filters, self.cost_functions, last))
+    def of(self, kind: Kind) -> tuple[CallResult, ...]:
+        """The results of the units of one kind."""
+        if kind is Kind.BALANCE:
+            return () if self.balance is None else (self.balance,)
+        return self.filters if kind is Kind.FILTER else self.cost_functions
+
+    @property
+    def final(self) -> Optional[CallResult]:
+        """The result of the balance or of the driver's method; None if none was called."""
+        return self.balance or self.driver_call
 
     @property
     def results(self) -> tuple[CallResult, ...]:
         """The results of all calls, in the order in which the calls began."""
-        return tuple(each for _, results in self.by_kind() for each in results)
+        final = self.final
+        return (*self.filters, *self.cost_functions, *(() if final is None else (final,)))
 
 
 class Decision(NamedTuple):
@@ -120,7 +169,7 @@ class Decision(NamedTuple):
     @property
     def failure(self) -> Optional[str]:
         """Why a balance or a driver gave no answer; None if it gave one, or was not called."""
-        result = self.execution.result
+        result = self.execution.final
         return None if result is None or result.ok else result.message
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.analysis import PublishedMethod
 from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
-from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.model.tasks import Function, Returns, Setup
 
 
 class InterfaceMethod(NamedTuple):
@@ -66,6 +66,21 @@ class DriverUnit(NamedTuple):
     written_for: Optional[str] = None
     line: int = 1  # of its class
     shipped: bool = False  # gives way to any other of its name, or on its topic
+
+    @property
+    def setup(self) -> Setup:
+        """The first task of its processes."""
+        return Setup(self.plugin, self.limits)
+
+    def function(self, method: str) -> Function:
+        """A method of an interface, or one that the driver publishes, as a process calls it."""
+        defined = self.defines(method)
+        returns = Returns.VALUE if defined is None else defined.returns
+        parameters = None if defined is None else defined.parameters
+        return Function(
+            self.name, self.label, method, returns, self.class_name, parameters,
+            properties=self.properties,
+        )  # fmt: skip
 
     @property
     def label(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -167,13 +168,14 @@ class Function(NamedTuple):
     properties: Optional[PropertySet] = None
 
 
-class Setup(NamedTuple):
+@dataclass(frozen=True)
+class Setup:
     """The first task of a plugin's process: which plugin it serves."""
 
     plugin: PluginCode
     limits: Limits
 
-    @property
+    @functools.cached_property
     def key(self) -> ProcessKey:
         """What the process serves."""
         return ProcessKey.of(self.plugin, self.limits)
@@ -199,16 +201,17 @@ class CallTask(NamedTuple):
     """
 
     function: Function
+    engine: Engine
     hosts: Ids
     vms: Ids
     vm: Optional[str]
     host: Optional[str]
     packs: Mapping[str, tuple[tuple[int, tuple[int, ...]], ...]]
+    seconds: float  # time for checking the properties' values
     properties: Mapping[str, str]
     arguments: Mapping[str, object]
     attributes: Mapping[str, object]  # set on the class's instance before the call
-    engine: Engine
-    seconds: float  # time for checking the properties' values
+    strict: bool  # a value that cannot be checked in that time is refused, as a wrong one is
 
 
 class CheckTask(NamedTuple):
@@ -217,6 +220,7 @@ class CheckTask(NamedTuple):
     function: Function
     properties: Mapping[str, str]
     seconds: float  # time for checking them
+    strict: bool = True  # as in a ``CallTask``
 
 
 class PingTask(NamedTuple):

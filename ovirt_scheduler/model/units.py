@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
-from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.model.tasks import Function, Returns, Setup
 
 LONGEST_NAME = 128  # characters of the name of a unit or a driver (contract 3.1)
 MOST_UNITS = 256  # that one call may name (contract 4.2a)
@@ -64,6 +65,25 @@ class PolicyUnit:
     on_failure: OnFailure = OnFailure.IGNORE
     class_name: Optional[str] = None  # of a class unit (contract 5.3); None: a function unit
     shadow: bool = False  # it looks on, and counts for nothing (contract 10.4)
+
+    @functools.cached_property
+    def function(self) -> Function:
+        """The function to call; nothing in it depends on the call."""
+        return Function(
+            self.name,
+            self.kind.label,
+            self.kind.function,
+            self.kind.returns,
+            self.class_name,
+            self.kind.parameters,
+            takes_ids=self.class_name is not None,
+            properties=self.properties,
+        )
+
+    @functools.cached_property
+    def setup(self) -> Setup:
+        """The first task of its processes."""
+        return Setup(self.plugin, self.limits)
 
     @property
     def label(self) -> str:

@@ -11,7 +11,8 @@
     pool          the processes that are kept, of plugins and readers, and spare ones
     keeper        the thread that keeps them ready, and how many it may make
     endings       counts why processes have ended
-    exchange      one task and its answer, over sockets and pipes that never block
+    exchange      one task and its answer, over sockets and pipes that never block; the loop that
+                  hands tasks to processes
     zygotes       the zygote that lives, and the next one when it dies
     zygote        one zygote as the daemon sees it, and the thread that watches it
     workers       a process that a zygote forks, as the daemon sees it
@@ -22,11 +23,11 @@ One request goes this way::
     Executor.run
         Places.taken                   it has a place
         inputs.read_inputs             its documents are packs, by way of readers.read
-        calls.make_calls               for each call:
-            Pool.take                      a process of its plugin
-            Exchange, exchange.wait        the task goes there; output and answer come back
+        calls.make_calls               for each call, in exchange.completed:
+            Exchange.begin                 the task goes to a process of its plugin (Pool.take)
+            Exchange.receive               output and answer come back
             messages.unpack_answer         the answer is checked
-            Pool.give_back, Pool.discard   the process is kept, or ended
+            Exchange.release               the process is kept, or ended
 
 ``decisions`` and what lies above import these modules. ``worker``, ``loading`` and ``documents``
 run in the other processes; both sides know ``protocol`` and ``kernel`` alone, and never import each

@@ -2,9 +2,9 @@
 
 ::
 
-    make_calls ──► a process of the pool ──► an exchange ──► the call's result
-       ▲             none is ready, or it died before the task came: another process ──┐
-       └───────────────────────────────────────────────────────────────────────────────┘
+    make_calls ──► an exchange with a process of the pool ──► the call's result
+       ▲             the call printed its answer otherwise than by Python's streams:
+       └───────────── another process reads what it printed
 
 A plugin's failure is a result.
 """
@@ -14,13 +14,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
-from ovirt_scheduler.model.plugins import NO_ENGINE, Engine, Limits, PluginCode
+from ovirt_scheduler.model.decisions import DriverCall, Job
+from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.plugins import Engine, PropertySet
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import (
     CallInputs,
-    CallTask,
     CheckTask,
     Function,
     PrintedTask,
@@ -28,104 +29,133 @@ from ovirt_scheduler.model.tasks import (
     Setup,
     Task,
 )
+from ovirt_scheduler.model.units import PolicyUnit, UnitCall
 from ovirt_scheduler.model.values.hidden import without_secrets
-from ovirt_scheduler.model.values.text import one_line
-from ovirt_scheduler.processes import exchange
-from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
-from ovirt_scheduler.processes.pool import TRIES, Pool
+from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State, completed
+from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.protocol import frames, messages
-from ovirt_scheduler.processes.protocol.ending import ABANDONED, ENDED, Ending, Reason
+from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.protocol.frames import FrameError
-from ovirt_scheduler.processes.protocol.messages import Answered
 
-_LATE = "did not start: the request's time was over"
 _GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
 
 
-class PluginCall(NamedTuple):
-    """One call of a function of a plugin."""
+class _Call(Exchange):
+    """A task of a plugin's process: a call of a function, or what is to be done instead of one.
 
-    function: Function
-    plugin: PluginCode
-    limits: Limits
-    properties: Mapping[str, str]
-    arguments: Mapping[str, object] = {}
-    attributes: Mapping[str, object] = {}
-    inputs: CallInputs = CallInputs()
-    engine: Engine = NO_ENGINE
-    checks: bool = False  # only whether the properties' values are taken: a truth
-    failed: Optional[CallResult] = None  # its result, where that is known before it is made
-    shown: int = OUTPUT_LIMIT  # bytes of each of stdout and stderr in its result
+    Args:
+        place: of the call among those of its request.
+        task: what is done instead; nothing of the plugin runs then.
+        shown: bytes of each of stdout and stderr in the result.
 
-    @property
-    def kept(self) -> int:
-        """Bytes to keep of each stream during the call; a class unit may print its answer."""
-        return OUTPUT_LIMIT if self.function.takes_ids else self.shown
+    Attributes:
+        fields: of the ``CallTask``, but for the inputs and the time: properties, arguments,
+            attributes and whether it is strict.
+        printing: the call that printed what this reads: the result has its output and time.
+    """
 
-    def checked(self) -> PluginCall:
-        """A copy that only checks the properties' values, and runs nothing of the plugin."""
-        return self._replace(
-            function=self.function._replace(returns=Returns.TRUTH),
-            inputs=CallInputs(),
-            checks=True,
-        )
+    fields: tuple[object, ...]
+    engine: Engine
 
-    @property
-    def has_values(self) -> bool:
-        """Whether it has a value that the function's properties may refuse."""
-        properties = self.function.properties
-        return properties is not None and any(
-            each.name in self.properties for each in properties.properties
-        )
+    def __init__(
+        self,
+        place: int,
+        function: Function,
+        setup: Setup,
+        deadline: float,
+        inputs: CallInputs,
+        task: Optional[Task] = None,
+        shown: int = OUTPUT_LIMIT,
+    ) -> None:
+        super().__init__(setup, deadline, messages.answer_limit(function, inputs), task)
+        self.place, self.function, self.inputs = place, function, inputs
+        self.plugin, self.shown = setup, shown
+        # A class unit may print its answer.
+        self.kept_output = OUTPUT_LIMIT if function.takes_ids and task is None else shown
+        self.runs_plugin = task is None
+        self.printing: Optional[_Call] = None  # not itself: a cycle would keep the inputs
+        if task is None or isinstance(task, CheckTask):
+            self.timeout = setup.limits.timeout
 
-    def task(self, seconds: float) -> tuple[Task, list[int]]:
-        """The task for its process, and the descriptors that go with it."""
-        if self.checks:
-            return CheckTask(self.function, self.properties, seconds), []
-        inputs = self.inputs
+    def _packed(self) -> tuple[memoryview, Sequence[int]]:
+        if self._task is not None:
+            return super()._packed()
         descriptors: dict[int, int] = {}  # with their places; roles may share packs
-        places = {
+        packs = {
             role.value: tuple(
                 (descriptors.setdefault(pack.descriptor, len(descriptors)), pack.sizes)
                 for pack in packs
             )
-            for role, packs in inputs.packs.items()
+            for role, packs in self.inputs.packs.items()
         }
-        task = CallTask(
-            self.function, inputs.hosts, inputs.vms, inputs.vm, inputs.host, places,
-            self.properties, self.arguments, self.attributes, self.engine, seconds,
+        seconds = min(self.timeout, self.deadline - time.monotonic())
+        frame = frames.pack_call(
+            self.nonce, self.function, self.engine, *self.inputs[:4], packs, seconds, *self.fields
+        )
+        return frame, [*descriptors]
+
+    def result(self) -> Union[CallResult, _Call]:
+        """The result of the call; or, if it printed its answer, what has another process read it.
+
+        That is only so if it did not print through Python's streams.
+        """
+        if self.state is not State.ANSWERED:
+            return self._failure(*self.how_it_ended(self.plugin.limits))
+        try:
+            result, read = messages.unpack_answer(
+                self.payloads[frames.ANSWER], self.function, self.inputs
+            )
+        except FrameError as error:
+            self.worker.end()
+            self.ending = Ending(Reason.MISLED, str(error))
+            message = f"its answer cannot be read: {error}"
+            return self._failure(Outcome.BAD_ANSWER, message)
+        stdout, stderr = self.output
+        if read is None or self.printing or read == (len(stdout), len(stderr)):
+            return (self.printing or self).with_output(result)
+        task = PrintedTask(self.function, self.inputs.hosts, bytes(stdout), bytes(stderr))
+        reader = _Call(
+            self.place, self.function, self.plugin, self.until, self.inputs, task, self.shown
+        )
+        reader.printing = self
+        return reader
+
+    def _failure(self, outcome: Outcome, message: str) -> CallResult:
+        return (self.printing or self).with_output(
+            CallResult(self.function.unit, outcome, message=message)
+        )
+
+    def with_output(self, result: CallResult) -> CallResult:
+        """A result of this call with its time and output, and without secrets."""
+        remarks, value = result.remarks, result.value
+        if max(self.printed) > OUTPUT_LIMIT:
+            remarks += (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",)
+        if self.function.returns is Returns.VALUE:
+            value = without_secrets(value)
+        stdout, stderr = (kept[: self.shown].decode("utf-8", "replace") for kept in self.output)
+        texts = (result.message, result.traceback, result.reasons, result.notes, remarks)
+        message, traceback, reasons, notes, remarks, stdout, stderr = without_secrets(
+            (*texts, stdout, stderr)
+        )
+        return CallResult(
+            result.unit, result.outcome, value, message, self.seconds, tuple(notes),
+            tuple(remarks), stdout, stderr, traceback, reasons,
         )  # fmt: skip
-        return task, [*descriptors]
-
-
-class _Pending(NamedTuple):
-    """A call that has no result yet: it waits for a process, or is under way in one.
-
-    Attributes:
-        place: of the call among those of its request.
-        tried: how often it was handed to a process that did not take it.
-        printed: the call's own exchange, if another process has to read its printed answer,
-            because the call did not print through Python's streams.
-    """
-
-    place: int
-    call: PluginCall
-    tried: int = 0
-    printed: Optional[Exchange] = None
-
-
-# Why a call's process ends, None if it need not; and the call's result, or what it waits for.
-_NextStep = tuple[Optional[Ending], Union[CallResult, _Pending]]
 
 
 def make_calls(
-    pool: Pool, calls: Sequence[PluginCall], deadline: float, parallel: int = 1
+    pool: Pool,
+    job: Job,
+    calls: Sequence[Union[UnitCall, DriverCall]],
+    inputs: CallInputs,
+    parallel: int = 1,
+    strict: bool = False,
 ) -> list[CallResult]:
-    """Make each call in a process of its plugin.
+    """Make calls of a job, each in a process of its plugin.
 
     Args:
         calls: n calls, begun in this order, at most ``parallel`` under way at once.
-        deadline: seconds on the monotonic clock, for all of them together.
+        strict: a value that cannot be checked in time is refused, as a wrong one is.
 
     Returns:
         n results in the order of the calls. A plugin's failure is a result.
@@ -133,137 +163,61 @@ def make_calls(
     Raises:
         ExecutorUnavailable: no process is available.
     """
-    results: dict[int, CallResult] = {}
-    waiting = deque(_Pending(place, call) for place, call in enumerate(calls))
-    running: dict[Exchange, _Pending] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < parallel:
-                first = waiting.popleft()
-                if first.call.failed is not None:
-                    results[first.place] = first.call.failed
-                elif first.printed is None and time.monotonic() >= deadline:
-                    unit = first.call.function.unit
-                    results[first.place] = CallResult(unit, Outcome.TIMED_OUT, message=_LATE)
-                else:
-                    running[_begin(pool, first, deadline)] = first
-            if not running:
-                continue
-            for ended in exchange.wait([*running]):
-                pending = running.pop(ended)
-                result = _finished(pool, pending, ended)
-                if isinstance(result, CallResult):
-                    results[pending.place] = result
-                else:
-                    waiting.appendleft(result)
-    finally:
-        for begun in running:
-            pool.discard(begun.worker, ABANDONED)
-    return [results[place] for place in range(len(calls))]
-
-
-def _begin(pool: Pool, pending: _Pending, deadline: float) -> Exchange:
-    """Hand a call, or what it printed, to a process of its plugin."""
-    call, printed = pending.call, pending.printed
-    task: Task
-    if printed is None:
-        seconds = min(call.limits.timeout, deadline - time.monotonic())
-        task, descriptors = call.task(seconds)
-    else:
-        stdout, stderr = bytes(printed.stdout.data), bytes(printed.stderr.data)
-        task = PrintedTask(call.function, call.inputs.hosts, stdout, stderr)
-        descriptors = []
-    nonce = frames.new_nonce()
-    frame = frames.pack_task(task, nonce)
-    limit = messages.answer_limit(call.function, call.inputs)
-    output = call.kept if printed is None else call.shown
-    begun = Exchange(frame, nonce, limit, output, descriptors)
-    kept = pool.take(Setup(call.plugin, call.limits), deadline, pending.tried)
-    try:
-        # From here on its time counts. It tells itself which regex was not done in that time.
-        until = min(time.monotonic() + call.limits.timeout, deadline)
-        until += _GRACE if call.has_values else 0.0
-        begun.begin(kept, until if printed is None else printed.deadline)
-    except BaseException:
-        pool.discard(kept, ABANDONED)
-        raise
-    return begun
-
-
-def _finished(pool: Pool, pending: _Pending, done: Exchange) -> Union[CallResult, _Pending]:
-    """Take in an exchange that has ended: the call's result, or its next step."""
-    if done.state is State.NOT_READY:
-        pool.put_back(done.worker)
-        return pending._replace(tried=pending.tried + 1)
-    why: Optional[Ending] = ABANDONED
-    try:
-        why, result = (_answered if done.state is State.ANSWERED else _unanswered)(pending, done)
-    finally:  # the process is nobody's until the pool knows of its end
-        if why:
-            pool.discard(done.worker, why)
+    # Calls that print much would fill the daemon's memory: together they keep what one may.
+    shown = OUTPUT_LIMIT // max(1, len(job.calls))
+    exchanges: deque[_Call] = deque()
+    for place, call in enumerate(calls):
+        owner: Union[PolicyUnit, DriverUnit]
+        if isinstance(call, UnitCall):
+            owner, function, values = call.unit, call.unit.function, call.properties
+            fields: tuple[object, ...] = (values, {}, {}, strict)
         else:
-            called = not pending.call.checks and pending.printed is None
-            pool.give_back(done.worker, done.nonce, called)
-    return result
+            owner, function = call.driver, call.driver.function(call.method)
+            values = job.request.properties
+            fields = (values, call.arguments, call.attributes, strict)
+        exchange = _Call(place, function, owner.setup, job.deadline, inputs, shown=shown)
+        exchange.engine, exchange.fields = job.engine, fields
+        if has_values(owner.properties, values):
+            exchange.grace = _GRACE
+        exchanges.append(exchange)
+    return _results(pool, exchanges, parallel)
 
 
-def _unanswered(pending: _Pending, done: Exchange) -> _NextStep:
-    """Why the process of a call that was not answered ends; and the call's result or next step.
+def check_values(
+    pool: Pool,
+    owners: Sequence[Union[PolicyUnit, DriverUnit]],
+    values: Mapping[str, str],
+    deadline: float,
+) -> list[CallResult]:
+    """Match values with the properties of units and drivers, each in a process of its plugin.
+
+    Returns:
+        n results in the order of the n owners.
 
     Raises:
-        ExecutorUnavailable: no process can be started.
+        ExecutorUnavailable: no process is available.
     """
-    status = done.end_worker()
-    if done.state is State.NOT_BEGUN:
-        if pending.tried < TRIES - 1:
-            return done.ending or ENDED, pending._replace(tried=pending.tried + 1)
-        if status is not None and status < 0:
-            raise exchange.never_started(status)
-    outcome, message = done.how_it_ended(status, pending.call.limits)
-    answered = Answered(outcome, message=message)
-    return Ending(Reason.FAILED, outcome.value), _result(
-        pending.call, pending.printed or done, answered
-    )
+    exchanges: deque[_Call] = deque()
+    for place, owner in enumerate(owners):
+        function = Function(owner.name, owner.label, "", Returns.TRUTH, properties=owner.properties)
+        task = CheckTask(function, values, min(owner.limits.timeout, deadline - time.monotonic()))
+        exchange = _Call(place, function, owner.setup, deadline, CallInputs(), task)
+        exchange.grace = _GRACE
+        exchanges.append(exchange)
+    return _results(pool, exchanges)
 
 
-def _answered(pending: _Pending, done: Exchange) -> _NextStep:
-    """Why the process of an answered call ends, None if it need not; and the result or next step.
-
-    The next step is that another process reads the answer, which was printed.
-    """
-    shown = pending.printed or done
-    if done.ending:
-        done.worker.end()
-    try:
-        answered = messages.unpack_answer(done.answer, pending.call.function, pending.call.inputs)
-    except FrameError as error:
-        done.worker.end()
-        message = f"its answer cannot be read: {error}"
-        answered = Answered(Outcome.BAD_ANSWER, message=message)
-        return Ending(Reason.MISLED, str(error)), _result(pending.call, shown, answered)
-    read = (len(shown.stdout.data), len(shown.stderr.data))
-    if answered.read is None or answered.read == read or pending.printed is not None:
-        return done.ending, _result(pending.call, shown, answered)
-    return done.ending, pending._replace(tried=0, printed=done)
+def has_values(properties: Optional[PropertySet], values: Mapping[str, str]) -> bool:
+    """Whether there is a value that these properties may refuse."""
+    return properties is not None and any(prop.name in values for prop in properties.properties)
 
 
-def _result(call: PluginCall, done: Exchange, answered: Answered) -> CallResult:
-    """The result of a call that was answered, or that failed."""
-    most = max(done.stdout.length, done.stderr.length)
-    cut: tuple[str, ...] = ()
-    if most > OUTPUT_LIMIT:
-        cut = (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",)
-    value = answered.answer.value
-    return CallResult(
-        call.function.unit,
-        answered.outcome,
-        without_secrets(value) if call.function.returns is Returns.VALUE else value,
-        without_secrets(answered.message),
-        done.seconds,
-        tuple(without_secrets([*map(one_line, answered.answer.notes)])),
-        (*without_secrets([*answered.remarks]), *cut),
-        without_secrets(done.stdout.text(call.shown)),
-        without_secrets(done.stderr.text(call.shown)),
-        without_secrets(answered.traceback),
-        without_secrets(answered.reasons),
-    )
+def _results(pool: Pool, exchanges: deque[_Call], parallel: int = 1) -> list[CallResult]:
+    results: dict[int, CallResult] = {}
+    for call in completed(pool, exchanges, parallel):
+        result = call.result()
+        if isinstance(result, CallResult):
+            results[call.place] = result
+        else:
+            exchanges.appendleft(result)
+    return [results[place] for place in sorted(results)]

@@ -1,27 +1,37 @@
 """The exchange of one task and its answer with a worker, without ever blocking.
 
-One thread waits for one or several exchanges: a poll over the workers' sockets and pipes, until
-the nearest deadline. A worker that still compares its state gets the task when it is ready.
+::
+
+    begin ─► SETTLING ─READY─► UNDER_WAY ─┬─► ANSWERED
+               │    │                     ├─► TIMED_OUT, ENDED, MISLED, NOT_SENT: no answer
+               │    └─────────────────────┴─► NOT_BEGUN ─┐ the worker took no task:
+               └────────────────────────────► NOT_READY ─┴─► begin, with another one
+
+``completed`` is the loop of whoever has tasks: one poll waits for the sockets and pipes of all
+workers that have one, until the nearest deadline.
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import os
 import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Optional
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Optional, TypeVar
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.tasks import Task
+from ovirt_scheduler.processes.pool import TRIES, AnySetup, Pool
 from ovirt_scheduler.processes.protocol import ending, frames
-from ovirt_scheduler.processes.protocol.ending import Ending
+from ovirt_scheduler.processes.protocol.ending import ABANDONED, ENDED, Ending, Reason
 from ovirt_scheduler.processes.workers import Worker
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
@@ -35,9 +45,11 @@ _QUIET = 5.0  # seconds without a word from any worker, after which the zygote i
 class State(enum.Enum):
     """The progress of an exchange."""
 
-    SETTLING = "settling"  # the worker has not said yet that it is done with the task before
+    WAITING = "waiting"  # for a worker
+    SETTLING = "settling"  # the worker has not said yet that it has finished the task before
     UNDER_WAY = "under way"
     ANSWERED = "answered"
+    TOO_LATE = "too late"  # its time was over before a worker had it
     NOT_READY = "not ready"  # its worker takes longer to settle than there is patience for
     NOT_BEGUN = "not begun"  # its worker ended before it took the task: another can have it
     TIMED_OUT = "timed out"
@@ -48,101 +60,132 @@ class State(enum.Enum):
 
 _OPEN = (State.SETTLING, State.UNDER_WAY)
 _OF_AN_ANSWER = (frames.ANSWER, frames.STDOUT, frames.STDERR, frames.DIFFERS)
+# Why a worker ends, where it has not said so itself.
+_ENDINGS = {
+    State.ANSWERED: None,
+    State.NOT_BEGUN: ENDED,
+    State.ENDED: ENDED,
+    State.MISLED: Ending(Reason.MISLED),
+    State.TIMED_OUT: Ending(Reason.FAILED, State.TIMED_OUT.value),
+    State.NOT_SENT: Ending(Reason.FAILED, State.NOT_SENT.value),
+}
 
 
-class Capture:
-    """The output of a pipe, up to a limit; the rest is read, counted and dropped."""
-
-    def __init__(self, most: int) -> None:
-        self.data = bytearray()
-        self.length = 0
-        self._most = most
-
-    def feed(self, data: bytes) -> None:
-        """Keep these bytes, as far as there is room, and count them all."""
-        self.data += data[: self._most - len(self.data)]
-        self.length += len(data)
-
-    def text(self, most: int = OUTPUT_LIMIT) -> str:
-        """The first ``most`` bytes, as text."""
-        return self.data[:most].decode("utf-8", "replace")
-
-
-@dataclass(eq=False)
 class Exchange:
     """What is sent to a worker, and what has come back.
 
+    Args:
+        setup: what the worker serves; None: it does this task alone.
+        deadline: to begin until then, in seconds on the monotonic clock; the worker is killed then.
+        limit: bytes of the answer.
+        task: what is sent; whoever derives from this may make it in ``_packed`` instead.
+        file: of the plugin whose code runs in a worker that does one task, for the log.
+        most_descriptors: that may come with the answer.
+
     Attributes:
         worker: that has the task, from ``begin`` on.
-        unsent: what is left to be sent of the task's frame.
-        nonce: of the task; the answer has to have it too.
-        limit: bytes of its answer.
-        output: bytes to keep of each of stdout and stderr.
-        passed: descriptors that go with the task.
-        most_descriptors: that may come with the answer.
+        timeout: seconds that the task may take.
+        grace: further seconds in which it may say itself that they are over.
+        kept_output: bytes to keep of each of stdout and stderr.
+        runs_plugin: the task is a call of a plugin.
+        tries: how often the task was handed to a worker that did not take it.
+        until: when it is over, on the monotonic clock.
+        due: when it is over, or the patience with its worker, on the monotonic clock.
+        unsent: the rest of the task's frame.
+        descriptors: that came with the answer; whoever takes one closes it.
         lacks_descriptors: some came, and this process had no room for them.
-        ending: why the worker is about to end, if it said so before its answer. Processes that the
-            call started may run until then.
-        said: the payload of each frame that came, by its kind.
+        ending: why the worker ends, if it said so before its answer, or said what cannot be read.
+            Processes that the call started may run until then.
+        status: how the worker ended, as waitpid(2) gives it, if it has; None: it is not known.
+        payloads: of each frame that came, by its kind.
+        output: of stdout and stderr, as much as is kept.
+        printed: bytes that came there.
     """
 
-    worker: Worker = field(init=False)
-    unsent: memoryview
-    nonce: int
-    limit: int
-    output: int
-    passed: Sequence[int] = ()
-    most_descriptors: int = 0
-    lacks_descriptors: bool = False
-    state: State = State.UNDER_WAY
-    descriptors: list[int] = field(default_factory=list)
-    problem: str = ""
+    state = State.WAITING
+    timeout = math.inf
+    grace = 0.0
+    kept_output = OUTPUT_LIMIT
+    runs_plugin = False
+    tries = 0
+    problem = ""
+    lacks_descriptors = False
     ending: Optional[Ending] = None
-    said: dict[bytes, bytes] = field(default_factory=dict)
-    deadline: float = math.inf
-    started: float = 0.0
-    ended: float = 0.0
-    patience: float = math.inf  # until when the worker may settle, on the monotonic clock
-    stdout: Capture = field(init=False)
-    stderr: Capture = field(init=False)
+    status: Optional[int] = None
+    started = ended = 0.0
+    worker: Worker
+    nonce: int
+    unsent: memoryview
+    due: float
 
-    def __post_init__(self) -> None:
-        self.stdout, self.stderr = Capture(self.output), Capture(self.output)
-
-    @property
-    def open(self) -> bool:
-        """Whether there is still something to wait for."""
-        return self.state in _OPEN
-
-    @property
-    def answer(self) -> bytes:
-        """What came as the answer."""
-        return self.said.get(frames.ANSWER, b"")
+    def __init__(
+        self,
+        setup: Optional[AnySetup],
+        deadline: float,
+        limit: int,
+        task: Optional[Task] = None,
+        file: str = "",
+        most_descriptors: int = 0,
+    ) -> None:
+        self.setup = setup
+        self.deadline = deadline
+        self.limit = limit
+        self.file = file
+        self.most_descriptors = most_descriptors
+        self._task = task
+        self._passed: Sequence[int] = ()
+        self.until = math.inf
 
     @property
     def seconds(self) -> float:
         """How long it took."""
         return self.ended - self.started
 
-    def begin(self, worker: Worker, deadline: float) -> None:
-        """Send the task, or what has to come before it.
+    @property
+    def events(self) -> int:
+        """What to wait for at the worker's socket."""
+        settling = self.state is State.SETTLING
+        unsent = self.worker.setup if settling else self.unsent
+        return select.POLLIN | (select.POLLOUT if unsent else 0)
 
-        Args:
-            deadline: seconds on the monotonic clock; the worker is killed then.
+    def _packed(self) -> tuple[memoryview, Sequence[int]]:
+        """The frame of the task, and the descriptors that go with it."""
+        return frames.pack_task(self._task, self.nonce), ()
+
+    def begin(self, pool: Pool) -> None:
+        """Take a worker, and send it the task, or what has to come before it.
+
+        Raises:
+            ExecutorUnavailable: no worker is available.
         """
-        self.worker, self.deadline = worker, deadline
-        self.started = time.monotonic()
-        if self.worker.ready:
-            self._send_task()
-        else:
+        self.ending = self.status = None
+        self.payloads: dict[bytes, bytes] = {}
+        self.descriptors: list[int] = []
+        self.output, self.printed = (bytearray(), bytearray()), [0, 0]
+        if time.monotonic() >= self.deadline:
+            self.state = State.TOO_LATE
+            return
+        self.nonce = frames.new_nonce()
+        self.unsent, self._passed = self._packed()  # first: there may be no memory for it
+        self.worker = worker = pool.take(self.setup, self.deadline, self.tries)
+        try:
+            worker.file = self.file or worker.file
+            self.started = time.monotonic()  # from here on its time counts
+            self.due = self.until = min(self.started + self.timeout, self.deadline) + self.grace
+            if worker.is_ready:
+                self._send_task()
+                return
             self.state = State.SETTLING
-            if not self.worker.loading:
-                until = self.worker.ready_by if self.worker.patient else self.started + _PATIENCE
-                self.patience = until
+            if worker.was_called:
+                patience = worker.ready_by if worker.patient else self.started + _PATIENCE
+                self.due = min(self.until, patience)
             self.send()
+        except BaseException:
+            pool.discard(worker, ABANDONED)
+            raise
 
     def _send_task(self) -> None:
-        self.state = State.UNDER_WAY
+        self.state, self.due = State.UNDER_WAY, self.until
         self.worker.unframer.limit = self.limit
         self.worker.drop_output()
         self.send()
@@ -154,46 +197,59 @@ class Exchange:
                 self.worker.send_setup()
                 return
             while self.unsent:
-                sent = self.worker.send(self.unsent, self.passed)
+                sent = self.worker.send(self.unsent, self._passed)
                 if not sent:
                     return
-                self.unsent, self.passed = self.unsent[sent:], ()
+                self.unsent, self._passed = self.unsent[sent:], ()
         except ConnectionError:
             self._end(State.NOT_BEGUN)
         except OSError as error:  # descriptors or memory lack
             self.problem = f"its task cannot be sent: {error.strerror}"
             self._end(State.NOT_SENT)
 
-    def take(self) -> None:
+    def receive(self) -> None:
         """Read what the worker has sent, without waiting."""
         if self.state is State.SETTLING:
-            self._settle()
+            self.ending = self.worker.poll_messages()
+            if self.ending:
+                self._end(State.NOT_BEGUN)
+            elif self.worker.is_ready:
+                self._send_task()
             return
         try:
-            data = self._receive()
+            data = self._with_descriptors() if self.most_descriptors else self.worker.receive()
             if data == b"":
                 self._end(State.ENDED)
                 return
             for frame in self.worker.unframer.feed(data or b""):
-                self._take(frame)
-                if not self.open:  # the unframer keeps what is said after the answer
+                self._take_in(*frame)
+                if self.state not in _OPEN:  # the unframer keeps what is said after the answer
                     return
         except ConnectionError:
             self._end(State.NOT_BEGUN)
         except frames.FrameError as error:
             self._mislead(str(error))
 
-    def _settle(self) -> None:
-        self.ending = self.worker.hear()
-        if self.ending:
-            self._end(State.NOT_BEGUN)
-        elif self.worker.ready:
-            self._send_task()
+    def _take_in(self, kind: bytes, nonce: int, payload: bytes) -> None:
+        # One of each kind: without end, they would keep this thread busy.
+        if kind not in _OF_AN_ANSWER or nonce != self.nonce or kind in self.payloads:
+            self._mislead("it answered out of turn")
+            return
+        self.payloads[kind] = payload
+        if kind == frames.DIFFERS:
+            self.ending = ending.unpack(payload)
+        elif kind == frames.ANSWER:
+            for place, stream in enumerate((frames.STDOUT, frames.STDERR)):
+                if stream in self.payloads:
+                    self.keep_output(place, self.payloads[stream])
+            self._end(State.ANSWERED)
 
-    def _receive(self) -> Optional[bytes]:
-        """Receive as ``Worker.receive`` does, with descriptors where some may come."""
-        if not self.most_descriptors:
-            return self.worker.receive()
+    def _mislead(self, problem: str) -> None:
+        self.problem = f"its answer cannot be read: {problem}"
+        self._end(State.MISLED)
+
+    def _with_descriptors(self) -> Optional[bytes]:
+        """Receive as ``Worker.receive`` does, with descriptors."""
         try:
             data, came, flags, _ = socket.recv_fds(
                 self.worker.channel, _CHUNK, frames.MOST_DESCRIPTORS
@@ -208,53 +264,60 @@ class Exchange:
             raise frames.FrameError("more descriptors than documents")
         return data
 
-    def _take(self, frame: frames.Frame) -> None:
-        # One of each kind: without end, they would keep this thread busy.
-        if frame.kind not in _OF_AN_ANSWER or frame.nonce != self.nonce or frame.kind in self.said:
-            self._mislead("it answered out of turn")
-            return
-        self.said[frame.kind] = frame.payload
-        if frame.kind == frames.DIFFERS:
-            self.ending = ending.unpack(frame.payload)
-        elif frame.kind == frames.ANSWER:
-            self.stdout.feed(self.said.get(frames.STDOUT, b""))
-            self.stderr.feed(self.said.get(frames.STDERR, b""))
-            self._end(State.ANSWERED)
-
-    def _mislead(self, problem: str) -> None:
-        self.problem = f"its answer cannot be read: {problem}"
-        self._end(State.MISLED)
+    def keep_output(self, place: int, data: bytes) -> None:
+        """Keep what came of stdout (0) or stderr (1) as far as there is room; count all of it."""
+        kept = self.output[place]
+        kept += data[: self.kept_output - len(kept)]
+        self.printed[place] += len(data)
 
     def _end(self, state: State) -> None:
         self.state = state
         self.ended = time.monotonic()
 
-    def look_at_time(self, now: float) -> None:
-        """End the exchange if its time, or the patience with its worker, is over."""
-        if now >= self.deadline:
-            self._end(State.TIMED_OUT)
-        elif self.state is State.SETTLING and now >= self.patience:
-            self._end(State.NOT_READY)
+    def end_in_time(self, now: float) -> None:
+        """End the exchange: its time, or the patience with its worker, is over."""
+        self._end(State.TIMED_OUT if now >= self.until else State.NOT_READY)
 
-    @property
-    def due(self) -> float:
-        """When to look at the time again."""
-        settling = self.state is State.SETTLING
-        return min(self.deadline, self.patience) if settling else self.deadline
-
-    def end_worker(self) -> Optional[int]:
-        """Have the worker end, and tell how it did: its status, None if the zygote does not tell.
+    def end_worker(self) -> None:
+        """Have the worker end if there is no answer, or something of the task still runs.
 
         One whose connection has ended may be about to end by itself, and its own status says why.
         """
-        return self.worker.end(_LAST_SECONDS if self.state is State.ENDED else 0.0)
+        if self.ending or self.state not in (State.ANSWERED, State.NOT_READY):
+            self.status = self.worker.end(_LAST_SECONDS if self.state is State.ENDED else 0.0)
 
-    def how_it_ended(self, status: Optional[int], limits: Limits) -> tuple[Outcome, str]:
-        """Why a call has no answer, in a sentence for an administrator.
+    def is_another_workers(self) -> bool:
+        """Whether another worker can have the task.
 
-        Args:
-            status: of its worker, as waitpid(2) gives it; None: it is not known.
+        Raises:
+            ExecutorUnavailable: no process can be forked.
         """
+        if self.state is not State.NOT_BEGUN:
+            return self.state is State.NOT_READY
+        if self.tries >= TRIES - 1 and self.status is not None and self.status < 0:
+            reason = os.strerror(-self.status)
+            raise ExecutorUnavailable(f"no process can be started: {reason}")
+        return self.tries < TRIES - 1
+
+    def release(self, pool: Pool) -> None:
+        """Give the worker back or, for whatever reason it cannot be kept, end it."""
+        self.close_descriptors()
+        if self.state is State.NOT_READY:
+            pool.put_back(self.worker)
+        elif ends := self.ending or _ENDINGS[self.state]:
+            pool.discard(self.worker, ends)
+        else:
+            pool.give_back(self.worker, self.nonce, self.runs_plugin)
+
+    def close_descriptors(self) -> None:
+        """Close what came with the answer and was not taken."""
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+
+    def how_it_ended(self, limits: Limits) -> tuple[Outcome, str]:
+        """Why a call has no answer, in a sentence for an administrator."""
+        if self.state is State.TOO_LATE:
+            return Outcome.TIMED_OUT, "did not start: the request's time was over"
         if self.state in (State.MISLED, State.NOT_SENT):
             return Outcome.BAD_ANSWER, self.problem
         if self.state is State.TIMED_OUT:
@@ -262,26 +325,20 @@ class Exchange:
             if self.seconds + _SHOWN_AS_EQUAL < limits.timeout:
                 message += ", the request's time was over before"
             return Outcome.TIMED_OUT, message
-        code = None if status is None else os.waitstatus_to_exitcode(status)
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
         if code == -signal.SIGXCPU:
             message = f"used up its cpu_limit of {limits.cpu} s of processor time"
         elif code == frames.DISCONNECTED or (code == -signal.SIGKILL and self.worker.was_killed):
             message = "closed descriptor 3, which connects its process with the daemon"
         else:
-            message = self._ending(code, "its process ")
+            message = self.how_the_worker_ended("its process ")
         return Outcome.KILLED, message
 
-    def how_a_reader_ended(self, status: Optional[int]) -> str:
-        """Why a reader of documents has no answer, as the end of a sentence."""
-        if self.state is State.TIMED_OUT:
-            return "did not answer in time"
-        if self.state is State.MISLED:
-            return f"answered what cannot be read ({self.problem})"
-        return self._ending(None if status is None else os.waitstatus_to_exitcode(status))
-
-    def _ending(self, code: Optional[int], which: str = "") -> str:
-        if code is None:
+    def how_the_worker_ended(self, which: str = "") -> str:
+        """The end of the process, without an answer, as the end of a sentence."""
+        if self.status is None:
             return "does not end" if self.worker.zygote.alive else "ended with the zygote"
+        code = os.waitstatus_to_exitcode(self.status)
         if code < 0:
             return f"died by {frames.signal_name(-code)}"
         if code == frames.OUT_OF_MEMORY:
@@ -289,82 +346,102 @@ class Exchange:
         return f"ended {which}without an answer (exit status {code})"
 
 
-def never_started(status: int) -> ExecutorUnavailable:
-    """The error for a process that could not be forked."""
-    return ExecutorUnavailable(f"no process can be started: {os.strerror(-status)}")
+AnyExchange = TypeVar("AnyExchange", bound=Exchange)
 
 
-def wait(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Wait until at least one of these has ended.
+def completed(pool: Pool, waiting: deque[AnyExchange], parallel: int = 1) -> Iterator[AnyExchange]:
+    """Have workers do tasks, each as soon as fewer than ``parallel`` are under way.
+
+    A worker without an answer, or with something of the call that still runs, has ended when its
+    exchange comes from here. Others are given back after the body of the loop, or end if it raises.
 
     Args:
-        exchanges: n, n >= 1.
+        waiting: what is to begin, the first one first; more may be added meanwhile.
 
-    Returns:
-        Those that have ended.
+    Raises:
+        ExecutorUnavailable: no worker is available.
     """
+    running: list[AnyExchange] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < parallel:
+                exchange = waiting.popleft()
+                exchange.begin(pool)
+                if exchange.state is State.TOO_LATE:
+                    yield exchange
+                else:
+                    running.append(exchange)
+            for exchange in _wait(running) if running else ():
+                exchange.end_worker()
+                is_another_workers = exchange.is_another_workers()
+                if not is_another_workers:
+                    yield exchange
+                running.remove(exchange)
+                exchange.release(pool)
+                if is_another_workers:
+                    exchange.tries += 1
+                    waiting.appendleft(exchange)
+    finally:
+        for exchange in running:
+            exchange.close_descriptors()
+            pool.discard(exchange.worker, exchange.ending or ABANDONED)
+
+
+def _wait(exchanges: Sequence[AnyExchange]) -> list[AnyExchange]:
+    """Wait until at least one of these has ended; those that have."""
     poller = select.poll()
-    captures: dict[int, tuple[Exchange, Optional[Capture]]] = {}
+    watched: dict[int, tuple[Exchange, Optional[int]]] = {}  # by descriptor
     for exchange in exchanges:
-        if exchange.open:
-            captures.update(_watched(exchange, poller))
+        if exchange.state in _OPEN:
+            _watch(exchange, poller, watched)
     while True:
-        ended = [exchange for exchange in exchanges if not exchange.open]
+        ended = [exchange for exchange in exchanges if exchange.state not in _OPEN]
         if ended:
             return ended
-        left = min(exchange.due for exchange in exchanges) - time.monotonic()
-        happened = poller.poll(max(0.0, min(left, _QUIET)) * 1000)
+        seconds = min(exchange.due for exchange in exchanges) - time.monotonic()
+        happened = poller.poll(max(0.0, min(seconds, _QUIET)) * 1000)
         # The pipes stand behind their socket: what is there when an answer is, came before it.
         for descriptor, events in reversed(happened):
-            exchange, capture = captures[descriptor]
-            if exchange.open:
-                _handle(exchange, capture, descriptor, events, poller)
-        if not happened and left > _QUIET:
+            which, place = watched[descriptor]
+            if which.state in _OPEN:
+                _handle(which, place, descriptor, events, poller)
+        if not happened and seconds > _QUIET:
             exchanges[0].worker.zygote.check_alive()  # it may never have forked the worker
         now = time.monotonic()
         for exchange in exchanges:
-            if exchange.open:
-                exchange.look_at_time(now)
+            if exchange.state in _OPEN and now >= exchange.due:
+                exchange.end_in_time(now)
 
 
-def _watched(
-    exchange: Exchange, poller: select.poll
-) -> dict[int, tuple[Exchange, Optional[Capture]]]:
-    """The descriptors of an exchange: its socket, and its two pipes, each with its capture."""
+def _watch(
+    exchange: Exchange, poller: select.poll, watched: dict[int, tuple[Exchange, Optional[int]]]
+) -> None:
+    """Have the poller watch the worker's socket, and its pipes: stdout (0) and stderr (1)."""
     worker = exchange.worker
-    channel = worker.channel.fileno()
-    poller.register(channel, _events(exchange))
-    for pipe in (worker.stdout, worker.stderr):
+    poller.register(worker.channel, exchange.events)
+    watched[worker.channel.fileno()] = exchange, None
+    for place, pipe in enumerate((worker.stdout, worker.stderr)):
         poller.register(pipe, select.POLLIN)
-    return {
-        channel: (exchange, None),
-        worker.stdout: (exchange, exchange.stdout),
-        worker.stderr: (exchange, exchange.stderr),
-    }
+        watched[pipe] = exchange, place
 
 
 def _handle(
-    exchange: Exchange,
-    capture: Optional[Capture],
-    descriptor: int,
-    events: int,
-    poller: select.poll,
+    exchange: Exchange, place: Optional[int], descriptor: int, events: int, poller: select.poll
 ) -> None:
-    """Read or send what one descriptor of an open exchange is ready for."""
-    if capture is not None:
-        feed = None if exchange.state is State.SETTLING else capture.feed
-        if exchange.worker.drain(descriptor, feed):
+    """Read or send what one descriptor of an open exchange is ready for.
+
+    Args:
+        place: of the output that comes there; None: it is the socket.
+    """
+    if place is not None:
+        settling = exchange.state is State.SETTLING
+        keep = None if settling else functools.partial(exchange.keep_output, place)
+        if exchange.worker.drain(descriptor, keep):
             poller.unregister(descriptor)
         return
     if events & select.POLLOUT:
         exchange.send()
-    if exchange.open and events & ~select.POLLOUT:
-        exchange.take()
-    if exchange.open:
-        poller.modify(descriptor, _events(exchange))
-
-
-def _events(exchange: Exchange) -> int:
-    settling = exchange.state is State.SETTLING
-    unsent = exchange.worker.setup if settling else exchange.unsent
-    return select.POLLIN | (select.POLLOUT if unsent else 0)
+    if exchange.state in _OPEN and events & ~select.POLLOUT:
+        exchange.receive()
+    if exchange.state in _OPEN:
+        poller.modify(descriptor, exchange.events)

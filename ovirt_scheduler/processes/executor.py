@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
 from typing import NamedTuple, Optional, TypeVar, Union
 
 from ovirt_scheduler.errors import (
@@ -25,22 +24,18 @@ from ovirt_scheduler.errors import (
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.decisions import Execution
+from ovirt_scheduler.model.decisions import DriverCall, Execution, Job
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import (
-    NO_ENGINE,
     Candidate,
-    Engine,
     Limits,
     PluginCode,
     PluginUser,
 )
-from ovirt_scheduler.model.requests import Document, Entities
+from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import (
     CallInputs,
-    EngineReplies,
-    Function,
     Pack,
     Returns,
     Role,
@@ -49,8 +44,7 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.processes import readers, single_use
-from ovirt_scheduler.processes.calls import PluginCall, make_calls
-from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT
+from ovirt_scheduler.processes.calls import check_values, has_values, make_calls
 from ovirt_scheduler.processes.inputs import joined, packs_of, read_inputs
 from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.pool import Pool
@@ -73,33 +67,6 @@ class ProcessesState(NamedTuple):
     places: int
     waiting: int  # requests
     refused: int  # requests, for the daemon was at its limit
-
-
-class Job(NamedTuple):
-    """The calls of a request, and their inputs.
-
-    Attributes:
-        deadline: seconds on the monotonic clock, for all calls together.
-        calls: of policy units.
-        method: of a driver, to be called after them; its inputs are the job's.
-        strict: a property's value that is refused ends it all (contract 1.5).
-        rejected: a filter that is missing accepts no host, so nothing is called (contract 4.2).
-        packs: of documents that were read already.
-    """
-
-    entities: Entities
-    deadline: float
-    calls: tuple[UnitCall, ...] = ()
-    method: Optional[PluginCall] = None
-    strict: bool = True
-    rejected: bool = False
-    replies: EngineReplies = EngineReplies()
-    engine: Engine = NO_ENGINE
-    packs: Mapping[Role, Pack] = {}
-
-    def of(self, kind: Kind) -> list[UnitCall]:
-        """The calls of units of one kind."""
-        return [call for call in self.calls if call.unit.kind is kind]
 
 
 class Executor:
@@ -194,12 +161,12 @@ class Executor:
         Raises:
             UnreadableDocument: the hosts or the VMs cannot be read.
             BadParameters: the host whose status has changed is not among the hosts.
-            RefusedProperty: a value that a unit or the driver refuses, where the job is strict.
+            RefusedProperty: a value that a unit or the driver refuses, where its form is strict.
             Overloaded: no place became free in time, too many wait, or the executor is closed.
             ExecutorUnavailable: no process is available for it.
         """
         with self._taken(len(job.of(Kind.COST_FUNCTION)), job.deadline) as parallel:
-            return self._run(job, parallel)
+            return self._run(job, parallel, job.request.strict)
 
     @property
     def is_free(self) -> bool:
@@ -207,11 +174,11 @@ class Executor:
         return self._places.is_free
 
     def run_shadow(self, job: Job) -> Execution:
-        """Call units in shadow one after another, like ``run``, but without taking places.
+        """Call units in shadow one after another, like ``run``, but without taking slots.
 
-        So no request waits for them.
+        So no request waits for them. A value that they refuse is their failure.
         """
-        return self._run(job, 1)
+        return self._run(job, 1, strict=False)
 
     @contextlib.contextmanager
     def _taken(self, wanted: int, deadline: float) -> Iterator[int]:
@@ -230,46 +197,62 @@ class Executor:
                     "the daemon is shutting down; ask again when it has started"
                 ) from None
 
-    def _run(self, job: Job, parallel: int) -> Execution:
-        inputs, problems = read_inputs(
-            self._pool, job.entities, job.replies, job.deadline, job.packs
-        )
-        return self._call_all(job, inputs, parallel)._replace(
-            hosts=inputs.hosts,
+    def _run(self, job: Job, parallel: int, strict: bool) -> Execution:
+        """Call the plugins of a job, at most so many at once.
+
+        Args:
+            strict: a value of a property that is refused ends it all (contract 1.5).
+        """
+        inputs, problems = read_inputs(self._pool, job)
+        about = Execution(
+            inputs.hosts,
             errors=problems,
             vm=inputs.vm,
             names=inputs.names,
-            packs=packs_of(job.entities, inputs),
+            packs=packs_of(job.request.entities, inputs),
             vm_sizes=next((pack.states for pack in inputs.packs.get(Role.VM, ())), None),
+            rejected=job.rejected,
         )
+        if job.rejected or (not inputs.hosts and job.request.driver_call is None):
+            return about
+        return self._call_all(job, inputs, about, parallel, strict)
 
-    def _call_all(self, job: Job, inputs: CallInputs, parallel: int) -> Execution:
-        """Make the calls: an execution with their results, and the hosts that are left."""
-        if job.rejected or (not inputs.hosts and job.method is None):
-            return Execution(rejected=job.rejected)
-        # Calls that print much would fill the daemon's memory: together they keep what one may.
-        shown = OUTPUT_LIMIT // max(1, len(job.calls))
-        calls = [
-            [_unit_call(call, inputs, job.engine, shown) for call in job.of(kind)] for kind in Kind
-        ]
-        if job.method is not None:
-            calls[-1].append(job.method._replace(inputs=inputs, engine=job.engine))
-        if job.strict:
-            checked = iter(self._checked([*chain(*calls)], job.deadline, parallel))
-            calls = [[*islice(checked, len(each))] for each in calls]
-        filters, costs, last = calls
-        filtered, left = self._filtered(job, filters, inputs.hosts)
-        if left is not inputs.hosts:
-            inputs = inputs._replace(hosts=left)
-            costs = [call._replace(inputs=inputs) for call in costs]
-            last = [call._replace(inputs=inputs) for call in last]
-        scored = make_calls(self._pool, costs, job.deadline, parallel) if left else []
-        result = None
-        if last and (left or last[0].function.returns not in _OF_GIVEN_HOSTS):
-            result = self._called(_with_costs(last[0], job, scored, left), job.deadline)
-        return Execution(
-            filters=tuple(filtered), cost_functions=tuple(scored), result=result, remaining=left
-        )
+    def _call_all(
+        self, job: Job, inputs: CallInputs, about: Execution, parallel: int, strict: bool
+    ) -> Execution:
+        """Make the calls: filters, each on the hosts that those before it left; then the others.
+
+        Args:
+            about: what is known of the execution before.
+        """
+
+        def called(*calls: Union[UnitCall, DriverCall]) -> list[CallResult]:
+            results = make_calls(self._pool, job, calls, inputs, parallel, strict)
+            for result in results:
+                if strict and result.outcome is Outcome.REFUSED:
+                    raise RefusedProperty(result.message)
+            return results
+
+        filters: list[CallResult] = []
+        costs: list[CallResult] = []
+        balance = driver = None
+        for call in job.of(Kind.FILTER):
+            if inputs.hosts:
+                filters += called(call)
+                remaining = aggregate.narrow(inputs.hosts, filters[-1], call.unit.on_failure)
+                if remaining is not inputs.hosts:
+                    inputs = inputs._replace(hosts=remaining)
+        if inputs.hosts:
+            costs = called(*job.of(Kind.COST_FUNCTION))
+            for call in job.of(Kind.BALANCE):
+                (balance,) = called(call)
+        driver_call = job.request.driver_call
+        if driver_call and (inputs.hosts or driver_call.returns not in _OF_GIVEN_HOSTS):
+            (driver,) = called(_with_costs(driver_call, job, costs, inputs.hosts))
+        return about._replace(
+            filters=tuple(filters), cost_functions=tuple(costs), balance=balance,
+            driver_call=driver, remaining=inputs.hosts,
+        )  # fmt: skip
 
     def match(
         self,
@@ -285,22 +268,12 @@ class Executor:
         Raises:
             Overloaded, ExecutorUnavailable: as for ``run``.
         """
-        calls = [
-            PluginCall(
-                Function(owner.name, owner.label, "", Returns.TRUTH, properties=owner.properties),
-                owner.plugin,
-                owner.limits,
-                values,
-                checks=True,
-            )
-            for owner in owners
-        ]
-        calls = [call for call in calls if call.has_values]
-        if not calls:
+        owners = [owner for owner in owners if has_values(owner.properties, values)]
+        if not owners:
             return None
         with self._taken(1, deadline):
-            results = make_calls(self._pool, calls, deadline)
-        return next((result for result in results if result.outcome is not Outcome.OK), None)
+            results = check_values(self._pool, owners, values, deadline)
+        return next((result for result in results if not result.ok), None)
 
     def read_page(
         self, role: Role, page: Document, report: str, deadline: float
@@ -327,82 +300,17 @@ class Executor:
         """One pack of several, as ``inputs.joined`` makes it; of one it is that."""
         return packs[0] if len(packs) == 1 else joined(packs)
 
-    def _called(self, call: PluginCall, deadline: float) -> CallResult:
-        (result,) = make_calls(self._pool, [call], deadline)
-        return result
-
-    def _filtered(
-        self, job: Job, calls: Sequence[PluginCall], hosts: tuple[str, ...]
-    ) -> tuple[list[CallResult], tuple[str, ...]]:
-        """Call filters, each on the hosts that those before it left (contract 4.1).
-
-        Returns:
-            The results of those that ran, and the hosts that all of them left.
-        """
-        results: list[CallResult] = []
-        left = hosts
-        for unit, call in zip(job.of(Kind.FILTER), calls):
-            if not left:
-                break
-            if left is not hosts:
-                call = call._replace(inputs=call.inputs._replace(hosts=left))  # noqa: PLW2901
-            result = self._called(call, job.deadline)
-            results.append(result)
-            left = aggregate.narrow(left, result, unit.unit.on_failure)
-        return results, left
-
-    def _checked(
-        self, calls: Sequence[PluginCall], deadline: float, parallel: int
-    ) -> Sequence[PluginCall]:
-        """Check the properties of these calls before any of them runs.
-
-        Returns:
-            The calls; a call whose plugin hung has failed already, and does not wait again.
-
-        Raises:
-            RefusedProperty: one of these does not take its value (contract 1.5).
-        """
-        places = [place for place, call in enumerate(calls) if call.has_values]
-        if not places:
-            return calls
-        checked = [*calls]
-        checks = [calls[place].checked() for place in places]
-        for place, result in zip(places, make_calls(self._pool, checks, deadline, parallel)):
-            if result.outcome is Outcome.REFUSED:
-                raise RefusedProperty(result.message)
-            if result.outcome is Outcome.TIMED_OUT:
-                checked[place] = calls[place]._replace(failed=result)
-        return checked
-
-
-def _unit_call(call: UnitCall, inputs: CallInputs, engine: Engine, shown: int) -> PluginCall:
-    unit = call.unit
-    function = Function(
-        unit.name,
-        unit.kind.label,
-        unit.kind.function,
-        unit.kind.returns,
-        unit.class_name,
-        unit.kind.parameters,
-        takes_ids=unit.class_name is not None,
-        properties=unit.properties,
-    )
-    return PluginCall(
-        function, unit.plugin, unit.limits, call.properties,
-        inputs=inputs, engine=engine, shown=shown,
-    )  # fmt: skip
-
 
 def _with_costs(
-    last: PluginCall, job: Job, scored: Sequence[CallResult], hosts: Sequence[str]
-) -> PluginCall:
-    """The last call; a scheduler's has the weighted sum of the costs as ``self.costs``.
+    call: DriverCall, job: Job, results: Sequence[CallResult], hosts: Sequence[str]
+) -> DriverCall:
+    """A driver's call with the weighted sum of the costs.
 
     Args:
-        hosts: that the filters left; one that no function scored costs 0 (contract 4.4).
+        results: of the cost functions.
+        hosts: that no filter removed; one that no function scored costs 0 (contract 4.4).
     """
-    if not scored:
-        return last
-    total, _ = aggregate.summed(job.of(Kind.COST_FUNCTION), scored)
-    costs = {host: total.get(host, 0) for host in hosts}
-    return last._replace(attributes={**last.attributes, "costs": costs})
+    if not results:
+        return call
+    total, _ = aggregate.summed(job.of(Kind.COST_FUNCTION), results)
+    return call._replace(costs={host: total.get(host, 0) for host in hosts})

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Optional, cast
 
 from ovirt_scheduler.errors import BadParameters, ExecutorUnavailable, UnreadableDocument
+from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.requests import Document, Entities
 from ovirt_scheduler.model.tasks import (
     CallInputs,
-    EngineReplies,
     EngineReply,
     Pack,
     Role,
@@ -27,22 +27,14 @@ _MOST_PACKS = 2
 _VM_SIZES = "amounts:vm_sizes"  # what the daemon has to know of a VM that is placed
 
 
-def read_inputs(
-    pool: Pool,
-    entities: Entities,
-    replies: EngineReplies,
-    deadline: float,
-    known: Mapping[Role, Pack],
-) -> tuple[CallInputs, tuple[str, ...]]:
-    """The inputs of a request's calls, and what was wrong in the engine's replies.
-
-    Args:
-        known: packs of the caller's documents that were read already.
+def read_inputs(pool: Pool, job: Job) -> tuple[CallInputs, tuple[str, ...]]:
+    """The inputs of a job's calls, and what was wrong in the engine's replies.
 
     Raises:
         UnreadableDocument: of the caller's documents.
         BadParameters: the host whose status has changed is not among the hosts.
     """
+    entities, replies, known = job.request.entities, job.replies, job.packs
     brought = {
         role: document
         for role, document in (
@@ -56,7 +48,7 @@ def read_inputs(
         Role.VMS: replies.vms,
         Role.VM: () if replies.vm is None else (replies.vm,),
     }
-    packs = _packs(pool, brought, by_role, deadline)
+    packs = _packs(pool, brought, by_role, job.deadline)
     packs.update((role, (pack,)) for role, pack in known.items())
     problems = tuple(p for each in by_role.values() for one in each for p in one.problems)
     return _call_inputs(entities, packs), problems

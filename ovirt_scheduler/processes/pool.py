@@ -30,7 +30,7 @@ from ovirt_scheduler.processes.endings import Endings
 from ovirt_scheduler.processes.keeper import Allowance, Delays, Keeper
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.ending import ENDED, Ending, Reason
-from ovirt_scheduler.processes.workers import Worker
+from ovirt_scheduler.processes.workers import NO_SETUP, Worker
 
 SPARE = 2  # workers forked ahead
 # How often a task is handed over: an idle process, each spare one and a new one may be killed.
@@ -155,62 +155,56 @@ class Pool:
         self._most = most
         self.keeper.wake(_TICK)
 
-    def spare(self, deadline: float) -> Worker:
-        """A worker that has done nothing yet.
-
-        Args:
-            deadline: to wait for one at most, in seconds on the monotonic clock.
-
-        Raises:
-            ExecutorUnavailable: none is available.
-        """
+    def _fresh(self, deadline: float) -> Worker:
+        """A worker that has done nothing yet."""
         with self._lock:
             self.keeper.wake()
             if self._spare:
                 return self._spare.pop()
         return self._fork(deadline)
 
-    def take(self, setup: AnySetup, deadline: float, tried: int = 0) -> Worker:
+    def take(self, setup: Optional[AnySetup], deadline: float, tries: int = 0) -> Worker:
         """Take a process for one task; it may still be settling.
 
         An idle one if there is one; but at the second try a new one if one can be made. At the last
         try, and where none can be made, the task waits until the process has settled.
 
         Args:
+            setup: what the process serves; None: one that has done nothing yet, and ends with this.
             deadline: to wait for one at most, in seconds on the monotonic clock.
-            tried: how often the task was handed over before, of ``TRIES``.
+            tries: how often the task was handed over before, of ``TRIES``.
 
         Raises:
             ExecutorUnavailable: none is available.
         """
-        if tried == 1:
-            with contextlib.suppress(ExecutorUnavailable):
-                return self._take(setup, deadline, fresh=True)
-        worker = self._take(setup, deadline)
-        worker.patient = worker.patient or tried == 1 or tried >= TRIES - 1
+        if setup is None:
+            return self._fresh(deadline)
+        with self._lock:
+            self._busy[setup.key] += 1
+        worker: Optional[Worker] = None
+        try:
+            if tries == 1:
+                with contextlib.suppress(ExecutorUnavailable):
+                    worker = self._new(setup, deadline)
+            if worker is None:
+                worker = self._idle_worker(setup.key) or self._new(setup, deadline)
+                worker.patient = worker.patient or tries == 1 or tries >= TRIES - 1
+        except BaseException:
+            self._no_longer_busy(setup.key)
+            raise
         return worker
 
-    def _take(self, setup: AnySetup, deadline: float, fresh: bool = False) -> Worker:
-        key = setup.key
-        with self._lock:
-            self._busy[key] += 1
-        try:
-            return (None if fresh else self._taken(key)) or self._new(setup, deadline)
-        except BaseException:
-            self._no_longer_busy(key)
-            raise
-
-    def _taken(self, key: ProcessKey) -> Optional[Worker]:
+    def _idle_worker(self, key: ProcessKey) -> Optional[Worker]:
         """Take an idle process, if there is one that may serve the next task."""
         with self._lock:
             idle = self._idle.get(key, deque())
             for worker in [*reversed(idle)]:  # the one used last first
-                why = None if worker.ready else worker.hear()
-                if why or worker.ready:
+                why = None if worker.is_ready else worker.poll_messages()
+                if why or worker.is_ready:
                     idle.remove(worker)
                 if why:
                     self._end_idle(worker, why)
-                elif worker.ready:
+                elif worker.is_ready:
                     return worker
             if not idle:
                 return None
@@ -221,7 +215,7 @@ class Pool:
     def _new(self, setup: AnySetup, deadline: float) -> Worker:
         nonce = frames.new_nonce()
         frame = frames.pack_task(setup, nonce)  # first: there may be no memory for it
-        worker = self.spare(deadline)
+        worker = self._fresh(deadline)
         with worker.abandoned_on_error():
             worker.begin_setup(setup, nonce, frame)
         return worker
@@ -251,10 +245,13 @@ class Pool:
         if lives:
             self.keeper.wake(_TICK)
         else:
-            self._end(worker, worker.hear() or ENDED)
+            self._end(worker, worker.poll_messages() or ENDED)
 
     def discard(self, worker: Worker, why: Ending) -> None:
-        """End a process that a call has used up, or forget one that has ended."""
+        """End a process that a task has used up, or forget one that has ended."""
+        if worker.key is NO_SETUP:
+            worker.abandon()
+            return
         self._allowance.earn()
         self._no_longer_busy(worker.key)
         self._end(worker, why)
@@ -277,7 +274,7 @@ class Pool:
             self.endings.note(why, worker.file, is_of_a_plugin=worker.key != READERS)
 
     def _end_idle(self, worker: Worker, why: Ending) -> None:
-        if worker.loading and why.reason not in (Reason.SURPLUS, Reason.OUTDATED):
+        if not worker.was_called and why.reason not in (Reason.SURPLUS, Reason.OUTDATED):
             self._failed.put_off(worker.key, _TICK)
         self._end(worker, why)
 
@@ -306,7 +303,7 @@ class Pool:
             for idle in self._idle.values():
                 if worker in idle:
                     idle.remove(worker)
-                    self._end_idle(worker, worker.hear() or ENDED)
+                    self._end_idle(worker, worker.poll_messages() or ENDED)
                     return
 
     def _breath(self) -> float:
@@ -347,14 +344,14 @@ class Pool:
         too_many = {*of_plugins[: max(0, self.kept - self._most)]}  # those used longest ago
         try:
             for worker in everyone:
-                why = worker.hear()
-                if not why and not worker.ready:
+                why = worker.poll_messages()
+                if not why and not worker.is_ready:
                     settled = False
                     with contextlib.suppress(OSError):  # memory lacks: the next look tries again
                         worker.send_setup()
                     why = _LATE if now >= worker.ready_by else None
                 worker.drop_output()
-                if not why and worker.ready:
+                if not why and worker.is_ready:
                     if now >= worker.ready_by:  # ready for a while: the plugin loads well
                         self._failed.forget(worker.key)
                     why = self._superfluous(worker, now, worker in too_many)
@@ -372,7 +369,7 @@ class Pool:
         """Why a process that is ready should not be kept; None if it should."""
         if worker.key not in self._wanted and now >= worker.used + _IDLE_SECONDS:
             return Ending(Reason.OUTDATED)
-        if worker.grown and now >= worker.used + _GROWN_SECONDS:
+        if worker.has_grown and now >= worker.used + _GROWN_SECONDS:
             return Ending(Reason.SURPLUS, "it took more memory than a new one, and was idle")
         if too_many:
             return Ending(Reason.SURPLUS, "there were more than kept_processes")

@@ -11,28 +11,20 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import deque
 from collections.abc import Sequence
-from typing import Optional, Union
+from typing import Union
 
 from ovirt_scheduler.errors import ExecutorUnavailable, UnreadableDocument
 from ovirt_scheduler.model.tasks import Pack, ReaderSetup, ReadTask, Unread
 from ovirt_scheduler.model.values.hidden import without_secrets
-from ovirt_scheduler.processes import exchange
-from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State
-from ovirt_scheduler.processes.pool import TRIES, Pool
+from ovirt_scheduler.processes.exchange import Exchange, State, completed
+from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.protocol import frames, messages
-from ovirt_scheduler.processes.protocol.ending import ABANDONED, ENDED, Ending, Reason
+from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.protocol.frames import FrameError
 
 _WHO = "the process that read the documents"
-
-# Why a reader is ended, where it is no failure that the exchange names.
-_ENDINGS = {
-    State.ANSWERED: Ending(Reason.MISLED),
-    State.MISLED: Ending(Reason.MISLED),
-    State.NOT_BEGUN: ENDED,
-    State.ENDED: ENDED,
-}
 
 
 def read(
@@ -48,53 +40,40 @@ def read(
         UnreadableDocument: its process died before it answered.
         ExecutorUnavailable: no process is available.
     """
-    size = sum(len(each.document.data) for each in documents)
-    limit, most = messages.read_limit(size), len(documents)
-    nonce = frames.new_nonce()
-    frame = frames.pack_task(ReadTask(tuple(documents)), nonce)
-    for tried in range(TRIES):
-        done = Exchange(frame, nonce, limit, OUTPUT_LIMIT, most_descriptors=most)
-        reader = pool.take(ReaderSetup(), deadline, tried)
-        why: Optional[Ending] = ABANDONED
+    size = sum(len(unread.document.data) for unread in documents)
+    exchange = Exchange(
+        ReaderSetup(), deadline, messages.read_limit(size), ReadTask(tuple(documents)),
+        most_descriptors=len(documents),
+    )  # fmt: skip
+    for reader in completed(pool, deque([exchange])):
+        if reader.state is not State.ANSWERED:
+            raise _failure(reader)
         try:
-            done.begin(reader, deadline)
-            exchange.wait([done])
-            why = done.ending or _ENDINGS.get(done.state, Ending(Reason.FAILED, done.state.value))
-            is_last = tried == TRIES - 1
-            if done.state is State.NOT_READY or (done.state is State.NOT_BEGUN and not is_last):
-                continue
-            if done.state is not State.ANSWERED:
-                raise _failure(done)
-            read = _answered(done, size, documents)
-            why = None
-        finally:
-            for descriptor in done.descriptors:
-                os.close(descriptor)
-            if done.state is State.NOT_READY:
-                pool.put_back(reader)
-            elif why:
-                pool.discard(reader, why)
-            else:
-                pool.give_back(reader, nonce, called=False)
-        return read
-    raise ExecutorUnavailable("no process that reads documents was ready in time")
+            answer = _answered(reader, size, documents)
+        except UnreadableDocument:
+            reader.ending = reader.ending or Ending(Reason.MISLED)
+            raise
+    return answer
 
 
-def _failure(done: Exchange) -> Union[UnreadableDocument, ExecutorUnavailable]:
+def _failure(reader: Exchange) -> Union[UnreadableDocument, ExecutorUnavailable]:
     """Why there is no answer."""
-    status = done.end_worker()
-    if done.lacks_descriptors:
+    if reader.state is State.TOO_LATE:
+        return ExecutorUnavailable("no process that reads documents was ready in time")
+    if reader.lacks_descriptors:
         lacking = os.strerror(errno.EMFILE)
         return ExecutorUnavailable(f"documents cannot be passed on: {lacking}")
-    if done.state is State.NOT_SENT:
-        return ExecutorUnavailable(f"documents cannot be read: {done.problem}")
-    if status is not None and status < 0:
-        return exchange.never_started(status)
-    return UnreadableDocument(f"{_WHO} {done.how_a_reader_ended(status)}")
+    if reader.state is State.NOT_SENT:
+        return ExecutorUnavailable(f"documents cannot be read: {reader.problem}")
+    if reader.state is State.TIMED_OUT:
+        return UnreadableDocument(f"{_WHO} did not answer in time")
+    if reader.state is State.MISLED:
+        return UnreadableDocument(f"{_WHO} answered what cannot be read ({reader.problem})")
+    return UnreadableDocument(f"{_WHO} {reader.how_the_worker_ended()}")
 
 
 def _answered(
-    done: Exchange, size: int, documents: Sequence[Unread]
+    reader: Exchange, size: int, documents: Sequence[Unread]
 ) -> tuple[list[Pack], tuple[messages.ReadDocument, ...], list[object]]:
     """What ``read`` returns, of these documents of so many bytes.
 
@@ -102,21 +81,21 @@ def _answered(
         UnreadableDocument: the answer has not the shape, or a document or a pack is missing.
     """
     try:
-        found, seen = messages.unpack_read(done.answer, size)
+        read, states = messages.unpack_read(reader.payloads[frames.ANSWER], size)
     except FrameError as error:
         raise UnreadableDocument(f"{_WHO} answered what cannot be read ({error})") from None
-    good = [(each, unread.document) for each, unread in zip(found, documents) if not each.problem]
-    if len(found) != len(documents) or len(good) != len(done.descriptors) or done.ending:
+    good = [(each, unread.document) for each, unread in zip(read, documents) if not each.problem]
+    if len(read) != len(documents) or len(good) != len(reader.descriptors) or reader.ending:
         raise UnreadableDocument(f"{_WHO} answered what cannot be read (documents are missing)")
     packs = []
-    while done.descriptors:
-        packs.append(Pack(done.descriptors.pop(0), ()))
-    for pack, (each, document) in zip(packs, good):
+    while reader.descriptors:
+        packs.append(Pack(reader.descriptors.pop(0), ()))
+    for pack, (about, document) in zip(packs, good):
         pack.claim = document.claim and document.claim.another(pack.size)
-        pack.ids = each.ids
-        pack.names = {key or "": name for key, name in zip(each.ids, each.names) if name}
-    told = tuple(
-        each._replace(problem=without_secrets(each.problem), note=without_secrets(each.note))
-        for each in found
+        pack.ids = about.ids
+        pack.names = {key or "": name for key, name in zip(about.ids, about.names) if name}
+    shown = tuple(
+        about._replace(problem=without_secrets(about.problem), note=without_secrets(about.note))
+        for about in read
     )
-    return packs, told, seen
+    return packs, shown, states

@@ -4,11 +4,16 @@
 
     daemon ── tasks ──► worker
            ◄─ answers, what it prints, READY or why it ends ──
+
+    forked ─► READY ─ setup, or a task that was answered ─► SETTLING
+                ▲ ◄──────────────── READY ────────────────────┘
+                └ a while without a call ─► PINGED ─ READY ─► PROVEN
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import select
 import socket
@@ -29,23 +34,36 @@ _CHUNK = 1 << 18
 _MOST_CHUNKS = 32  # read at once from a pipe: whoever writes without end must not keep us
 _SHORT = 1000  # bytes of what a worker says between answers
 
+NO_SETUP = ProcessKey("no setup", 0, 0, 0, calls_per_process=1)  # of a worker that had none
+
+
+class WorkerState(enum.Enum):
+    """What a worker does between two tasks."""
+
+    READY = "ready"  # it takes a task: it has had none yet, or has said READY to its last one
+    SETTLING = "settling"  # it loads its plugin, or compares itself with what it was then
+    PINGED = "pinged"  # it was asked to say READY once more, as a call may have said it
+    PROVEN = "proven"  # it said so, and takes a task
+
+
+_TAKE_A_TASK = (WorkerState.READY, WorkerState.PROVEN)
+
 
 class Worker:
     """One process that the zygote forked, as the daemon sees it; used by one thread at a time.
 
     Attributes:
-        key: what a process that is kept serves.
+        key: what it serves; ``NO_SETUP`` until it knows.
         file: of the plugin whose code may run in it, for the log.
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
             started.
         was_killed: it did not end by itself in the time that ``end`` allowed.
-        ready: it takes a task: it has had none yet, or has said READY to its last one.
-        grown: it has said that it takes more memory than a new one would.
+        state: between two tasks.
+        has_grown: it has said that it takes more memory than a new one would.
         nonce: of its last task.
-        was_pinged: it was asked, since its last task, whether it really waits for another.
         setup: the rest of the setup's frame that is still to be sent; None: nothing is.
-        loading: its last task was the setup: nobody has called it yet.
-        patient: a call waits for it until ``ready_by``, and uses no other process instead.
+        was_called: it has answered a task since its setup.
+        patient: a task waits for it until ``ready_by``, and is given to no other worker before.
         ready_by: when it has to be ready, on the monotonic clock.
         born, used: when it was forked, and when its last call ended.
     """
@@ -61,9 +79,9 @@ class Worker:
         self.unframer = Unframer(0)
         self.status: Optional[int] = None
         self.was_killed = False
-        self.key: ProcessKey
-        self.ready = True
-        self.grown = self.loading = self.patient = self.was_pinged = False
+        self.key = NO_SETUP
+        self.state = WorkerState.READY
+        self.has_grown = self.was_called = self.patient = False
         self.nonce = 0
         self.setup: Optional[memoryview] = None
         self.ready_by = 0.0
@@ -71,6 +89,11 @@ class Worker:
         channel.setblocking(False)
         for pipe in (stdout, stderr):
             os.set_blocking(pipe, False)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes a task."""
+        return self.state in _TAKE_A_TASK
 
     def send(self, frame: memoryview, descriptors: Sequence[int] = ()) -> int:
         """Send as much as the socket takes without waiting.
@@ -102,7 +125,7 @@ class Worker:
     def begin_setup(self, setup: Union[Setup, ReaderSetup], nonce: int, frame: memoryview) -> None:
         """Make it a process of a plugin, or a reader; ``send_setup`` sends the setup's frame."""
         self.key, self.file, self.nonce, self.setup = setup.key, setup.file, nonce, frame
-        self.ready, self.loading, self.was_pinged = False, True, False
+        self.state, self.was_called = WorkerState.SETTLING, False
 
     def send_setup(self) -> None:
         """Send as much of the setup as goes without waiting; ``setup`` is what is left of it.
@@ -111,7 +134,7 @@ class Worker:
             OSError: descriptors or memory lack; the rest can be sent later.
         """
         self.unframer.limit = _SHORT
-        with contextlib.suppress(ConnectionError):  # it has ended, as ``hear`` will find
+        with contextlib.suppress(ConnectionError):  # it has ended, as ``poll_messages`` will find
             while self.setup:
                 sent = self.send(self.setup)
                 if not sent:
@@ -121,7 +144,7 @@ class Worker:
     def has_answered(self, nonce: int, seconds: float) -> None:
         """Note that the task of this nonce was answered, and by when the worker has to be ready."""
         now = time.monotonic()
-        self.nonce, self.ready, self.loading, self.was_pinged = nonce, False, False, False
+        self.nonce, self.state, self.was_called = nonce, WorkerState.SETTLING, True
         self.ready_by, self.used = now + seconds, now
         self.unframer.limit = _SHORT
 
@@ -138,20 +161,20 @@ class Worker:
         Returns:
             Whether it is still to be found out whether it is ready.
         """
-        if self.was_pinged:
+        if self.state is not WorkerState.READY:
             return False
         if self.used <= used_before:
             self.zygote.sweep()
             nonce = frames.new_nonce()
             try:
                 self.send(frames.pack_task(PingTask(), nonce))
-            except OSError:  # it has ended, as ``hear`` will find; or memory lacks
+            except OSError:  # it has ended, as ``poll_messages`` will find; or memory lacks
                 return True
-            self.nonce, self.ready, self.was_pinged = nonce, False, True
+            self.nonce, self.state = nonce, WorkerState.PINGED
             self.ready_by = max(self.ready_by, time.monotonic() + seconds)
         return True
 
-    def hear(self) -> Optional[Ending]:
+    def poll_messages(self) -> Optional[Ending]:
         """Read what it has said since its last answer, without waiting.
 
         Returns:
@@ -159,11 +182,13 @@ class Worker:
         """
         try:
             data = self.receive()
-            for frame in self.unframer.feed(data or b""):
-                if self.ready or frame.kind != frames.READY or frame.nonce != self.nonce:
-                    ends = frame.kind == frames.DIFFERS and frame.nonce == self.nonce
-                    return ending.unpack(frame.payload) if ends else ending.OUT_OF_TURN
-                self.ready, self.grown = True, frame.payload == frames.GROWN
+            for kind, nonce, payload in self.unframer.feed(data or b""):
+                if self.is_ready or kind != frames.READY or nonce != self.nonce:
+                    ends = kind == frames.DIFFERS and nonce == self.nonce
+                    return ending.unpack(payload) if ends else ending.OUT_OF_TURN
+                pinged = self.state is WorkerState.PINGED
+                self.state = WorkerState.PROVEN if pinged else WorkerState.READY
+                self.has_grown = payload == frames.GROWN
         except OSError:
             return ending.ENDED
         except frames.FrameError:  # more than it has to say

@@ -105,7 +105,7 @@ def driver_request(
         raise BadParameters(f"arguments: {', '.join(unknown)[:200]} unknown; it is {whole}")
     defined = driver.defines(method)
     if defined is None:
-        return Request(caller, Entities(), last=DriverCall(driver, method, arguments))
+        return Request(caller, Entities(), driver_call=DriverCall(driver, method, arguments))
     properties = dict(values.properties(arguments.get("properties")))
     units: dict[Kind, tuple[WantedUnit, ...]] = {}
     if defined.interface == "HostSelector":

@@ -162,10 +162,10 @@ class DecisionMethods:
         Raises:
             DriverFailed: the driver did (design form).
         """
-        last, failure = decision.request.last, decision.failure
-        if last is not None and failure is not None and decision.request.strict:
-            driver = last.driver
-            raise DriverFailed(f"{driver.label} {driver.name}: {last.method}: {failure}")
+        call, failure = decision.request.driver_call, decision.failure
+        if call is not None and failure is not None and decision.request.strict:
+            driver = call.driver
+            raise DriverFailed(f"{driver.label} {driver.name}: {call.method}: {failure}")
         return self.answer(decision)
 
     def _schedulers(self, caller: Caller, _none: Parameters) -> object:
@@ -217,7 +217,7 @@ class DecisionMethods:
 
 def _result(decision: Decision) -> object:
     """The result of a decision in the design form."""
-    answer, last, returns = decision.answer, decision.request.last, decision.request.returns
+    answer, call, returns = decision.answer, decision.request.driver_call, decision.request.returns
     if returns in (Returns.TRUTH, Returns.VALUE):
         return answer
     if returns is Returns.COSTS:
@@ -226,7 +226,7 @@ def _result(decision: Decision) -> object:
         return {} if answer is None else {answer.vm: list(answer.hosts)}
     if returns is Returns.MIGRATIONS:
         return {vm: list(hosts) for vm, hosts in answer.items()}
-    if last is not None and last.method == "select_host":
+    if call is not None and call.method == "select_host":
         return answer[0] if answer else ""
     return list(answer)
 

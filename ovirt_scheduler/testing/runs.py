@@ -237,7 +237,7 @@ class Runs:
         loaded = self._load(plugin)
         drivers = [each for each in loaded.drivers if each.method(method)]
         driver = _chosen(drivers, f"driver with a method {method}", loaded, None)
-        request = Request(_caller(), Entities(), last=DriverCall(driver, method, arguments))
+        request = Request(_caller(), Entities(), driver_call=DriverCall(driver, method, arguments))
         return self._answer(request, driver.label, (), (), loaded)
 
     def _answer(
@@ -267,7 +267,7 @@ class Runs:
         execution = decision.execution
         called = [(Kind.FILTER.label, each) for each in execution.filters]
         called += [(Kind.COST_FUNCTION.label, each) for each in execution.cost_functions]
-        called += [(label, execution.result)] if execution.result is not None else []
+        called += [(label, execution.final)] if execution.final is not None else []
         for kind, result in called:
             sys.stdout.write(result.stdout)
             sys.stderr.write(result.stderr)

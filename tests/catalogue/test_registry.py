@@ -11,11 +11,18 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.place import LONG_AGO, cost_function, plugin, versions
+
+
+def filtering(name: str) -> Request:
+    caller = Caller("id", AnswerForm.ENGINE, "a test")
+    return Request(caller, Entities(), {}, {Kind.FILTER: (WantedUnit(name),)})
+
 
 KEPT = "the last version that loaded stays in use (sha256:"
 
@@ -63,10 +70,10 @@ def test_a_unit_whose_file_does_not_load_is_told_with_the_reason(place):
         ("set", "its file set.py does not load: set.conf, line 1: timeout"),
         ("first", "it is a cost function; its file first.py does not load: "),
     ):
-        errors = catalogue.choose(Kind.FILTER, [WantedUnit(name)], {}, strict=False).errors
+        errors = catalogue.job(filtering(name), 0.0).errors[Kind.FILTER]
         assert errors[name][0].startswith(f"there is no filter named '{name}'; {reason}")
     place.write("broken", "def do_filter(hosts, vm, properties): ...\n")
-    assert place.registry.refresh().choose(Kind.FILTER, [WantedUnit("broken")], {}, False).calls
+    assert place.registry.refresh().job(filtering("broken"), 0.0).calls
 
 
 def test_a_file_dropped_in_edited_and_taken_away_is_followed(place):

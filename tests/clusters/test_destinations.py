@@ -26,11 +26,11 @@ def test_a_call_keeps_the_destinations_that_it_was_given():
         None, ClusterSettings("Default"), None, BALANCE, View(STATE), {}, threading.Event(),
         doubtful={"w": ("l",)},
     )  # fmt: skip
-    first = destinations.request().last
+    first = destinations.request().driver_call
     destinations._allowed = lambda _: {"p": 0}
     destinations.learn({"w": ("p",)})
     assert first.destinations == {}
-    assert destinations.request().last.destinations == {"w": {"p": 0}}
+    assert destinations.request().driver_call.destinations == {"w": {"p": 0}}
 
 
 def test_a_vm_that_the_cluster_does_not_run_is_passed_over():
@@ -52,7 +52,7 @@ def test_only_a_balancing_leaves_the_hosted_engine_where_it_is(method):
     )  # fmt: skip
     chosen, unfit = destinations.choose({"w": ("p",)})
     if method == BALANCE:
-        assert destinations.request().last.destinations == {"w": {}}
+        assert destinations.request().driver_call.destinations == {"w": {}}
         assert [step.problem for step in unfit] == ["no balancing moves the hosted engine"]
     else:
         assert (chosen, unfit) == ({"w": "p"}, [])

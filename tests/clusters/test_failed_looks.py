@@ -194,7 +194,7 @@ def test_a_hook_whose_answer_is_not_acted_on_is_called_again(
     decide, failed = scheduled.decisions.decide, []
 
     def fail_once(request, known):
-        if request.last is None and not failed:
+        if request.driver_call is None and not failed:
             failed.append(request)
             raise Overloaded("too many requests wait")
         decision = decide(request, known)
@@ -236,7 +236,7 @@ def test_a_hook_whose_answer_can_never_be_acted_on_does_not_keep_the_timer_waiti
     decide = scheduled.decisions.decide
 
     def fail(request, known):
-        if request.last is None:
+        if request.driver_call is None:
             raise Overloaded("too many requests wait")
         return decide(request, known)
 

@@ -79,7 +79,7 @@ def service(tmp_path, place, executor):
 def select(service, hosts, vm, method="select_host"):
     driver = service.scheduler("default", method)
     entities, caller = Entities(hosts, vm=vm), Caller.of_cluster("a test")
-    request = Request(caller, entities, {"policy": "none"}, last=DriverCall(driver, method))
+    request = Request(caller, entities, {"policy": "none"}, driver_call=DriverCall(driver, method))
     return service.decide(request).answer
 
 

@@ -72,7 +72,7 @@ def test_the_last_selection_counts(service: DecisionService):
     def ask(scheduler: str, method: str, hosts: tuple[str, ...] = ()) -> tuple[str, ...]:
         caller = Caller("0" * 16, AnswerForm.DESIGN, "a test")
         last = DriverCall(service.scheduler(scheduler, method), method)
-        decision = service.decide(Request(caller, Entities(hosts, vm="vm-1"), last=last))
+        decision = service.decide(Request(caller, Entities(hosts, vm="vm-1"), driver_call=last))
         assert decision.failure is None
         return decision.answer
 

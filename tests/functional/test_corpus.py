@@ -151,10 +151,10 @@ def read_frames(data: bytes, name: str) -> list[object]:
     returns = Returns.COSTS if "costs" in name else Returns.HOSTS
     function = Function("u", "filter", "do_filter", returns, parameters=("hosts",))
     return [
-        messages.unpack_analysis(frame.payload)
+        messages.unpack_analysis(payload)
         if name.startswith("analysis")
-        else messages.unpack_answer(frame.payload, function, given)
-        for frame in frames.Unframer(messages.ANALYSIS_LIMIT).feed(data)
+        else messages.unpack_answer(payload, function, given)
+        for _, _, payload in frames.Unframer(messages.ANALYSIS_LIMIT).feed(data)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -12,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.clusters.states import REPORT
-from ovirt_scheduler.errors import Overloaded, UnreadableDocument
+from ovirt_scheduler.errors import Overloaded, RefusedProperty, UnreadableDocument
+from ovirt_scheduler.model.decisions import Job
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes.exchange import Exchange, State
-from ovirt_scheduler.processes.executor import Job
 from tests.support.fuzzing import peak_of
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import processes_with
@@ -164,17 +165,27 @@ def loads(unit_named, tmp_path):
 def test_a_process_that_dies_while_values_are_checked_refuses_none(executor, loads):
     """A plugin's failure is no fault (contract 1.5): it is the call that fails."""
     unit = loads("os.kill(os.getpid(), 9)")
-    result = only(executor.run(job_of([unit], properties={"most": "5"}, strict=True)))
+    result = only(executor.run(job_of([unit], properties={"most": "5"})))
     assert (result.outcome, result.message) == (Outcome.KILLED, "died by SIGKILL")
 
 
 def test_a_plugin_that_hangs_while_it_is_loaded_refuses_no_value(executor, loads, unit_named):
     """Its call has failed with that, and the plugins behind it have time left."""
     units = [loads("time.sleep(1000)", timeout=1.5), unit_named("keeps_all")]
-    job = job_of(units, LONG, properties={"most": "5"}, strict=True)
+    job = job_of(units, LONG, properties={"most": "5"})
     hung, kept = executor.run(job).results
     assert (hung.outcome, kept.outcome) == (Outcome.TIMED_OUT, Outcome.OK)
     assert hung.message.endswith("its timeout is 1.5 s")
+
+
+def test_values_are_checked_when_their_unit_is_called(executor, unit_of, unit_named):
+    """In the same visit to its process: of a unit that is not called nothing is checked."""
+    text = "def do_filter(hosts, vm, properties): return hosts"
+    picky = replace(unit_of(text), properties=properties.parse("p", "most=[0-9]+", ""))
+    with pytest.raises(RefusedProperty, match="property most: 'x'"):
+        executor.run(job_of([unit_named("keeps_all"), picky], properties={"most": "x"}))
+    job = job_of([unit_named("keeps_none"), picky], properties={"most": "x"})
+    assert only(executor.run(job)).value == ()
 
 
 def test_a_traceback_shows_the_plugins_own_lines_and_nothing_of_ours(executor, unit_named):
@@ -200,8 +211,9 @@ def test_a_call_over_its_time_is_killed_and_told(executor, unit_named, name):
 )
 def test_a_timeout_that_is_shown_as_over_was_the_calls_own(seconds, more):
     """However many milliseconds its process took to be there."""
-    done = Exchange(memoryview(b""), 0, 0, 0, state=State.TIMED_OUT, ended=seconds)
-    _, message = done.how_it_ended(None, LIMITS)
+    late = Exchange(None, math.inf, 0)
+    late.state, late.ended = State.TIMED_OUT, seconds
+    _, message = late.how_it_ended(LIMITS)
     assert message == f"was killed after {seconds:.1f} s; its timeout is 10 s{more}"
 
 

@@ -204,21 +204,21 @@ def test_a_process_that_cannot_be_set_up_ahead_is_set_up_later(own, unit_named, 
     unit, refused, send = unit_named("keeps_all"), [], Worker.send
 
     def sends(worker: Worker, *what: object) -> int:
-        if worker.loading and not refused:
+        if not worker.was_called and worker.setup and not refused:
             refused.append(worker)
             raise OSError(errno.ENOBUFS, "No buffer space")
         return send(worker, *what)
 
     monkeypatch.setattr(Worker, "send", sends)
     own.want([(unit.plugin, unit.limits)])
-    wait_until(lambda: refused and refused[0].ready)
+    wait_until(lambda: refused and refused[0].is_ready)
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 1 + SPARE_BELOW)
     assert own._pool._idle[refused[0].key] == deque(refused)
 
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(exchange.Exchange, "__post_init__"), (Worker, "send"), (messages, "unpack_answer")],
+    [(frames, "pack_call"), (Worker, "send"), (messages, "unpack_answer")],
     ids=["exchange", "task", "answer"],
 )
 def test_a_call_for_which_there_is_no_memory_loses_no_process(
@@ -273,7 +273,7 @@ def test_where_memory_lacks_while_processes_are_looked_at_none_is_lost(
 
 def test_an_analysis_for_which_there_is_no_memory_leaves_no_descriptor(own, monkeypatch):
     """Nobody else knows of its process."""
-    for where, name in ((exchange, "wait"), (messages, "unpack_analysis")):
+    for where, name in ((exchange, "_wait"), (messages, "unpack_analysis")):
         spare = wait_until(lambda: own._pool._spare[:], suits=lambda seen: len(seen) == pool.SPARE)
         with monkeypatch.context() as patched:
             patched.setattr(where, name, raising(MemoryError()))

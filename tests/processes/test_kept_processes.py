@@ -230,16 +230,6 @@ def test_a_class_may_print_its_answer_and_exit_while_it_is_made(calls_of):
     assert calls.replaced == {}
 
 
-def test_a_process_for_one_call_that_only_checked_a_value_has_not_grown(calls_of, executor):
-    """It stays for the next call."""
-    calls = calls_of(ordinary(""), calls_per_process=1)
-    unit = replace(calls.unit, properties=properties.parse("Changes", "n=[0-9]+", ""))
-    with contextlib.suppress(RefusedProperty):
-        executor.run(job_of([unit], properties={"n": "x"}))
-    calls.settle()
-    assert calls.replaced == {}
-
-
 @pytest.mark.parametrize(
     "ours", ["errors.RefusedProperty", "errors.SlowProperty", "processes.worker.answers.BadAnswer"]
 )

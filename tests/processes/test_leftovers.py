@@ -378,7 +378,7 @@ def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, 
     with running(parallel=4, max_waiting=64) as stuck:
         zygote = zygote_of(stuck)
         os.kill(zygote, signal.SIGSTOP)
-        worker = stuck._pool.spare(math.inf)
+        worker = stuck._pool.take(None, math.inf)
         for _ in range(5000):
             worker.kill()
             if "gives no sign of life" in caplog.text:

@@ -166,6 +166,6 @@ def _ready(executor: Executor) -> int:
     """The pid of the process that is kept of a plugin, once it is ready; else 0."""
     with executor._pool._lock:
         benches = [[*bench] for bench in executor._pool._idle.values()]
-    if not any(kept.ready for bench in benches for kept in bench):
+    if not any(kept.is_ready for bench in benches for kept in bench):
         return 0
     return next((pid for pid in below(executor) if "plugin" in title(pid)), 0)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.model.values.text import one_line, shortened
@@ -19,7 +19,6 @@ from ovirt_scheduler.processes.protocol.packed_answers import (
     MISSHAPEN,
     PACKINGS,
     Misnamed,
-    Unpacked,
     text,
     texts,
 )
@@ -46,21 +45,13 @@ _STRING = re.compile(rb'"[^"]*"')
 _Described = TypeVar("_Described", FoundUnit, FoundDriver)
 
 
-class Answered(NamedTuple):
-    """The answer of a process to a call."""
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}  # the class takes ten times as long
 
-    outcome: Outcome
-    answer: Unpacked = Unpacked(None)
-    message: str = ""
-    traceback: str = ""
-    # Of a printed answer: the bytes of stdout and of stderr that it was read from.
-    read: Optional[tuple[int, int]] = None
-    reasons: Mapping[str, str] = {}  # by host
-    remarks: tuple[str, ...] = ()  # on reasons that were dropped
-
-
+# Of a printed answer: the bytes of stdout and of stderr that it was read from.
+ReadOutput = Optional[tuple[int, int]]
 # The reasons of a call, by host, and notes on reasons that were dropped.
 ReasonsAndNotes = tuple[Mapping[str, str], Sequence[str]]
+NO_NOTES: tuple[str, ...] = ()
 NO_REASONS: ReasonsAndNotes = ({}, ())
 
 
@@ -74,7 +65,7 @@ def pack_answer(
     returns: Returns,
     value: object,
     hosts: Sequence[str],
-    read: Optional[tuple[int, int]] = None,
+    read: ReadOutput = None,
     reasons: ReasonsAndNotes = NO_REASONS,
 ) -> bytes:
     """The message of a good answer."""
@@ -87,39 +78,45 @@ def pack_answer(
     return compact_json.encode(fields)
 
 
-def pack_failure(
-    outcome: Outcome, message: str, trace: str = "", read: Optional[tuple[int, int]] = None
-) -> bytes:
+def pack_failure(outcome: Outcome, message: str, trace: str = "", read: ReadOutput = None) -> bytes:
     """The message of a call that failed."""
     return compact_json.encode([outcome.value, None, message, trace, read])
 
 
-def unpack_answer(payload: bytes, function: Function, inputs: CallInputs) -> Answered:
+def unpack_answer(
+    payload: bytes, function: Function, inputs: CallInputs
+) -> tuple[CallResult, ReadOutput]:
     """Read the answer to a call, and check it against the call's inputs.
+
+    Returns:
+        The result, without time and output; and how much output it was read from, if from any.
 
     Raises:
         FrameError: it has not the shape.
     """
     packing = PACKINGS[function.returns]
+    value, notes = None, NO_NOTES
     try:
         most = packing.most(inputs)[1] + 2 * len(inputs.hosts)
-        outcome, value, message, trace, read, *rest = _loaded(payload, most)
-        answer = Unpacked(None)
-        if outcome == "ok":
+        word, packed, message, trace, read, *rest = _loaded(payload, most)
+        outcome, message = _OUTCOMES[word], one_line(text(message))
+        if outcome is Outcome.OK:
             try:
-                answer = packing.unpack(value, inputs)
+                value, notes = packing.unpack(packed, inputs)
             except Misnamed as error:
-                outcome, message = Outcome.BAD_ANSWER.value, f"{function.name} {error}"
+                outcome, message = Outcome.BAD_ANSWER, one_line(f"{function.name} {error}")
         reasons, remarks = _unpack_reasons(rest, inputs.hosts) if rest else ({}, ())
-        return Answered(
-            Outcome(outcome),
-            answer,
-            one_line(text(message)),
-            text(trace)[-TRACEBACK_LIMIT:],
-            None if read is None else (int(read[0]), int(read[1])),
-            reasons,
-            remarks,
+        result = CallResult(
+            function.unit,
+            outcome,
+            value,
+            message,
+            notes=tuple(map(one_line, notes)),
+            remarks=remarks,
+            traceback=text(trace)[-TRACEBACK_LIMIT:],
+            reasons=reasons,
         )
+        return result, None if read is None else (int(read[0]), int(read[1]))
     except MISSHAPEN as error:
         raise FrameError(f"not an answer of a {function.kind}: {error!r:.200}") from None
 

@@ -44,11 +44,8 @@ class Misnamed(Exception):
     """An answer has names of hosts and no id; the text is a sentence without its subject."""
 
 
-class Unpacked(NamedTuple):
-    """An answer that was checked against the call's inputs, with notes on what was dropped."""
-
-    value: object
-    notes: tuple[str, ...] = ()
+# An answer that was checked against the call's inputs, and notes on what was dropped.
+Unpacked = tuple[Any, tuple[str, ...]]
 
 
 class Packing(NamedTuple):
@@ -159,7 +156,7 @@ def _hosts_from(packed: Any, inputs: CallInputs) -> Unpacked:
     places, notes, _ = _unpack_hosts(packed, inputs)
     hosts = inputs.hosts
     all_of_them = len(places) == len(hosts)
-    return Unpacked(hosts if all_of_them else tuple(hosts[at] for at in sorted(places)), notes)
+    return hosts if all_of_them else tuple(hosts[at] for at in sorted(places)), notes
 
 
 def _pack_costs(costs: Mapping[str, int], hosts: Sequence[str]) -> object:
@@ -176,7 +173,7 @@ def _costs_from(packed: Any, inputs: CallInputs) -> Unpacked:
         raise ValueError("not a cost for each host")
     hosts = inputs.hosts
     pairs = sorted(zip(places, costs))
-    return Unpacked({hosts[place]: cost for place, cost in pairs}, notes)
+    return {hosts[place]: cost for place, cost in pairs}, notes
 
 
 def _pack_migration(migration: Optional[Migration], hosts: Sequence[str]) -> object:
@@ -185,18 +182,18 @@ def _pack_migration(migration: Optional[Migration], hosts: Sequence[str]) -> obj
 
 def _migration_from(packed: Any, inputs: CallInputs) -> Unpacked:
     if packed is None:
-        return Unpacked(None)
+        return None, ()
     vm, *rest = packed
     places, notes, has_strangers = _unpack_hosts(rest, inputs)
     if not places and has_strangers:  # an empty list would stand for any host
-        return Unpacked(None, notes)
+        return None, notes
     hosts = tuple(inputs.hosts[place] for place in sorted(places))
-    return Unpacked(Migration(text(vm), hosts), notes)
+    return Migration(text(vm), hosts), notes
 
 
 def _selection_from(packed: Any, inputs: CallInputs) -> Unpacked:
     places, notes, _ = _unpack_hosts(packed, inputs)
-    return Unpacked(tuple(inputs.hosts[place] for place in places), notes)
+    return tuple(inputs.hosts[place] for place in places), notes
 
 
 def _pack_migrations(migrations: Mapping[str, Ids], all_hosts: Sequence[str]) -> object:
@@ -222,13 +219,13 @@ def _migrations_from(packed: Any, inputs: CallInputs) -> Unpacked:
     if not migrations:
         _refuse_names([*shown], inputs)
     of_vms = _note("VMs", len(others), [*others])
-    return Unpacked(migrations, (*of_vms, *_note("hosts", count, [*shown])))
+    return migrations, (*of_vms, *_note("hosts", count, [*shown]))
 
 
 def _truth(packed: object, _: CallInputs) -> Unpacked:
     if not isinstance(packed, bool):
         raise TypeError(f"{packed!r:.60} is not a truth")
-    return Unpacked(packed)
+    return packed, ()
 
 
 def _pack_value(value: object, _: Sequence[str] = ()) -> object:
@@ -282,13 +279,13 @@ PACKINGS: Mapping[Returns, Packing] = {
     Returns.MIGRATIONS: Packing(_pack_migrations, _migrations_from, _most_of_migrations),
     Returns.IDS: Packing(
         lambda ids, _: list(ids),
-        lambda packed, _: Unpacked(texts(packed)),
+        lambda packed, _: (texts(packed), ()),
         lambda _: (_IDS_BYTES, MOST_VALUES),
     ),
     # A character of 16 bits takes six bytes at most (\\u0000), and bytes a third more as base64.
     Returns.VALUE: Packing(
         _pack_value,
-        lambda packed, _: Unpacked(_value(packed)),
+        lambda packed, _: (_value(packed), ()),
         lambda _: (6 * MOST_CHARACTERS, MOST_VALUES),
     ),
 }

@@ -279,8 +279,8 @@ def _refusal(task: Union[tasks.CallTask, tasks.CheckTask]) -> bytes:
         owner = f"{function.kind} {function.unit}"
         patterns.check(owner, function.properties, task.properties, task.seconds)
     except RefusedProperty as error:
-        is_slow = isinstance(error, SlowProperty) and isinstance(task, tasks.CallTask)
-        outcome = Outcome.TIMED_OUT if is_slow else Outcome.REFUSED
+        is_failure = isinstance(error, SlowProperty) and not task.strict
+        outcome = Outcome.TIMED_OUT if is_failure else Outcome.REFUSED
         return messages.pack_failure(outcome, str(error))
     return b""
 

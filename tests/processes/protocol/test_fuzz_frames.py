@@ -102,7 +102,7 @@ def written(value: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
 @tries(200)
 @given(
     st.lists(
-        st.builds(Frame, st.binary(min_size=1, max_size=1), st.integers(0, 2**64 - 1),
+        st.tuples(st.binary(min_size=1, max_size=1), st.integers(0, 2**64 - 1),
                   st.binary(max_size=LIMIT + 2)),
         max_size=5,
     ),
@@ -114,7 +114,7 @@ def test_a_stream_gives_its_frames_or_is_refused(sent: list[Frame], data: st.Dat
     unframer = Unframer(LIMIT)
     good = []
     for frame in sent:
-        if len(frame.payload) > LIMIT:
+        if len(frame[2]) > LIMIT:
             break
         good.append(frame)
     got: list[Frame] = []
@@ -139,7 +139,7 @@ def test_any_bytes_are_cut_or_refused(pieces: list[bytes]) -> None:
     unframer = Unframer(LIMIT)
     try:
         for piece in pieces:
-            assert all(len(frame.payload) <= LIMIT for frame in unframer.feed(piece))
+            assert all(len(frame[2]) <= LIMIT for frame in unframer.feed(piece))
     except FrameError as error:
         assert_told(str(error))
 
@@ -151,14 +151,14 @@ def test_an_answer_is_read_or_refused(payload: bytes, returns: Returns) -> None:
     function = Function("u", "filter", "do_filter", returns, parameters=("hosts",))
     try:
         with bounded():
-            found = messages.unpack_answer(payload, function, INPUTS)
+            found, _ = messages.unpack_answer(payload, function, INPUTS)
     except FrameError as error:
         assert_told(str(error))
         return
-    assert (found.outcome is Outcome.OK) or found.answer.value is None
-    for text in (found.message, found.traceback, *found.answer.notes):
+    assert (found.outcome is Outcome.OK) or found.value is None
+    for text in (found.message, found.traceback, *found.notes):
         text.encode()
-    value = found.answer.value
+    value = found.value
     if returns in (Returns.HOSTS, Returns.COSTS, Returns.SELECTION) and value is not None:
         assert isinstance(value, (tuple, dict))
         assert set(value) <= set(INPUTS.hosts)
@@ -171,7 +171,7 @@ def test_an_analysis_is_read_or_refused(payload: bytes) -> None:
     """What was read arrives as it is when it is sent again."""
     try:
         with bounded():
-            found = messages.unpack_analysis(payload)
+            found, _ = messages.unpack_analysis(payload)
     except FrameError as error:
         assert_told(str(error))
         return

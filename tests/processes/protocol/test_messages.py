@@ -15,14 +15,13 @@ from ovirt_scheduler.model.analysis import (
     PublishedMethod,
 )
 from ovirt_scheduler.model.plugins import Module
-from ovirt_scheduler.model.results import Migration, Outcome
+from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.processes.protocol import messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
-from ovirt_scheduler.processes.protocol.messages import Answered, ReadDocument
-from ovirt_scheduler.processes.protocol.packed_answers import Unpacked
+from ovirt_scheduler.processes.protocol.messages import ReadDocument
 from tests.support.command import script
 
 pytestmark = pytest.mark.long
@@ -51,29 +50,31 @@ def test_an_answer_arrives(returns, value, read):
     """With how much of the output it was read from."""
     payload = messages.pack_answer(returns, value, INPUTS.hosts, read)
     found = messages.unpack_answer(payload, function(returns), INPUTS)
-    assert found == Answered(Outcome.OK, Unpacked(value), read=read)
+    assert found == (CallResult("u", Outcome.OK, value), read)
 
 
 def test_a_failure_arrives():
     """Its message is a line, whatever text is in it."""
     payload = messages.pack_failure(Outcome.RAISED, "a \N{SNOWMAN}\nb", "line\nline")
     found = messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
-    assert found == Answered(Outcome.RAISED, message="a \N{SNOWMAN} b", traceback="line\nline")
+    message = "a \N{SNOWMAN} b"
+    failed = CallResult("u", Outcome.RAISED, message=message, traceback="line\nline")
+    assert found == (failed, None)
 
 
 def test_a_failure_carries_no_value():
     """What a failed call answered does not count."""
     payload = json.dumps(["raised", [[0], 0, []], "no", "", None]).encode()
-    found = messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
-    assert found.answer == Unpacked(None)
+    result, _ = messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
+    assert result.value is None
 
 
 def test_of_a_long_traceback_the_end_is_kept():
     """Where the error is."""
     payload = json.dumps(["raised", None, "no", "x" * 100_000 + "end", None]).encode()
-    found = messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
-    assert len(found.traceback) == messages.TRACEBACK_LIMIT
-    assert found.traceback.endswith("xend")
+    result, _ = messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
+    assert len(result.traceback) == messages.TRACEBACK_LIMIT
+    assert result.traceback.endswith("xend")
 
 
 def test_no_characters_make_an_answer_too_long():
@@ -83,7 +84,8 @@ def test_no_characters_make_an_answer_too_long():
     reasons = dict.fromkeys(hosts, "\N{GRINNING FACE}" * 200)
     payload = messages.pack_answer(Returns.HOSTS, hosts, hosts, reasons=(reasons, ()))
     assert len(payload) <= messages.answer_limit(function(Returns.HOSTS), inputs)
-    assert messages.unpack_answer(payload, function(Returns.HOSTS), inputs).reasons == reasons
+    result, _ = messages.unpack_answer(payload, function(Returns.HOSTS), inputs)
+    assert result.reasons == reasons
     trace = "\N{GRINNING FACE}" * messages.TRACEBACK_LIMIT
     payload = messages.pack_failure(Outcome.RAISED, trace[:500], trace)
     assert len(payload) <= messages.answer_limit(function(Returns.HOSTS), INPUTS)
@@ -181,8 +183,8 @@ def test_a_large_answer_of_few_values_is_read():
     """Its commas, brackets and quotes are text."""
     value = '[],{"\\' * 1_000_000
     payload = messages.pack_answer(Returns.VALUE, [value], ())
-    found = messages.unpack_answer(payload, function(Returns.VALUE), CallInputs())
-    assert found.answer.value == [value]
+    result, _ = messages.unpack_answer(payload, function(Returns.VALUE), CallInputs())
+    assert result.value == [value]
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000])

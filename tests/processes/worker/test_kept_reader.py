@@ -22,10 +22,10 @@ said, unframer = [], frames.Unframer(10_000)
 task = ReadTask((Unread(Role.HOSTS, Document(b"<hosts><host id='a'/></hosts>")),))
 for number in (1, 2):
     while said.count(frames.READY) < number:
-        said += [frame.kind for frame in unframer.feed(ours.recv(10_000))]
+        said += [kind for kind, _, _ in unframer.feed(ours.recv(10_000))]
     ours.sendall(frames.pack_task(task, number))
 while data := ours.recv(10_000):
-    said += [frame.kind for frame in unframer.feed(data)]
+    said += [kind for kind, _, _ in unframer.feed(data)]
 names = {frames.READY: "ready", frames.ANSWER: "answer", frames.DIFFERS: "end"}
 print(*map(names.get, said))
 """

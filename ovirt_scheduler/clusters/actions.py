@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Callable, Optional
 
 from ovirt_scheduler.clusters.affinity import ClusterAffinity
+from ovirt_scheduler.clusters.averages import UseAverages
 from ovirt_scheduler.clusters.destinations import BALANCE, MEND, ClusterDestinations
 from ovirt_scheduler.clusters.engine_side import EngineSide, balances
 from ovirt_scheduler.clusters.migration_limits import cluster_imbalance
@@ -83,6 +84,7 @@ class ClusterActions:
         self.migrations = ClusterMigrations(settings, services)
         self._limits, self._refusals = self.migrations.limits, self.migrations.refusals
         self._offers = Offers(settings.name, services.inventory, settings.refused_pause)
+        self._averages = UseAverages(settings.average)
         self._logged: dict[str, frozenset[str]] = {}  # as ``_log_not_made`` was called last
         # Plans that this look may make: id to method.
         self._approved: dict[str, str] = {}
@@ -151,6 +153,7 @@ class ClusterActions:
             for vm, why in self.affinity.touched().items():
                 closed[vm] = {ANY_HOST: why, **closed.get(vm, {})}
             staying += self._memory.moved  # by the last balancing: it may have been in vain
+            view = view._replace(state=self._averages.averaged(view.state, now))
             for vm, hosts in self._limits.former_hosts(now).items():
                 closed[vm] = {**hosts, **closed.get(vm, {})}
         closed.update((vm, {ANY_HOST: ""}) for vm in staying)
@@ -231,12 +234,15 @@ class ClusterActions:
         Returns:
             Whether the engine said no to something new, so that other migrations may be wanted.
         """
-        method, state, drive = destinations.method, destinations.view.state, self._settings.drive
+        method, state = destinations.method, destinations.view.state
+        drive = self._drive_of(method)
         if self._services.stopping.is_set() and drive is not Drive.ON:
             return False  # the daemon stops: nobody would carry it out
         ready = [step for step in judged if not step.problem]
         waiting = self._services.plans.open(self._cluster, method) if method == BALANCE else None
-        if waiting is not None and drive is Drive.APPROVE:
+        if waiting is not None and waiting.state == TOLD:
+            pass  # another takes its place
+        elif waiting is not None and drive is Drive.APPROVE:
             over = self._limits.why_over(waiting.steps, judged, destinations.expected)
             if not over and waiting.id in self._approved:
                 names = [step.vm_name for step in waiting.steps if self._not_offered(step, state)]
@@ -244,6 +250,8 @@ class ClusterActions:
             if not over:
                 return self._make_approved(waiting, waiting.steps, destinations)
             self._services.plans.end(waiting, LEFT_BEHIND, over)
+        elif waiting is not None:
+            self._services.plans.end(waiting, LEFT_BEHIND, self._outside_hours)
         if method != BALANCE and drive is Drive.ON:
             return self._carry_out(ready, destinations)
         answers = {step.vm: self._not_offered(step, state) for step in ready}
@@ -256,6 +264,18 @@ class ClusterActions:
         in_vain &= {step.source for step in ready if step.vm in refused}
         ready = [step for step in ready if step.vm not in refused and step.source not in in_vain]
         return self._carry_out(ready, destinations)
+
+    def _drive_of(self, method: str) -> Drive:
+        """What is done with the answer of a method now: a balancing has its hours."""
+        hours, drive = self._settings.hours, self._settings.drive
+        if hours is None or method not in (BALANCE, MEND):
+            return drive
+        now = time.localtime()
+        return drive if hours.contain(60 * now.tm_hour + now.tm_min) else Drive.DRY_RUN
+
+    @property
+    def _outside_hours(self) -> str:
+        return f"balancing migrates at {self._settings.hours} only"
 
     def _not_offered(self, step: Step, state: ClusterState) -> Mapping[str, str]:
         """The hosts that the engine does not offer for a VM, if it would not migrate it so.
@@ -282,7 +302,7 @@ class ClusterActions:
 
     def _carry_out(self, steps: Sequence[Step], destinations: ClusterDestinations) -> bool:
         """Make a plan, tell it or have it wait; as ``_act``."""
-        method, drive = destinations.method, self._settings.drive
+        method, drive = destinations.method, self._drive_of(destinations.method)
         default_reason = f"{method} of {self._settings.scheduler} asks for it"
         if method == BALANCE and self._settings.balance is not None:
             default_reason = f"{self._settings.balance.name} asks for it"
@@ -293,7 +313,10 @@ class ClusterActions:
         if drive is Drive.APPROVE:
             steps = self._to_approve(method, steps, destinations.view.state)
         becomes = {Drive.DRY_RUN: TOLD, Drive.APPROVE: WAITING}.get(drive, MADE)
-        plan = Plan(self._cluster, method, tuple(steps), time.time(), self.imbalance, becomes)
+        because = "" if drive is self._settings.drive else self._outside_hours
+        plan = Plan(
+            self._cluster, method, tuple(steps), time.time(), self.imbalance, becomes, because
+        )
         says_no = False
         if drive is Drive.ON:
             outcome = self._make(steps, destinations)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional, cast
 
+from ovirt_scheduler.clusters.averages import as_values
 from ovirt_scheduler.clusters.migration_limits import after
 from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.clusters.refusals import ANY_HOST
@@ -167,6 +168,7 @@ class ClusterDestinations:
                 entities = entities._replace(host=change.subject)
             else:
                 entities = entities._replace(vm=change.subject)
+        is_averaged = self.method == BALANCE and self.settings.average > 0
         return Request(
             Caller.of_cluster(self.settings.name),
             entities,
@@ -179,6 +181,7 @@ class ClusterDestinations:
                 destinations=dict(self._known),
                 planned=dict(self.planned),
                 rules=self.placed({}),
+                averages=as_values(self._state) if is_averaged else {},
             ),
         )
 

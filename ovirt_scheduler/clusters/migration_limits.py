@@ -114,7 +114,7 @@ class MigrationLimits:
         ends = {end: now if end[1] else longest for move in moves for end in _ends(move)}
         self._since = {**former, **{end: self._since.get(end, at) for end, at in ends.items()}}
         judged: list[Step] = []
-        use = _Use(state)
+        use = ClusterUse(state)
         for group in _groups(moves):
             after = use.after(group)
             problem = self._too_little(group, use, after) or self._too_soon(group, use, now)
@@ -133,7 +133,7 @@ class MigrationLimits:
         named = {end for move in latest for end in _ends(move)}
         if not any(end in named for move in planned for end in _ends(move)):
             return "the scheduler wants no VMs off these hosts, or onto them, any more"
-        use = _Use(state)
+        use = ClusterUse(state)
         for group in _groups(planned):
             after = use.after(group)
             problem = self._too_little(group, use, after)
@@ -182,7 +182,7 @@ class MigrationLimits:
             ours.ended = None
         return undone
 
-    def _too_little(self, group: list[Step], use: _Use, later: _Use) -> str:
+    def _too_little(self, group: list[Step], use: ClusterUse, later: ClusterUse) -> str:
         hosts = {group[0].source, *(move.target for move in group)}
         before, after = use.imbalance(hosts), later.imbalance(hosts)
         if not self._margin or before is None or after is None or use.is_packed(group):
@@ -194,7 +194,7 @@ class MigrationLimits:
             f"to improve it by {self._margin:g} points"
         )
 
-    def _too_soon(self, group: list[Step], use: _Use, now: float) -> str:
+    def _too_soon(self, group: list[Step], use: ClusterUse, now: float) -> str:
         cause = (group[0].source, True)
         if not use.is_packed(group):
             ends = (end for move in group for end in _ends(move))
@@ -225,15 +225,21 @@ def after(state: ClusterState, planned: Mapping[str, str]) -> ClusterState:
         if vm in state.vms and state.vms[vm].host not in (None, host)
     ]
     moved = {step.vm: state.vms[step.vm]._replace(host=step.target) for step in steps}
-    return ClusterState(_Use(state).after(steps).hosts, {**state.vms, **moved}) if steps else state
+    return (
+        ClusterState(ClusterUse(state).after(steps).hosts, {**state.vms, **moved})
+        if steps
+        else state
+    )
 
 
 def cluster_imbalance(state: ClusterState) -> Optional[float]:
     """The imbalance of the hosts that are up, in percent; None if not all tell their use."""
-    return _Use(state).imbalance(key for key, host in state.hosts.items() if host.status == "up")
+    return ClusterUse(state).imbalance(
+        key for key, host in state.hosts.items() if host.status == "up"
+    )
 
 
-class _Use:
+class ClusterUse:
     """What is used of each host, or would be after some migrations.
 
     Attributes:
@@ -251,13 +257,13 @@ class _Use:
         parts = [part for part in up if part is not None]
         self._mean = math.fsum(parts) / len(parts) if parts else 0.0
 
-    def after(self, group: Iterable[Step]) -> _Use:
+    def after(self, group: Iterable[Step]) -> ClusterUse:
         """The same after migrations; of one to any host only the source is changed."""
         later = copy.copy(self)
         later.hosts = hosts = dict(self.hosts)
         for move in group:
             vm = self._state.vms[move.vm]
-            busy = self._busy(vm)
+            busy = self.busy(vm)
             for key, sign in ((move.source, -1), (move.target, 1)):
                 if key in hosts:
                     hosts[key] = hosts[key]._replace(
@@ -281,7 +287,8 @@ class _Use:
     def _part(self, key: str) -> Optional[float]:
         return used(self.hosts[key]) if key in self.hosts else None
 
-    def _busy(self, vm: VmState) -> float:
+    def busy(self, vm: VmState) -> float:
+        """How many processors a VM keeps busy; its share of its host's if it does not tell."""
         if vm.busy_processors is not None or vm.host is None or vm.host not in self._state.hosts:
             return vm.busy_processors or 0.0
         processors = sum(self._state.vms[each].processors for each in self._running[vm.host])

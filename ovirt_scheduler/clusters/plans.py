@@ -80,9 +80,12 @@ class Plans:
         """
         former = self.open(plan.cluster, plan.method)
         if former is not None:
+            because = "the scheduler wants something else now"
             if former.migrations == plan.migrations:
-                return False
-            self.end(former, LEFT_BEHIND, "the scheduler wants something else now")
+                if former.state != TOLD or plan.state == TOLD:
+                    return False
+                because = "balancing may migrate now"
+            self.end(former, LEFT_BEHIND, because)
         if plan.steps:
             self._put(plan)
             with self._changed:

@@ -96,7 +96,7 @@ def inputs(request: Request, replies: EngineReplies, selected: Sequence[str]) ->
     driver_call: dict[str, object] = {
         "method": call.method, "ids": ids, "arguments": call.arguments,
         "selected": selected, "destinations": call.destinations, "planned": call.planned,
-        "coming": call.coming,
+        "coming": call.coming, "averages": call.averages,
     }  # fmt: skip
     if call.rules.rules.groups:
         driver_call["rules"] = call.rules.plain()

@@ -31,6 +31,8 @@ class DriverCall(NamedTuple):
         rules: of affinity, with where their VMs run.
         selected: ids of the hosts that the scheduler selected last.
         costs: of each host that the filters accepted: what the cost functions before it add up to.
+        averages: of hosts and VMs by id, the busy processors and used bytes that a balancing goes
+            by; empty: the figures of their documents.
     """
 
     driver: DriverUnit
@@ -42,11 +44,12 @@ class DriverCall(NamedTuple):
     rules: PlacedVms = NO_RULES
     selected: Sequence[str] = ()
     costs: Mapping[str, int] = {}
+    averages: Mapping[str, tuple[float, int]] = {}
 
     @property
     def attributes(self) -> Mapping[str, object]:
         """What a scheduler finds as ``self.costs`` and so on."""
-        names = ["costs", "selected", "destinations", "planned", "coming"]
+        names = ["costs", "selected", "destinations", "planned", "coming", "averages"]
         names += ["rules"] if self.rules.rules.groups else []
         return {name: getattr(self, name) for name in names} if self.driver.interfaces else {}
 

@@ -18,6 +18,8 @@ from ovirt_scheduler.model.cluster_state import HOSTED_ENGINE
 from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
 from ovirt_scheduler.model.values.text import count_of
 
+Averages = Mapping[str, tuple[float, int]]
+NO_AVERAGES: Averages = MappingProxyType({})
 _MOVABLE = (None, types.VmAffinity.MIGRATABLE)
 
 
@@ -31,7 +33,9 @@ class HostUse:
         memory, used_memory: bytes; 0: not known.
     """
 
-    def __init__(self, host: types.Host, vms: Sequence[types.Vm] = ()) -> None:
+    def __init__(
+        self, host: types.Host, vms: Sequence[types.Vm] = (), averages: Averages = NO_AVERAGES
+    ) -> None:
         statistics = _statistics(host)
         self.host = host
         self.id: str = host.id
@@ -41,9 +45,16 @@ class HostUse:
         self._room: Optional[int] = host.max_scheduling_memory
         used = used_memory(statistics, self.memory, self._room)
         self.used_memory = sum(int(vm.memory or 0) for vm in vms) if used is None else used
+        self._free = self.memory - self.used_memory
         percent = busy_percent(statistics)
         self._is_busy_known = percent is not None
         self.used_processors = (percent or 0.0) / 100 * (self.processors or 1)
+        self._averages = averages
+        average = averages.get(self.id)
+        if average is not None and self._is_busy_known:
+            self.used_processors = average[0]
+        if average is not None and used is not None:
+            self.used_memory = average[1]
         self._shares = sum(vcpus(vm) for vm in vms) or 1
         self._measured_processors = self.used_processors
         self._busy_percents: dict[types.Vm, Optional[float]] = {}  # as far as they were asked for
@@ -91,7 +102,7 @@ class HostUse:
         if self.processors and vcpus(vm) > self.processors:
             return f"has {count_of(self.processors, 'processor')}, {vcpus(vm)} are needed"
         needed = beside + (vm.memory or 0)
-        room = self.memory - self.used_memory if self.memory else needed
+        room = self._free if self.memory else needed
         if self._room is not None:
             room = min(room, self._room)
         if needed > room:
@@ -100,6 +111,8 @@ class HostUse:
 
     def processors_of(self, vm: types.Vm) -> float:
         """How many processors one of its VMs keeps busy."""
+        if vm.id in self._averages:
+            return self._averages[vm.id][0]
         if vm not in self._busy_percents:
             self._busy_percents[vm] = _statistics(vm).get("cpu.current.total")
         percent = self._busy_percents[vm]
@@ -121,17 +134,24 @@ class HostUse:
         """Count so much more as used; less, if it is negative."""
         self.used_processors = max(0.0, self.used_processors + processors)
         self.used_memory = max(0, self.used_memory + memory)
+        self._free -= memory
         if self._room is not None:
             self._room -= memory
 
 
-def uses(hosts: Iterable[types.Host], vms: Iterable[types.Vm]) -> list[HostUse]:
-    """The use of each host; VMs that run on none of them do not count."""
+def uses(
+    hosts: Iterable[types.Host], vms: Iterable[types.Vm], averages: Averages = NO_AVERAGES
+) -> list[HostUse]:
+    """The use of each host; VMs that run on none of them do not count.
+
+    Args:
+        averages: a scheduler's ``self.averages``, which count instead of the figures of now.
+    """
     on: dict[str, list[types.Vm]] = {host.id: [] for host in hosts}
     for vm in vms:
         if vm.host is not None and vm.host.id in on:
             on[vm.host.id].append(vm)
-    return [HostUse(host, on[host.id]) for host in hosts]
+    return [HostUse(host, on[host.id], averages) for host in hosts]
 
 
 def is_movable(vm: types.Vm) -> bool:

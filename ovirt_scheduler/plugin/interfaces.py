@@ -75,12 +75,15 @@ class SchedulerPart(Driver):
             both; it is not to be migrated.
         rules: the cluster's affinity rules, with where the VMs of groups run, or will after what is
             planned. A method may move VMs in it to plan on; the daemon keeps no change.
+        averages: where a balancing goes by averages, host or VM id to the processors that it keeps
+            busy and the bytes of memory that it uses, on average; else empty.
     """
 
     topic = "compute"
     destinations: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     planned: Mapping[str, str] = MappingProxyType({})
     rules: PlacedVms = NO_RULES
+    averages: Mapping[str, tuple[float, int]] = MappingProxyType({})
 
 
 class HostSelector(SchedulerPart):

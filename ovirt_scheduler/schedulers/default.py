@@ -15,7 +15,7 @@ from typing import Callable, Optional
 from ovirtsdk4 import types
 
 from ovirt_scheduler.plugin import PlacedVms, Scheduler, cluster_use, reason
-from ovirt_scheduler.plugin.cluster_use import HostUse
+from ovirt_scheduler.plugin.cluster_use import NO_AVERAGES, Averages, HostUse
 from ovirt_scheduler.plugin.interfaces import Hosts, Properties, Vms
 
 Migrations = dict[types.Vm, list[types.Host]]
@@ -70,7 +70,7 @@ class DefaultScheduler(Scheduler):
         """What the policy moves now: at most ``most_migrations`` VMs, or one host's."""
         destinations = dict(self.destinations)
         destinations.update((vm.id, {}) for vm in vms if cluster_use.is_hosted_engine(vm))
-        plan = _Plan(hosts, vms, properties, destinations, self.planned, self.rules)
+        plan = _Plan(hosts, vms, properties, destinations, self.planned, self.rules, self.averages)
         policy = properties["policy"]
         if policy == EVENLY_DISTRIBUTE:
             plan.relieve()
@@ -119,10 +119,11 @@ class _Plan:
         destinations: Destinations,
         planned: Mapping[str, str],
         rules: PlacedVms,
+        averages: Averages = NO_AVERAGES,
     ) -> None:
         self.migrations: Migrations = {}
         self._comparisons: dict[types.Vm, tuple[types.Host, str]] = {}
-        self._uses = sorted(cluster_use.uses(hosts, vms), key=lambda use: use.id)
+        self._uses = sorted(cluster_use.uses(hosts, vms, averages), key=lambda use: use.id)
         self._preferred = _preference(properties)
         self._high = int(properties["high_utilization"]) / 100
         self._low = int(properties["low_utilization"]) / 100

@@ -27,7 +27,7 @@ from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings.value_types import Drive, Key
+from ovirt_scheduler.settings.value_types import DayHours, Drive, Key
 
 _LONGEST_PASSWORD = 4096  # characters
 _REFUSED_PAUSE = (
@@ -148,6 +148,12 @@ class ClusterSettings:
     margin: float = setting("percent", "5",
         "By how many points migrations have to improve the imbalance of their hosts. 0 allows "
         "whatever the scheduler wants.", bounds=("0", "100"))
+    average: float = setting("minutes", "0",
+        "A balancing goes by averages of the use of hosts and VMs, in which a change counts for "
+        "63 % after this time. 0 is no average.", bounds=("0", "1440"))
+    hours: Optional[DayHours] = setting("day_hours", None,
+        "When balancings may migrate VMs, by the clock of the daemon's machine. At other times "
+        "their plans are only told, as in a dry run.", unset="all day")
     migrations_per_vm: int = setting("whole", "4",
         "How often a VM is migrated within an hour at most; then it stays where it is.",
         bounds=("1", "1000"))

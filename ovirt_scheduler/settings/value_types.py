@@ -29,6 +29,26 @@ class Drive(Enum):
     ON = "on"
 
 
+_DAY_MINUTES = 24 * 60
+
+
+class DayHours(NamedTuple):
+    """Hours of each day, over midnight if they end before they begin; minutes since midnight."""
+
+    begin: int
+    end: int
+
+    def contain(self, minute: int) -> bool:
+        """Whether a minute of the day is among them. A begin that is the end means all day."""
+        if self.begin < self.end:
+            return self.begin <= minute < self.end
+        return minute >= self.begin or minute < self.end
+
+    def __str__(self) -> str:
+        begin, end = (divmod(minutes, 60) for minutes in self)
+        return f"{begin[0]:02}:{begin[1]:02}-{end[0]:02}:{end[1]:02}"
+
+
 class ValueType(NamedTuple):
     """A type of value: its name in a sentence, and the reader that makes a value of a text."""
 
@@ -108,6 +128,15 @@ def _units(pattern: str) -> Callable[[str], tuple[WantedUnit, ...]]:
     return read
 
 
+def _day_hours(text: str) -> DayHours:
+    match = _match(r"([0-9]{1,2}):([0-5][0-9])\s*-\s*([0-9]{1,2}):([0-5][0-9])", text)
+    hour, minute, last_hour, last_minute = map(int, match.groups())
+    begin, end = 60 * hour + minute, 60 * last_hour + last_minute
+    if begin >= _DAY_MINUTES or end > _DAY_MINUTES:
+        raise ValueError(text)
+    return DayHours(begin, end % _DAY_MINUTES)
+
+
 def _choices(text: str) -> tuple[str, ...]:
     return tuple(choice.strip() for choice in text.split(","))
 
@@ -161,6 +190,7 @@ TYPES: dict[str, ValueType] = {
     "subjects": ValueType("names with ; between", _subjects),
     "minutes": ValueType("minutes, such as 5 or 0.5", _matched(lambda n: float(n) * 60, _NUMBER)),
     "hours": ValueType("hours, such as 8 or 0.5", _matched(float, _NUMBER)),
+    "day_hours": ValueType("hours of the day, such as 20:00-06:00", _day_hours),
     "percent": ValueType("percent, such as 5 or 0.5", _matched(float, f"{_NUMBER} ?%?")),
     "assignments": ValueType("key=value, with ; between", _assignments),
     "names": ValueType("names, each once, with ; between", _units("(.+)()")),

@@ -171,9 +171,13 @@ def _driver_call(service: DecisionService, recorded: Recorded) -> DriverCall:
     call = recorded.request
     driver = service.scheduler(recorded.record["units"][-1]["name"], call["method"])
     service.selections[driver.name] = tuple(call["selected"])
-    known_then = call["destinations"], call.get("planned", {}), call.get("coming", {})
+    attributes = {
+        name: call[name]
+        for name in ("destinations", "planned", "coming", "averages")
+        if name in call  # not all are in older recordings
+    }
     rules = PlacedVms.of_plain(call["rules"]) if "rules" in call else NO_RULES
-    return DriverCall(driver, call["method"], call["arguments"], *known_then, rules)
+    return DriverCall(driver, call["method"], call["arguments"], **attributes, rules=rules)
 
 
 def _with_live(catalogue: Catalogue, added: Container[str]) -> Catalogue:

@@ -14,28 +14,18 @@ nothing has moved for longer than ``hold``.
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Callable, NamedTuple, Optional, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Callable, NamedTuple
 
-from ovirt_scheduler.clusters import reader
 from ovirt_scheduler.clusters.actions import MOST_ROUNDS
-from ovirt_scheduler.clusters.check import SectionCheck
-from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.clusters.averages import UseAverages
 from ovirt_scheduler.clusters.migration_limits import MigrationLimits
 from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.daemon.runtime import Runtime
-from ovirt_scheduler.decisions import summary
-from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.model.cluster_state import ClusterState, imbalance
-from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
-from ovirt_scheduler.model.drivers import POLICY
+from ovirt_scheduler.model.cluster_state import imbalance
 from ovirt_scheduler.model.plans import Obstacle, Step
-from ovirt_scheduler.model.requests import Caller, Entities
-from ovirt_scheduler.model.tasks import EngineReplies
-from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.scenario import FAILS, MAINTENANCE, Arrival, HostEvent, Scenario
@@ -46,9 +36,9 @@ from ovirt_scheduler.workbench.simulated_cluster import (
     SimulatedHost,
     SimulatedVm,
 )
+from ovirt_scheduler.workbench.simulated_policy import SimulatedPolicy
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
-_DEFAULT = "default"  # the scheduler that comes with the package
 PLACED, RESTARTED, EVACUATED, MIGRATED = "placed", "restarted", "evacuated", "migrated"
 
 
@@ -125,102 +115,6 @@ class Outcome:
         return [move for move in self.moves if move.what in (MIGRATED, EVACUATED)]
 
 
-class Policy(DecisionService):
-    """Asks a cluster's filters, cost functions and scheduler; used by one thread.
-
-    Args:
-        runtime: it is started, and its plugins are loaded.
-        settings: which are asked.
-
-    Attributes:
-        accepted: hosts that the engine and the filters left, and for how many VMs.
-        asked: ids of the VMs that it was asked for.
-        problems: failures of plugins, and how often.
-
-    Raises:
-        ConfigError: the settings name what does not exist.
-    """
-
-    def __init__(
-        self, runtime: Runtime, settings: ClusterSettings, cluster: SimulatedCluster
-    ) -> None:
-        self._settings = settings
-        self._cluster = cluster
-        seconds = runtime.services.settings.request_timeout
-        super().__init__(runtime.registry, runtime.executor, seconds, cluster)
-        catalogue = runtime.registry.current()
-        problem = SectionCheck(settings, runtime.executor).problem(catalogue)
-        if problem:
-            raise problem
-        self._driver = catalogue.drivers[settings.scheduler]
-        self._selector, self._properties = self._driver, settings.properties
-        if not self._driver.defines("select_host"):  # the default goes by units alone
-            self._selector = catalogue.drivers[_DEFAULT]
-            items = settings.properties.items()
-            self._properties = {key: value for key, value in items if key != POLICY}
-        self.accepted: Counter[str] = Counter()
-        self.placed_vms: set[str] = set()
-        self.problems: Counter[str] = Counter()
-
-    def choose(self, vm: SimulatedVm, hosts: Iterable[str]) -> tuple[Optional[str], str]:
-        """The host that a VM is started on or evacuated to; None, and why, if there is none.
-
-        Args:
-            hosts: those that the engine itself would allow.
-        """
-        settings = self._settings
-        decision = self.decide(
-            Request(
-                Caller.of_cluster(self._cluster.name),
-                Entities(hosts=tuple(hosts), vm=vm.id),
-                self._properties,
-                {Kind.FILTER: settings.filters, Kind.COST_FUNCTION: settings.cost_functions},
-                DriverCall(self._selector, "select_host"),
-            )
-        )
-        self.placed_vms.add(vm.id)
-        self.accepted.update(decision.execution.remaining)
-        answer = cast("tuple[str, ...]", decision.answer)
-        return (answer[0], "") if answer else (None, summary.text(decision))
-
-    def balance(
-        self,
-        state: ClusterState,
-        closed: Mapping[str, Mapping[str, str]],
-        doubtful: Mapping[str, Collection[str]],
-    ) -> Mapping[str, str]:
-        """The migrations to make now: VM to host, by id.
-
-        Args:
-            closed, doubtful: as for ``ClusterDestinations``.
-        """
-        destinations = ClusterDestinations(
-            self, self._settings, self._driver, BALANCE, reader.View(state), closed,
-            threading.Event(), doubtful,
-        )  # fmt: skip
-        answer = destinations.answer()
-        for vm in answer.keys() - state.vms.keys():  # a balance may name any
-            self.problems[f"{vm} is to be migrated, and no VM that runs has this id"] += 1
-        chosen, _ = destinations.choose(answer)
-        return {vm: host or self._any(vm) for vm, host in chosen.items()}
-
-    def _any(self, vm: str) -> str:
-        """The host that an engine might choose: the one that is used least."""
-        simulated = self._cluster.vms[vm]
-        hosts = self._cluster.hosts.values()
-        fit = [each for each in hosts if each is not simulated.host and not each.refusal(simulated)]
-        return min(fit, key=lambda host: host.view().used).id if fit else ""
-
-    def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
-        """Decide, and note failures."""
-        decision = super().decide(request, known)
-        texts: list[str] = []
-        for unit, problems in decision.unit_errors.items():
-            texts += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]
-        self.problems.update(dict.fromkeys([*texts, *decision.errors], 1))
-        return decision
-
-
 @dataclass(eq=False)
 class Simulation:
     """One run.
@@ -250,12 +144,13 @@ class Simulation:
         self._cluster = SimulatedCluster(self.snapshot)
         self._hosts = {host.name: host for host in self._cluster.hosts.values()}
         self.scenario.check(self._hosts)
-        self._policy = Policy(self.runtime, self.settings, self._cluster)
+        self._policy = SimulatedPolicy(self.runtime, self.settings, self._cluster)
         self._hour = self._still_since = 0.0
         self._outcome = Outcome(left_out=self._cluster.left_out)
         self._coming: deque[Arrival] = deque(self.scenario.arrivals)
         self._events: deque[HostEvent] = deque(self.scenario.host_events)
         self._moved: list[str] = []  # by the balancing before
+        self._averages = UseAverages(self.settings.average)
         self._limits = MigrationLimits(self.settings, [])
         self._refusals = Refusals(self.settings.refused_pause, [])
 
@@ -376,20 +271,27 @@ class Simulation:
         for step in self._limits.taken_back(self._cluster.state(), (), now, pause):
             self._refusals.add(step.to_any(), Obstacle.TAKEN_BACK, "others took it back", now)
         staying, self._moved, waiting = [*self._moved], [], dict[str, str]()
+        hours = self.settings.hours
+        is_told = hours is not None and not hours.contain(round(self._hour * 60) % (24 * 60))
         for turn in range(MOST_ROUNDS):
-            state = self._cluster.state()
+            state = self._averages.averaged(self._cluster.state(), now)
             closed = self._closed_to(now, (*staying, *self._moved))
             plan = self._policy.balance(state, closed, self._refusals.doubtful(now))
             judged = self._limits.judge(plan, state, now, again=turn > 0)
-            ready = [each for each in judged if not each.problem]
-            begun = [each.vm for each in ready if self._migrate(each, now)]
-            self._moved += begun
+            if is_told:
+                judged = tuple(
+                    replace(step, problem=step.problem or f"balancing migrates at {hours} only")
+                    for step in judged
+                )
+            ready = [step for step in judged if not step.problem]
+            migrated = [step.vm for step in ready if self._migrate(step, now)]
+            self._moved += migrated
             waiting.update(
                 (f"{step.vm_name} to {step.target_name}", step.problem)
                 for step in judged
                 if step.problem
             )
-            if len(begun) == len(ready):
+            if len(migrated) == len(ready):
                 break
         outcome.waiting = waiting
 

@@ -8,8 +8,9 @@ from itertools import permutations
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_scheduler.plugin import reasons
+from ovirt_scheduler.plugin import cluster_use, reasons
 from tests.support.clusters import (
+    GIB,
     DefaultScheduler,
     available,
     host,
@@ -432,3 +433,25 @@ def test_the_reason_names_the_resource_that_counted(source, target, words):
     vms = [vm("web", "lynx"), vm("mail", "lynx", processors=3)]
     assert balanced("evenly_distribute", [source, target], vms)
     assert reasons.of_call.texts.get("ocelot", "") == words
+
+
+def test_averages_count_instead_of_figures_but_not_for_room():
+    """What is not known stays so; and a host that is full now takes no VM."""
+    full, silent = host("lynx", used=1.0, busy=90.0), types.Host(id="puma", memory=64 * GIB)
+    web = vm("web", "lynx")
+    averages = {"lynx": (4.0, 16 * GIB), "puma": (8.0, 32 * GIB), "web": (1.5, 4 * GIB)}
+    lynx, puma = cluster_use.uses([full, silent], [web], averages)
+    assert lynx.known_fractions == {"CPU": 0.25, "memory": 0.25}
+    assert lynx.processors_of(web) == 1.5
+    assert lynx.refusal(vm("mail"))
+    assert puma.known_fractions == {"memory": 0.0}
+
+
+def test_a_balancing_goes_by_averages():
+    """lynx is above the high mark only now."""
+    hosts = [host("lynx", busy=95), host("puma", busy=10)]
+    vms = [vm("web", "lynx", processors=4), vm("mail", "lynx", processors=4)]
+    scheduler, wanted = DefaultScheduler(), properties("evenly_distribute", low_utilization="0")
+    assert ids(scheduler.load_balance(hosts, vms, wanted)) == {"mail": ["puma"]}
+    scheduler.averages = {"lynx": (8.0, 0), "puma": (2.0, 0), "web": (4.0, 0), "mail": (4.0, 0)}
+    assert not scheduler.load_balance(hosts, vms, wanted)

@@ -20,7 +20,7 @@ from ovirt_scheduler.settings.table import (
     PluginConf,
     Settings,
 )
-from ovirt_scheduler.settings.value_types import Drive
+from ovirt_scheduler.settings.value_types import DayHours, Drive
 from tests.support.paths import PROJECT
 
 DEFAULTS = Settings(
@@ -197,7 +197,8 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         f"drive = dry-run\n{ENGINE}[clusters]\n[[Default]]\n[[East-1]]\nscheduler = mine\n"
         "policy = power_saving\nproperties = 'a=1; b=x=y'\nload_balance_interval = 0.5\n"
         "timer_interval = 0\nfilters = A; B\ncost_functions = C; D = -2\n"
-        "hold = 0.5\nmargin = 2.5 %\nmigrations_per_vm = 9\nbalance = Even"
+        "hold = 0.5\nmargin = 2.5 %\nmigrations_per_vm = 9\nbalance = Even\n"
+        "average = 10\nhours = 22:00-5:30"
     )
     assert settings.drive is Drive.DRY_RUN
     assert settings.clusters == (
@@ -216,6 +217,8 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
             hold=30.0,
             margin=2.5,
             migrations_per_vm=9,
+            average=600.0,
+            hours=DayHours(22 * 60, 5 * 60 + 30),
         ),
     )
 

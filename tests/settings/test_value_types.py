@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.model.units import Kind, OnFailure
-from ovirt_scheduler.settings.value_types import TYPES, Key
+from ovirt_scheduler.settings.value_types import TYPES, DayHours, Key
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,8 @@ from ovirt_scheduler.settings.value_types import TYPES, Key
             ("address", text, text)
             for text in ("localhost", "a-1.example.com", "10.0.0.1", "::", "fe80::1%eth0", "1and1")
         ),
+        ("day_hours", "20:00-06:00", DayHours(1200, 360)),
+        ("day_hours", "8:30 - 24:00", DayHours(510, 0)),
         ("url", "https://e.example/ovirt-engine/api/", "https://e.example/ovirt-engine/api"),
         ("url", "http://127.0.0.1:8080/api", "http://127.0.0.1:8080/api"),
         ("url", "https://[::1]:8443/api", "https://[::1]:8443/api"),
@@ -59,6 +61,10 @@ def test_a_value_is_read(name, text, value):
         *(
             ("address", text)
             for text in ("", "*", "[::1]", "a b", "256.0.0.1", "1.2.3", "a.", "-a", "a_b", "x" * 64)
+        ),
+        *(
+            ("day_hours", text)
+            for text in ("", "20-6", "20:00", "24:00-06:00", "20:00-24:01", "20:60-06:00", "-1:00-2:00")
         ),
         *(
             ("url", text)
@@ -103,3 +109,24 @@ def test_choices_of_an_enum_are_its_members():
     assert Key("k", "choice", None, "", choices=OnFailure).cast("reject") is OnFailure.REJECT
     several = Key("k", "choices", None, "", choices=Kind).cast("balance, filter")
     assert several == frozenset({Kind.BALANCE, Kind.FILTER})
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "contained", "others"),
+    [
+        (1200, 360, (1200, 1439, 0, 359), (360, 720, 1199)),
+        (480, 1080, (480, 1079), (0, 479, 1080, 1439)),
+        (480, 480, (0, 479, 480, 1439), ()),
+        (480, 0, (480, 1439), (0, 479)),
+    ],
+    ids=["over midnight", "by day", "the same time twice", "until midnight"],
+)
+def test_hours_go_from_their_first_minute_up_to_their_end(begin, end, contained, others):
+    """The same time twice is all day."""
+    hours = DayHours(begin, end)
+    assert all(map(hours.contain, contained))
+    assert not any(map(hours.contain, others))
+
+
+def test_hours_are_shown_as_they_are_written():
+    assert str(TYPES["day_hours"].read("20:00-6:05")) == "20:00-06:05"

@@ -49,9 +49,14 @@ class Looks:
     ) -> None:
         self.engine = engine
         self.now = time.monotonic()
+        self.clock = (12, 0)  # the hour and the minute of the day
         self.ended: list[dict[str, Any]] = []  # plans, as the history has them
         self._folder = folder
-        clock = SimpleNamespace(time=time.time, monotonic=lambda: self.now)
+        clock = SimpleNamespace(
+            time=time.time,
+            monotonic=lambda: self.now,
+            localtime=lambda: time.struct_time((2026, 3, 29, *self.clock, 0, 6, 88, 0)),
+        )
         for module in _TIMED:
             monkeypatch.setattr(module, "time", clock)
         self.registry = registry = Registry(

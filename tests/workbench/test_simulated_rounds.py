@@ -93,3 +93,31 @@ def test_a_host_that_leaves_twice_is_emptied_twice(simulate):
     outcome = simulate(taken, happens, load_balance_interval="30")
     assert told(outcome) == [(1.0, "evacuated", "a"), (3.0, "evacuated", "a")]
     assert outcome.closed == {}
+
+
+def test_a_balancing_migrates_only_at_its_hours(simulate):
+    """It begins at 0 o'clock; what it wants at the end is told, with the reason."""
+    clusters = snapshot([host("a"), host("b")], [vm("web", "a"), vm("mail", "b")])
+    keys = {"load_balance_interval": "15", "hold": "0", "margin": "0"}
+    outcome = simulate(clusters, "hours = 26\n", scheduler="restless", hours="22:30-1:00", **keys)
+    hours = sorted({move.hour for move in outcome.migrations})
+    assert hours[:2] == [0, 0.5]
+    assert all(hour % 24 >= 22.5 or hour % 24 < 1 for hour in hours)
+    assert len(hours) >= 6
+    assert set(outcome.waiting.values()) == {"balancing migrates at 22:30-01:00 only"}
+
+
+@pytest.mark.parametrize(("average", "migrates"), [("0", True), ("240", False)])
+def test_a_short_peak_migrates_nothing_where_averages_are_kept(simulate, average, migrates):
+    """web is idle but for its peak; with the average it looks as it does most of the time."""
+    clusters = snapshot(
+        [host("a", used=8, busy=7, running=2), host("b", used=4, running=1)],
+        [vm("web", "a", 4, 8, 6), vm("mail", "a", 4, 2, 1), vm("idle", "b", 4, 2, 0)],
+    )
+    happens = "hours = 24\n[load]\n[[web]]\nlowest = 0\nhighest = 200\npeak = 12\n"
+    keys = {"hold": "0", "margin": "5", "load_balance_interval": "30"}
+    outcome = simulate(
+        clusters, happens, policy="evenly_distribute", average=average,
+        properties="high_utilization=70;low_utilization=0", **keys,
+    )  # fmt: skip
+    assert bool(outcome.migrations) is migrates

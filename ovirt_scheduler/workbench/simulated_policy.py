@@ -1,0 +1,121 @@
+"""Asks the filters, cost functions and scheduler of a section about a simulated cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Optional, cast
+
+from ovirt_scheduler.clusters import reader
+from ovirt_scheduler.clusters.check import SectionCheck
+from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.daemon.runtime import Runtime
+from ovirt_scheduler.decisions import summary
+from ovirt_scheduler.decisions.service import DecisionService
+from ovirt_scheduler.model.cluster_state import ClusterState
+from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
+from ovirt_scheduler.model.drivers import POLICY
+from ovirt_scheduler.model.requests import Caller, Entities
+from ovirt_scheduler.model.tasks import EngineReplies
+from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.settings.table import ClusterSettings
+from ovirt_scheduler.workbench.simulated_cluster import SimulatedCluster, SimulatedVm
+
+_DEFAULT = "default"  # the scheduler that comes with the package
+
+
+class SimulatedPolicy(DecisionService):
+    """Asks a cluster's filters, cost functions and scheduler; used by one thread.
+
+    Args:
+        runtime: it is started, and its plugins are loaded.
+        settings: which are asked.
+
+    Attributes:
+        accepted: hosts that the engine and the filters left, and for how many VMs.
+        placed_vms: ids of the VMs that it was asked for.
+        problems: failures of plugins, and how often.
+
+    Raises:
+        ConfigError: the settings name what does not exist.
+    """
+
+    def __init__(
+        self, runtime: Runtime, settings: ClusterSettings, cluster: SimulatedCluster
+    ) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        seconds = runtime.services.settings.request_timeout
+        super().__init__(runtime.registry, runtime.executor, seconds, cluster)
+        catalogue = runtime.registry.current()
+        problem = SectionCheck(settings, runtime.executor).problem(catalogue)
+        if problem:
+            raise problem
+        self._driver = catalogue.drivers[settings.scheduler]
+        self._selector, self._properties = self._driver, settings.properties
+        if not self._driver.defines("select_host"):  # the default goes by units alone
+            self._selector = catalogue.drivers[_DEFAULT]
+            items = settings.properties.items()
+            self._properties = {key: value for key, value in items if key != POLICY}
+        self.accepted: Counter[str] = Counter()
+        self.placed_vms: set[str] = set()
+        self.problems: Counter[str] = Counter()
+
+    def choose(self, vm: SimulatedVm, hosts: Iterable[str]) -> tuple[Optional[str], str]:
+        """The host that a VM is started on or evacuated to; None, and why, if there is none.
+
+        Args:
+            hosts: those that the engine itself would allow.
+        """
+        settings = self._settings
+        decision = self.decide(
+            Request(
+                Caller.of_cluster(self._cluster.name),
+                Entities(hosts=tuple(hosts), vm=vm.id),
+                self._properties,
+                {Kind.FILTER: settings.filters, Kind.COST_FUNCTION: settings.cost_functions},
+                DriverCall(self._selector, "select_host"),
+            )
+        )
+        self.placed_vms.add(vm.id)
+        self.accepted.update(decision.execution.remaining)
+        answer = cast("tuple[str, ...]", decision.answer)
+        return (answer[0], "") if answer else (None, summary.text(decision))
+
+    def balance(
+        self,
+        state: ClusterState,
+        closed: Mapping[str, Mapping[str, str]],
+        doubtful: Mapping[str, Collection[str]],
+    ) -> Mapping[str, str]:
+        """The migrations to make now: VM to host, by id.
+
+        Args:
+            closed, doubtful: as for ``ClusterDestinations``.
+        """
+        destinations = ClusterDestinations(
+            self, self._settings, self._driver, BALANCE, reader.View(state), closed,
+            threading.Event(), doubtful,
+        )  # fmt: skip
+        answer = destinations.answer()
+        for vm in answer.keys() - state.vms.keys():  # a balance may name any
+            self.problems[f"{vm} is to be migrated, and no VM that runs has this id"] += 1
+        chosen, _ = destinations.choose(answer)
+        return {vm: host or self._any(vm) for vm, host in chosen.items()}
+
+    def _any(self, vm: str) -> str:
+        """The host that an engine might choose: the one that is used least."""
+        simulated = self._cluster.vms[vm]
+        hosts = self._cluster.hosts.values()
+        fit = [each for each in hosts if each is not simulated.host and not each.refusal(simulated)]
+        return min(fit, key=lambda host: host.view().used).id if fit else ""
+
+    def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
+        """Decide, and note failures."""
+        decision = super().decide(request, known)
+        texts: list[str] = []
+        for unit, problems in decision.unit_errors.items():
+            texts += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]
+        self.problems.update(dict.fromkeys([*texts, *decision.errors], 1))
+        return decision

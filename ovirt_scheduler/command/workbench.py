@@ -23,8 +23,9 @@ from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings.table import ClusterSettings, Settings
-from ovirt_scheduler.workbench import replay, reports, scenario, snapshot
+from ovirt_scheduler.workbench import expectations, replay, reports, scenario, snapshot
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
+from ovirt_scheduler.workbench.expectations import Finding
 from ovirt_scheduler.workbench.replay import Changes, Policy
 from ovirt_scheduler.workbench.scenario import Scenario
 from ovirt_scheduler.workbench.sections import changed_section
@@ -35,6 +36,12 @@ _MOST = 10_000_000  # decisions
 _MOST_SHOWN = 20  # decisions that differ, in a table
 _LINES = 6  # of the explanation of a difference
 _QUERY_SECONDS = 60.0  # nobody waits for the next query
+
+_EXPECT = {
+    "--expect FIGURE<=VALUE": "a test of a figure of -o json: 'migrations <= 6', 'differ <= 2 %%' "
+    "or with = or >=; may be given several times",
+    "--junit FILE": "write what became of the expectations as a file of JUnit",
+}
 
 
 def add(to: arguments.Add) -> None:
@@ -54,6 +61,7 @@ def add(to: arguments.Add) -> None:
     decisions.add_query(command, "vm", "unit", "since", "until")
     arguments.add_options(command, {
         "--limit NUMBER": "the newest ones, so many at most (default: all)",
+        **_EXPECT,
         "--html FILE": "write a page with plots, in one file",
     })  # fmt: skip
     command = arguments.add_command(to, "snapshot", _snapshot, output=())
@@ -79,6 +87,7 @@ def add(to: arguments.Add) -> None:
         "--against KEY=VALUE": "the same for a second policy, which begins as the first",
         "--seed NUMBER": "of the random choices: the same number, the same result (default: 0)",
         "--balancings NUMBER": "rounds of balancing after the scenario, at most (default: 100)",
+        **_EXPECT,
         "--html FILE": "write a page with plots, in one file",
     })  # fmt: skip
     command.set_defaults(seed=0, balancings=100)
@@ -96,8 +105,13 @@ def _replay(options: argparse.Namespace) -> Shown:
       replay --set EvenVms=3 --without Memory
       replay --with RackSpread=2 --plugins plugins.new
       replay --since 1w --html report.html
+      replay --since 1w --plugins plugins.new --expect 'differ <= 2 %' --expect 'differ.no_host = 0'
     """
     _expect_page(options.html)
+    expected = expectations.of_options(
+        options.expect, expectations.of_replay(Comparison(changed=True))
+    )
+    arguments.expect_writable(options.junit)
     changes = _changes(options)
     chosen = decisions.query(options, time.time(), _MOST)
     other = arguments.settings(options)
@@ -132,6 +146,9 @@ def _replay(options: argparse.Namespace) -> Shown:
     text = "".join(f"{printable(each)}\n" for each in shown)
     fields = {**comparison.fields(), "stopped": stopped, "problems": faults}
     result = Shown(text + _sums(comparison), fields, not (stopped or faults))
+    findings = [each.finding(expectations.of_replay(comparison)) for each in expected]
+    problems = ["stopped by Ctrl-C"] * stopped + faults
+    result = _with_findings(result, options.junit, "replay", findings, problems)
     return _with_page(result, options, partial(reports.write_replay, comparison, lines))
 
 
@@ -145,6 +162,32 @@ def _expect_page(file: Optional[Path]) -> None:
     arguments.expect_writable(file)
     if file is not None and importlib.util.find_spec("jinja2") is None:
         raise BadUsage("--html needs Jinja2, which is not installed")
+
+
+def _with_findings(
+    result: Shown,
+    junit: Optional[Path],
+    command: str,
+    findings: Sequence[Finding],
+    problems: Sequence[str],
+) -> Shown:
+    """The result with what became of the expectations, which go into a file of JUnit, too.
+
+    Args:
+        problems: of the command itself.
+
+    Raises:
+        NotOverwritten: the file cannot be written.
+    """
+    if junit is not None:
+        expectations.write_junit(junit, command, findings, problems)
+    if not findings:
+        return result
+    return result._replace(
+        text=result.text + "".join(f"{finding.line()}\n" for finding in findings),
+        fields={**result.fields, "expected": [finding._asdict() for finding in findings]},
+        well=result.well and all(finding.holds for finding in findings),
+    )
 
 
 def _with_page(result: Shown, options: argparse.Namespace, write: Callable[[Path], None]) -> Shown:
@@ -262,11 +305,16 @@ def _simulate(options: argparse.Namespace) -> Shown:
       simulate cluster.xml --set policy=power_saving
       simulate cluster.xml --scenario week.conf --set policy=evenly_distribute --html week.html
       simulate cluster.xml --against filters=MaxVms --against properties=maximum_vm_count=20
+      simulate cluster.xml --scenario loss.conf --expect 'unplaced = 0' --junit simulate.xml
     """
     _expect_page(options.html)
+    figures = expectations.of_nothing()
+    expected = expectations.of_options(options.expect, figures)
+    arguments.expect_writable(options.junit)
     settings = arguments.settings(options)
     initial = _initial_snapshot(options)
-    happens = Scenario() if options.scenario is None else scenario.read(options.scenario)
+    happens = Scenario() if options.scenario is None else scenario.read(options.scenario, figures)
+    expected += expectations.of_section(happens.expect, figures)
     policies = _policies(options, settings, initial.cluster)
     if options.balancings < 1:
         raise BadUsage("--balancings: at least 1")
@@ -291,6 +339,12 @@ def _simulate(options: argparse.Namespace) -> Shown:
     }  # fmt: skip
     well = not any(each.problems or each.stopped for each in simulated.values())
     result = Shown(_text(simulated), reports.simulation_fields(simulated, about), well)
+    *_, outcome = simulated.values()  # with --against the second policy
+    of_policy = expectations.of_simulation(outcome, len(initial.vms) + len(happens.arrivals))
+    findings = [each.finding(of_policy) for each in expected]
+    problems = [text for each in simulated.values() for text in each.problems]
+    problems += ["stopped by Ctrl-C"] * any(each.stopped for each in simulated.values())
+    result = _with_findings(result, options.junit, "simulate", findings, problems)
     return _with_page(result, options, partial(reports.write_simulation, simulated, about))
 
 

@@ -44,9 +44,18 @@ def write_page(file: Path, template: str, **values: object) -> None:
         NotOverwritten: it cannot be written, or is a link.
     """
     page = views.templates(_FOLDER).get_template(template)
+    write_file(file, page.render(version=__version__, **values))
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write the text as a file.
+
+    Raises:
+        NotOverwritten: it cannot be written, or is a link.
+    """
     try:
         with open(file, "w", encoding="utf-8", errors="replace", opener=_no_link) as written:
-            written.write(page.render(version=__version__, **values))
+            written.write(text)
     except OSError as error:
         raise NotOverwritten(f"{file}: cannot be written: {error.strerror}") from None
 
@@ -150,6 +159,15 @@ def simulation_fields(
         simulated: each with its policy, in words.
         about: what the simulations have in common.
     """
+    return {**about, "policies": policy_fields(simulated)}
+
+
+def policy_fields(simulated: Mapping[str, Outcome]) -> list[dict[str, object]]:
+    """The results of each policy, for JSON.
+
+    Args:
+        simulated: each with its policy, in words.
+    """
     policies = []
     for policy, outcome in simulated.items():
         stages = {stage: _view(view) for stage, view in outcome.stages}
@@ -157,7 +175,7 @@ def simulation_fields(
         fields = {"policy": policy, **stages, **vars(outcome), "migrations": number}
         del fields["views"], fields["course"]
         policies.append({**fields, "moves": [move._asdict() for move in outcome.moves]})
-    return {**about, "policies": policies}
+    return policies
 
 
 def _view(view: View) -> dict[str, object]:

@@ -83,6 +83,7 @@ class Scenario:
     Attributes:
         file: that says it.
         curves: sections of ``[load]``, by the patterns of VMs' names.
+        expect: what is expected of figures, by their names; None where it may have none.
     """
 
     file: str = ""
@@ -90,6 +91,7 @@ class Scenario:
     arrivals: tuple[Arrival, ...] = ()
     host_events: tuple[HostEvent, ...] = ()
     curves: Mapping[str, Section] = field(default_factory=dict)
+    expect: Optional[Section] = None
 
     def load(self, vm: str, hour: float, seed: int) -> float:
         """The factor of the load that a VM has at an hour.
@@ -119,8 +121,11 @@ class Scenario:
                 raise ScenarioError(f"[hosts] [[{event.host}]]: no such host{hint}", self.file)
 
 
-def read(path: Path) -> Scenario:
+def read(path: Path, figures: Collection[str] = ()) -> Scenario:
     """Read a scenario.
+
+    Args:
+        figures: names that its section ``[expect]`` may have.
 
     Raises:
         BadInput: there is no such file.
@@ -130,7 +135,8 @@ def read(path: Path) -> Scenario:
         data = content(path, ScenarioError)
     except FileNotFoundError:
         raise BadInput(f"{path}: there is no such file") from None
-    conf = ConfFile(data, path, ScenarioError, TOP, TABLES)
+    expect = (Key(name, "text", None, "", section="expect") for name in figures)
+    conf = ConfFile(data, path, ScenarioError, (*TOP, *expect), TABLES)
     sections, hours = conf.subsections, conf["hours"]
     for section in (*sections["vms"].values(), *sections["hosts"].values()):
         for key in ("at", FAILS, MAINTENANCE, RETURNS):
@@ -151,6 +157,7 @@ def read(path: Path) -> Scenario:
         tuple(sorted(arrivals.values(), key=lambda arrival: arrival.at)),
         tuple(sorted(events, key=lambda event: event.at)),
         sections["load"],
+        conf.sections.get("expect"),
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import pwd
+import shlex
 import signal
 
 import pytest
@@ -291,7 +292,7 @@ def test_every_command_has_help_with_examples_and_exit_statuses(tmp_path, comman
     examples = out.partition("examples:\n")[2].partition("\n\n")[0].splitlines()
     assert examples
     for example in examples:
-        words = example.split()
+        words = shlex.split(example)
         assert words[:2] == ["ovirt-scheduler", command]
         assert cli.parser().parse_args(words[1:]).run
 

@@ -18,7 +18,7 @@ import pytest
 
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.table import PluginConf
-from ovirt_scheduler.workbench import scenario
+from ovirt_scheduler.workbench import expectations, scenario
 from tests.support.command import executed, of_page
 from tests.support.daemon import Daemon, reserved_port
 from tests.support.paths import PROJECT
@@ -58,7 +58,11 @@ BLOCKS = list(blocks())
 WITH_A_DAEMON = [block for block in BLOCKS if block.language == "sh" and "&\n" in block.text]
 
 
-SCENARIOS = [block for block in BLOCKS if (block.page, block.language) == ("simulate.md", "ini")]
+SCENARIOS = [
+    block
+    for block in BLOCKS
+    if block.page in ("simulate.md", "policies.md") and block.language == "ini"
+]
 
 
 def of(language: str, *pages: str) -> list:
@@ -119,19 +123,22 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
     if block.file == "scheduler.conf":
         config.load(path, {})
     elif block in SCENARIOS:
-        assert scenario.read(path).hours
+        assert scenario.read(path, expectations.of_nothing()).hours
     else:
         said = config.parse_plugin_conf(path.read_bytes(), path)
         assert said != PluginConf(said.name)
 
 
-# Those of decisions.md are run in their order, by test_decisions_page.py.
+# Pages whose commands are run in their order, by a test of their own.
+IN_ORDER = ("decisions.md", "policies.md")
+
+
 @pytest.mark.parametrize(
     "block",
     [
         each
         for each in of("sh")
-        if "decisions.md" not in each.id and each.values[0] not in WITH_A_DAEMON
+        if each.values[0].page not in IN_ORDER and each.values[0] not in WITH_A_DAEMON
     ],
 )
 def test_every_command_works(block, daemon, reader, one_executor):

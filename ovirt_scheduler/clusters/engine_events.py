@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import NamedTuple, Optional
 from urllib.parse import urlencode
 
+from ovirt_scheduler.engine.event_writer import ORIGIN
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.requests import UUID
@@ -33,6 +34,7 @@ _MOST_TOGETHER = 10_000  # hosts and VMs that several answers name
 
 _STARTED, _DONE, _FAILED = b"62", b"63", (b"65", b"120")
 
+_OURS = b"<origin>%b<" % ORIGIN.encode()
 _BEGIN = re.compile(rb"<event\s")
 _NUMBER = re.compile(rb"""[^<>]{0,400}?\bid=["']([0-9]{1,18})["']""")
 _CODE = re.compile(rb"<code>([0-9]{1,9})</code>")
@@ -71,8 +73,9 @@ class Events(NamedTuple):
 
 
 def read(document: bytes) -> Events:
-    """What is found in a document of events."""
+    """What is found in a document of events. Those of this daemon name nothing."""
     numbers = [number for number, _ in _split(document)]
+    document = b"<event ".join(part for part in _BEGIN.split(document) if _OURS not in part)
     named, correlation_ids = (
         frozenset(each.decode() for each in sought.findall(document))
         for sought in (_NAMED, _CORRELATION_ID)

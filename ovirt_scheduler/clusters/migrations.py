@@ -31,6 +31,7 @@ from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import AnswerLost, EngineDenial, EngineRefusal, EngineUnavailable
+from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.plans import Obstacle, Refusal, Step
 from ovirt_scheduler.processes.executor import Executor
@@ -288,6 +289,7 @@ class ClusterMigrations:
                 "cluster %(cluster)s: migrating %(vm)s from %(source_host)s to %(target_host)s: "
                 "%(reason)s",
                 fields,
+                extra=for_engine(False, step.vm, step.source),
             )
         elif isinstance(problem, AnswerLost):
             _log.warning(
@@ -297,7 +299,9 @@ class ClusterMigrations:
             )
         elif isinstance(problem, EngineDenial):
             _log.warning(
-                "cluster %(cluster)s: the user of [engine] may not migrate VMs: %(reason)s", fields
+                "cluster %(cluster)s: the user of [engine] may not migrate VMs: %(reason)s",
+                fields,
+                extra=for_engine(),
             )
         elif isinstance(problem, EngineRefusal) or self._logged.get(step.vm) != reason:
             self._logged[step.vm] = reason  # the scheduler may want it again and again
@@ -305,6 +309,7 @@ class ClusterMigrations:
                 "cluster %(cluster)s: cannot migrate %(vm)s from %(source_host)s "
                 "to %(target_host)s: %(reason)s",
                 fields,
+                extra=for_engine(vm=step.vm, host=step.source),
             )
 
     def _log_end(
@@ -319,6 +324,7 @@ class ClusterMigrations:
                 "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
                 "%(reason)s",
                 {**fields, "reason": duration},
+                extra=for_engine(False, step.vm, step.target),
             )
         else:
             if ending is _Ending.FAILED:
@@ -329,6 +335,7 @@ class ClusterMigrations:
                 "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s "
                 "%(reason)s after %(seconds).0f s",
                 fields,
+                extra=for_engine(vm=step.vm, host=step.source),
             )
         count = self.limits.exhausted(time.monotonic()).get(step.vm)
         if count is not None:

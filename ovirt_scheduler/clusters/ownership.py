@@ -22,6 +22,7 @@ from typing import NamedTuple, Optional
 
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.errors import SchedulerError
+from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import Drive
 
@@ -163,12 +164,14 @@ class ClusterOwnership:
                     "cluster %(cluster)s: %(daemon)s drives it, and this daemon stands by; to have "
                     "it drive: ovirt-scheduler clusters take %(cluster)s",
                     fields,
+                    extra=for_engine(),
                 )
             else:
                 _log.warning(
                     "cluster %(cluster)s: %(daemon)s migrates its VMs, too; it has to stand by, as "
                     "this daemon drives the cluster",
                     fields,
+                    extra=for_engine(),
                 )
 
 

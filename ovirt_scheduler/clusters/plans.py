@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Callable, Optional
 
 from ovirt_scheduler.errors import SchedulerError
+from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.plans import (
     APPROVED,
@@ -189,6 +190,7 @@ class Plans:
                 "cluster %(cluster)s: plan %(plan)s waits for approval (migrations: %(count)d): "
                 "%(reason)s",
                 fields,
+                extra=for_engine(),
             )
         elif plan.state not in (TOLD, MADE):
             _log.info("cluster %(cluster)s: plan %(plan)s is %(state)s: %(reason)s", fields)

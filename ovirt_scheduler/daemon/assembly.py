@@ -262,8 +262,8 @@ class Assembly:
 
     def _threads(self) -> Iterator[ThreadState]:
         """The threads that go on whatever their work raises."""
-        drive = self._drive
-        watching = [] if drive is None else [drive.trouble]
+        drive, writer = self._drive, self.runtime.event_writer
+        watching = [each.trouble for each in (drive, writer) if each is not None]
         for trouble in (self.runtime.executor.trouble, self.runtime.registry.trouble, *watching):
             yield ThreadState(trouble.work, trouble.failures, trouble.problem)
 

@@ -24,6 +24,7 @@ from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
 from ovirt_scheduler.log import handlers
+from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.processes.kernel import malloc, prctl
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.server.pages.daemon_state import ReloadFailure
@@ -182,6 +183,7 @@ def _reload(
         _log.error(
             "SIGHUP: the settings are refused, the former settings stay in use: %(reason)s",
             {"reason": reason, "file": error.file, "line": error.line},
+            extra=for_engine(),
         )
         assembly.runtime.keep_event({"event": "reload refused", "message": reason})
     except ExecutorUnavailable as error:
@@ -189,10 +191,11 @@ def _reload(
         _log.error(
             "SIGHUP: no plugin can be loaded now, the loaded ones stay in use: %(reason)s",
             {"reason": str(error)},
+            extra=for_engine(),
         )
     except Exception as error:  # noqa: BLE001  what runs is to go on, whatever is lacking just now
         reason = f"{type(error).__name__}: {error}"
-        _log.exception("SIGHUP: not everything could be read again")
+        _log.exception("SIGHUP: not everything could be read again", extra=for_engine())
     else:
         _log.info("SIGHUP: settings, certificates and plugins are read again")
         assembly.runtime.keep_event({"event": "reloaded"})

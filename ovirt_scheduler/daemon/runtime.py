@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
 
@@ -20,6 +21,7 @@ from ovirt_scheduler.decisions.missing import MissingNames
 from ovirt_scheduler.decisions.recent import RecentSelections
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.decisions.shadows import Shadows
+from ovirt_scheduler.engine.event_writer import EventWriter
 from ovirt_scheduler.engine.inventory import LONGEST, Inventory
 from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.recording import CUT
@@ -33,6 +35,9 @@ from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.methods import DecisionMethods
 from ovirt_scheduler.server.pages.history_methods import history_methods
 from ovirt_scheduler.settings.table import Settings
+from ovirt_scheduler.settings.value_types import EngineEvents
+
+_package_log = logging.getLogger("ovirt_scheduler")
 
 
 class Services(NamedTuple):
@@ -90,6 +95,7 @@ class Runtime:
         self._answer_memory = AnswerMemory()
         self._inventory: Optional[Inventory] = None  # in force
         self._former: Optional[Inventory] = None  # before; calls under way may use it
+        self.event_writer: Optional[EventWriter] = None
         self.services = self.prepare(settings)
         self._inventory = self.services.inventory
         self._bound(settings)
@@ -101,6 +107,7 @@ class Runtime:
             ExecutorUnavailable: the zygote does not start.
         """
         self.executor.start()
+        self._write_events()
         if self.history is not None:
             self.history.start()
 
@@ -147,6 +154,7 @@ class Runtime:
                 self._former.close()
             self._former, self._inventory = self._inventory, services.inventory
         self.services = services
+        self._write_events()
         self.executor.keep(services.settings.kept_processes)
         self._bound(services.settings)
         self.registry.renew(Loader(services.settings, self.executor.analyse, SHIPPED))
@@ -164,9 +172,28 @@ class Runtime:
             self._shadows.close()
         if self.history is not None:
             self.history.close()
+        self._write_no_events()
         for inventory in (self._inventory, self._former):  # last: an engine may be silent
             if inventory is not None:
                 inventory.close()
+
+    def _write_events(self) -> None:
+        """Have the engine's events written as the settings in force say it."""
+        inventory, writer = self._inventory, self.event_writer
+        if writer is not None and writer.inventory is inventory:
+            return
+        self._write_no_events()
+        if self.history is None or inventory is None:  # a command tells whoever typed it
+            return
+        if inventory.settings.events is not EngineEvents.NONE:
+            self.event_writer = EventWriter(inventory, inventory.settings.events)
+            _package_log.addHandler(self.event_writer)
+
+    def _write_no_events(self) -> None:
+        if self.event_writer is not None:
+            _package_log.removeHandler(self.event_writer)
+            self.event_writer.close()
+            self.event_writer = None
 
     def _bound(self, settings: Settings) -> None:
         """Have the history and the engine's inventory keep to the settings in force."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
+from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.log.fields import Block, Name
 from ovirt_scheduler.model.decisions import Decision
 from ovirt_scheduler.model.results import CallResult, Outcome
@@ -123,6 +124,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
             "%(request)s %(kind)s %(unit)s works again; calls that failed since %(since)s: "
             "%(count)d",
             {**call, "count": over.times, "since": _written(over.since)},
+            extra=for_engine(),
         )
     for note in (*result.notes, *result.remarks):
         _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**call, "reason": note})
@@ -171,6 +173,7 @@ def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failin
     _log.warning(
         "%(request)s %(kind)s %(unit)s %(outcome)s after %(milliseconds).0f ms: %(reason)s",
         {**call, "reason": result.message, "traceback": trace},
+        extra=for_engine(),
     )
 
 

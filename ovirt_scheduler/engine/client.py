@@ -54,7 +54,6 @@ _LOGIN_ERRORS = (  # the codes of RFC 6749, sections 4.1.2.1 and 5.2
 _XML = ("application/xml", "text/xml")
 _LONGEST_FAULT = 1 << 16  # bytes that are looked through for its reason
 _FAULT = re.compile(rb"<(reason|detail)>([^<]{1,2000})</")
-_DONE = re.compile(rb"<action[\s>](?s:.*)</action>\s*")  # the whole of an answer to an action
 
 
 def without_query(url: str) -> str:
@@ -172,11 +171,12 @@ class EngineClient:
         self._taken_at = time.monotonic()
         return None if missing else Document(reply.body, claim=reply.claim)
 
-    def act(self, path: str, action: str, deadline: float) -> None:
-        """Have the engine carry out an action.
+    def post(self, path: str, document: str, deadline: float, answer: str) -> None:
+        """Have the engine carry out an action, or make an entity.
 
         Args:
-            action: the XML to send.
+            document: the XML to send.
+            answer: the name of the element that it answers with.
 
         Raises:
             EngineRefusal: it does not: it answers with a fault.
@@ -185,19 +185,20 @@ class EngineClient:
         """
         url = self.url + path
 
-        def post(token: str) -> _HttpReply:
+        def send(token: str) -> _HttpReply:
             headers = [*_headers(token), "Content-Type: application/xml"]
             try:
-                return self._send(url, headers, deadline, _MOST_ACTION_BYTES, action, once=True)
+                return self._send(url, headers, deadline, _MOST_ACTION_BYTES, document, once=True)
             except EngineUnavailable as error:
                 raise AnswerLost(str(error)) from None
 
-        reply = self._authorized(post, deadline)
+        reply = self._authorized(send, deadline)
         failure, is_error = reply.failure(url), reply.status >= http.HTTPStatus.BAD_REQUEST
         if isinstance(failure, EngineRefusal):
             is_no = reply.status < http.HTTPStatus.INTERNAL_SERVER_ERROR
             raise failure if is_no else AnswerLost(str(failure))
-        if is_error or not (reply.is_xml and _DONE.search(reply.body)):
+        whole = re.compile(rb"<%b[\s>](?s:.*)</%b>\s*" % (answer.encode(), answer.encode()))
+        if is_error or not (reply.is_xml and whole.search(reply.body)):
             raise AnswerLost(str(failure))
         self._taken_at = time.monotonic()
 

@@ -235,7 +235,7 @@ class Inventory:
             mark: the correlation id of the migration, which the engine's events show.
 
         Raises:
-            As for ``EngineClient.act``.
+            As for ``EngineClient.post``.
         """
         target = f"<host id={quoteattr(host)}/>" if host else ""
         if in_closure:
@@ -243,7 +243,16 @@ class Inventory:
         path = f"{VM_PATH}{quote(vm, safe='')}/migrate?{urlencode({'correlation_id': mark})}"
         with self._counted():
             deadline = time.monotonic() + _ACTION_SECONDS
-            self._client.act(path, f"<action>{target}</action>", deadline)
+            self._client.post(path, f"<action>{target}</action>", deadline, "action")
+
+    def write_event(self, event: str) -> None:
+        """Have the engine keep an event.
+
+        Raises:
+            As for ``EngineClient.post``.
+        """
+        with self._counted():
+            self._client.post("/events", event, time.monotonic() + _ACTION_SECONDS, "event")
 
     def _now(self, path: str, deadline: float, share: Optional[Share]) -> Document:
         """What the engine answers there. It is not kept.

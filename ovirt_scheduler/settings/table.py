@@ -27,7 +27,7 @@ from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings.value_types import DayHours, Drive, Key
+from ovirt_scheduler.settings.value_types import DayHours, Drive, EngineEvents, Key
 
 _LONGEST_PASSWORD = 4096  # characters
 _REFUSED_PAUSE = (
@@ -86,6 +86,10 @@ class EngineSettings:
         "Least time from the beginning of a look at a cluster to that of the next look that an "
         "event of the engine leads to.",
         bounds=("0", "3600"))
+    events: EngineEvents = setting("choice", "none",
+        "What the daemon writes into the engine's events: failures is what somebody may have to "
+        "act on; all has migrations too. The user needs the role ExternalEventsCreator.",
+        choices=EngineEvents)
     # fmt: on
 
     def password(self) -> str:

@@ -20,6 +20,14 @@ from ovirt_scheduler.security.addresses import is_loopback
 PYTHON_PATH = "$PYTHONPATH"  # stands for each entry of the variable in plugins_path
 
 
+class EngineEvents(Enum):
+    """What the daemon writes into the engine's events."""
+
+    NONE = "none"
+    FAILURES = "failures"
+    ALL = "all"
+
+
 class Drive(Enum):
     """What the daemon does for the clusters of the section ``[clusters]``."""
 

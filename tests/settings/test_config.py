@@ -129,7 +129,7 @@ def test_the_sample_file_is_all_defaults_without_its_comment_signs(conf):
     """What stands behind them are the defaults, in values that can be read."""
     sample = (PROJECT / "etc" / "scheduler.conf").read_text(encoding="utf-8")
     uncommented = re.sub(r"(?m)^#(?=[a-z_]+ = |\[)", "", sample)
-    uncommented = re.sub("cache_seconds = 5|look_distance = 5", "", uncommented)
+    uncommented = re.sub("cache_seconds = 5|look_distance = 5|events = none", "", uncommented)
     assert uncommented.count("\nlistening_port = 18781\n") == 1
     cluster = ClusterSettings("Default")
     assert conf(uncommented) == dataclasses.replace(DEFAULTS, clusters=(cluster,))

@@ -56,6 +56,7 @@ class Event(NamedTuple):
     time: float = 0.0
     correlation_id: str = ""
     description: str = ""
+    origin: str = "oVirt"
 
 
 def of_host(host: Host, on_it: Sequence[Vm], follow: bool = False) -> Element:
@@ -112,5 +113,6 @@ def of_event(number: int, event: Event) -> Element:
     moment = datetime.fromtimestamp(event.time, timezone.utc).isoformat(timespec="milliseconds")
     told = [Element("code", str(event.code)), Element("time", moment), *links]
     told += [Element("correlation_id", event.correlation_id)] if event.correlation_id else []
+    told += [Element("origin", event.origin)]
     told += [Element("description", event.description)] if event.description else []
     return Element("event", told, at("events", str(number)))

@@ -24,7 +24,6 @@ cleared is an engine that is silent, ``broken`` is what it says instead of a doc
 
 from __future__ import annotations
 
-import json
 import re
 import ssl
 import threading
@@ -38,10 +37,14 @@ from urllib.parse import parse_qs, urlsplit
 
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings.table import EngineSettings
-from tests.support import rest_affinity, rest_cluster
+from tests.support import rest_affinity, rest_cluster, rest_events
 from tests.support.elements import API, Element, at, collection, id_of
 from tests.support.rest_affinity import Group, Label
 from tests.support.rest_cluster import GIB, Event, Host, Named, Vm
+from tests.support.rest_events import WrittenEvents
+from tests.support.rest_reply import DECLARATION, Reply
+from tests.support.rest_reply import fault as _fault
+from tests.support.rest_reply import json_reply as _json
 
 __all__ = ["GIB", "Host", "Named", "Query", "Reply", "RestServer", "Vm", "id_of"]
 
@@ -52,7 +55,6 @@ PASSWORD = "correct+horse & batterie"  # has to be escaped in a form
 
 _SSO = "/ovirt-engine/sso/oauth/token"
 _LOGOUT = "/ovirt-engine/services/sso-logout"
-_DECLARATION = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 _HTML = "<html><head><title>Error</title></head><body>Error</body></html>"
 
 
@@ -67,12 +69,6 @@ class Query(NamedTuple):
     target_of: str = ""  # the id of a VM: which hosts could take it?
 
 
-class Reply(NamedTuple):
-    status: int
-    content_type: str
-    body: str
-
-
 class RestServer:
     """Serves from ``with`` until its end; everything it counts is there to be looked at.
 
@@ -85,9 +81,9 @@ class RestServer:
     def __init__(
         self, folder: Path, hosts: list[Host] = (), vms: list[Vm] = (), tls: bool = True
     ) -> None:
-        self.hosts = list(hosts)
-        self.vms = list(vms)
+        self.hosts, self.vms = list(hosts), list(vms)
         self.queries: list[Query] = []
+        self.written = WrittenEvents()
         self.events: dict[int, Event] = {1000: Event(30, ())}
         self.migration_codes = 62, 63  # of the events when one is started and done
         self.migration_seconds = 0.0  # by which migrations take longer in their events
@@ -161,7 +157,11 @@ class RestServer:
     def conf(self, **changes: Any) -> str:
         """The section of scheduler.conf."""
         settings = vars(self.settings(**changes)).items()
-        lines = [f"{key} = {value}" for key, value in settings if value is not None]
+        lines = [
+            f"{key} = {getattr(value, 'value', value)}"
+            for key, value in settings
+            if value is not None
+        ]
         return "\n".join(["[engine]", *lines])
 
     def asked(self, path: str) -> list[Query]:
@@ -227,7 +227,7 @@ class RestServer:
         if broken is not None:
             return broken
         done = Element("action", [Element("status", "complete")])
-        return Reply(200, "application/xml", f"{_DECLARATION}{done}")
+        return Reply(200, "application/xml", f"{DECLARATION}{done}")
 
     def begin_migration(self, vm: Vm, host: Host, correlation_id: str) -> None:
         """Have a VM on its way, or there."""
@@ -325,7 +325,7 @@ class RestServer:
         except ValueError as error:
             return _fault(400, str(error))
         self.bytes_sent += len(document)
-        return Reply(200, "application/xml;charset=UTF-8", f"{_DECLARATION}{document}")
+        return Reply(200, "application/xml;charset=UTF-8", f"{DECLARATION}{document}")
 
     def _document(self, query: Query) -> str:
         kind, _, rest = query.path.partition("/")
@@ -421,15 +421,6 @@ class RestServer:
         return [vm for vm in self.vms if vm.host == host.name]
 
 
-def _json(status: int, told: object) -> Reply:
-    return Reply(status, "application/json;charset=UTF-8", json.dumps(told))
-
-
-def _fault(status: int, detail: str) -> Reply:
-    fault = Element("fault", [Element("reason", "Operation Failed"), Element("detail", detail)])
-    return Reply(status, "application/xml", f"{_DECLARATION}{fault}")
-
-
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     engine: RestServer
@@ -459,8 +450,12 @@ class _Handler(BaseHTTPRequestHandler):
         if of_vm:
             self._act(of_vm[1], _flat(of_vm[2] or "").get("correlation_id", ""))
             return
-        form = _flat(self.rfile.read(int(self.headers["Content-Length"])).decode("ascii"))
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode("utf-8")
         engine = self.server.engine
+        if self.path == f"{API}/events":
+            self._answer(rest_events.answer(engine, self.headers.get("Authorization", ""), body))
+            return
+        form = _flat(body)
         offered: dict[str, Callable[[Mapping[str, str]], Reply]] = {
             _SSO: engine.login,
             _LOGOUT: engine.logout,

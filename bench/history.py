@@ -20,8 +20,8 @@ from ovirt_scheduler.command import tables
 from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query, written
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Cost, Host, Record, Unit, Verdict
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.schema import Row
 
 _HOSTS, _UNITS, _VMS = 50, 5, 10_000

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
 from ovirt_scheduler.catalogue import files as plugin_files
-from ovirt_scheduler.catalogue.drivers import check_drivers, is_name, make_driver, too_new
+from ovirt_scheduler.catalogue.driver_units import check_drivers, is_name, make_driver, too_new
 from ovirt_scheduler.catalogue.files import PluginFile, Sources, Stamp
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit

@@ -31,13 +31,13 @@ from typing import Optional, Union
 
 from ovirt_scheduler.clusters import engine_events
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
-from ovirt_scheduler.clusters.check import SectionCheck
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.engine_side import EngineSide
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.news import News
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
+from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model.cluster_state import HostState, VmState

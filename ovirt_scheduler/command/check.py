@@ -19,7 +19,7 @@ from typing import Any, Optional, Union
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import cluster_marks, engine_side
-from ovirt_scheduler.clusters.check import SectionCheck
+from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.command import arguments, control_client, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime

@@ -18,7 +18,7 @@ from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage, NotOverwritten, NotRecorded
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.model.values.text import count_of

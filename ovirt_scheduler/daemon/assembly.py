@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_TLS = "ovirt_scheduler.daemon.tls"
+_TLS = "ovirt_scheduler.daemon.server_tls"
 _DAY = 86400.0  # seconds
 _HOOK_SECONDS = 5.0  # for a running hook of a cluster's scheduler to end
 

@@ -25,14 +25,14 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
-from ovirt_scheduler.history import conversion, query, recording, refusals, schema
+from ovirt_scheduler.history import conversion, query, recording, refused_calls, schema
 from ovirt_scheduler.history.database import Database
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.recording import Event, Inputs, PackedDecision, Split, leave_out
 from ovirt_scheduler.history.schema import OtherVersion, Row
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.model.decisions import Decision, Refusal, Reported, ShadowCall
+from ovirt_scheduler.model.decisions import Decision, RefusedCall, Reported, ShadowCall
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class HistoryState(NamedTuple):
     undeleted: str = ""  # why its oldest decisions cannot be deleted
 
 
-class _Entry(NamedTuple):
+class _QueueEntry(NamedTuple):
     """What waits in the queue: a decision, or an event of the daemon."""
 
     what: Union[Make, tuple[float, Event]]
@@ -90,7 +90,7 @@ class History:
         self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
         self.reader = Reader(path)
         self.tally = Tally()
-        self._queue: deque[_Entry] = deque()
+        self._queue: deque[_QueueEntry] = deque()
         self._queued = 0  # bytes
         self._told_many = False  # that more documents come than can be written
         self._lock = threading.Lock()
@@ -121,9 +121,9 @@ class History:
 
     def decided(self, trace: Reported) -> None:
         """Have a decision written, or a call that was refused."""
-        if isinstance(trace, Refusal):
-            record = refusals.record(trace)
-            self.put(lambda: record, refusals.size(record))
+        if isinstance(trace, RefusedCall):
+            record = refused_calls.record(trace)
+            self.put(lambda: record, refused_calls.size(record))
             return
         decision, inputs = trace.decision, None
         if self._records:
@@ -139,7 +139,7 @@ class History:
         """
         light = conversion.without_documents(decision)
         make = partial(conversion.make_record, light, shadows)
-        self._append(_Entry(make, conversion.size(light, shadows), completes=True))
+        self._append(_QueueEntry(make, conversion.size(light, shadows), completes=True))
 
     def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
         """Have a decision written.
@@ -159,13 +159,13 @@ class History:
                 _log.warning(
                     "documents of decisions are not recorded: %(reason)s", {"reason": reason}
                 )
-        self._append(_Entry(make, size + (0 if inputs is None else inputs.size), inputs))
+        self._append(_QueueEntry(make, size + (0 if inputs is None else inputs.size), inputs))
 
     def event(self, event: Event) -> None:
         """Have an event of the daemon written, which happens now."""
-        self._append(_Entry((time.time(), event)))
+        self._append(_QueueEntry((time.time(), event)))
 
-    def _append(self, entry: _Entry) -> None:
+    def _append(self, entry: _QueueEntry) -> None:
         with self._lock:
             while self._queue and (
                 len(self._queue) >= _MOST_WAITING or self._queued + entry.size > _MOST_BYTES
@@ -225,7 +225,7 @@ class History:
             self._write_together(together)
             self._under_way = len(waiting)
 
-    def _write_together(self, entries: Sequence[_Entry]) -> None:
+    def _write_together(self, entries: Sequence[_QueueEntry]) -> None:
         try:
             events, decisions, completed = self._made_records(entries)
             if self._keeps:
@@ -235,7 +235,7 @@ class History:
             self._fail(error, len(entries))
 
     def _made_records(
-        self, waiting: Iterable[_Entry]
+        self, waiting: Iterable[_QueueEntry]
     ) -> tuple[list[tuple[float, Event]], list[PackedDecision], list[Row]]:
         """The events, the counted decisions, and those that are completed.
 

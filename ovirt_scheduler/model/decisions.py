@@ -197,7 +197,7 @@ class Trace(NamedTuple):
         return self.decision.request.caller
 
 
-class Refusal(NamedTuple):
+class RefusedCall(NamedTuple):
     """A call that was refused before anything was decided.
 
     Attributes:
@@ -215,7 +215,7 @@ class Refusal(NamedTuple):
     seconds: float
 
 
-Reported = Union[Trace, Refusal]
+Reported = Union[Trace, RefusedCall]
 
 
 class ShadowCall(NamedTuple):

@@ -4,7 +4,7 @@
 
     API(url, username, password)          ovirtsdk4.Connection
      +-- hosts, vms, ...  _Collection      a service of the system
-          +-- list, get   _Entity          ovirtsdk4.types: get_...(), set_...(), words for
+          +-- list, get   _EngineEntity          ovirtsdk4.types: get_...(), set_...(), words for
                +-- statistics  _Parts       enumerations, links that are followed when asked for
 
 Only the process of a plugin imports it, if the plugin imports ``ovirtsdk`` and no package of that
@@ -155,7 +155,7 @@ class _Collection:
         self,
         query: Optional[str] = None,
         max: Optional[int] = None,  # noqa: A002  as version 3 calls it
-    ) -> builtins.list[_Entity]:
+    ) -> builtins.list[_EngineEntity]:
         """The entities that a search finds, in the engine's search language.
 
         A search for many ids is sent in pieces.
@@ -167,14 +167,14 @@ class _Collection:
                 break
             with _errors_of_version_3():
                 entities += self._service.list(search=search, max=remaining)
-        return [_Entity(self._connection, each) for each in entities]
+        return [_EngineEntity(self._connection, each) for each in entities]
 
-    def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002
+    def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_EngineEntity]:  # noqa: A002
         """The entity of that id, or of that name; None if there is none."""
         if id:
             with _errors_of_version_3():
                 try:
-                    return _Entity(self._connection, self._service.service(id).get())
+                    return _EngineEntity(self._connection, self._service.service(id).get())
                 except ovirtsdk4.NotFoundError:
                     return None
         if not name:
@@ -189,7 +189,7 @@ class _Collection:
         )
 
 
-class _Entity:
+class _EngineEntity:
     """One of the engine's entities, with its attributes and their getters and setters."""
 
     def __init__(self, connection: Any, entity: Any) -> None:
@@ -215,15 +215,15 @@ class _Entity:
 
     def _shown(self, name: str, value: Any) -> Any:
         if isinstance(value, enum.Enum):
-            return _State(value.value) if name == "status" else value.value
+            return _EntityState(value.value) if name == "status" else value.value
         if isinstance(value, list):
             return _Parts(self._connection, name, value)
         if isinstance(value, ovirtsdk4.Struct):
-            return _Entity(self._connection, value)
+            return _EngineEntity(self._connection, value)
         return value
 
 
-class _State(str):
+class _EntityState(str):
     """A status: its word is the ``state``."""
 
     def get_state(self) -> str:
@@ -249,12 +249,14 @@ class _Parts:
                 with _errors_of_version_3():
                     listed = self._connection.follow_link(listed)
             self._all = [
-                _Entity(self._connection, part) if isinstance(part, ovirtsdk4.Struct) else part
+                _EngineEntity(self._connection, part)
+                if isinstance(part, ovirtsdk4.Struct)
+                else part
                 for part in listed
             ]
         return self._all
 
-    def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_Entity]:  # noqa: A002
+    def get(self, name: Optional[str] = None, id: Optional[str] = None) -> Optional[_EngineEntity]:  # noqa: A002
         """The part of that name, or of that id; None if there is none."""
         for entity in self.list():
             if (entity.id == id) if id is not None else (entity.name == name):
@@ -328,7 +330,7 @@ def _name_status(connection: ovirtsdk4.Connection) -> None:
     connection.check_xml_content_type = check_and_name
 
 
-class _Absent(type):
+class _NoObject(type):
     """The type of a name of version 3 that is not here.
 
     A plugin may import it, or name it behind ``except``; using it raises ``NotHere``.
@@ -357,6 +359,6 @@ def absent_names(module: str, submodules: Collection[str] = ()) -> Callable[[str
             "errors": "ovirtsdk4.Error, or a class of it",
         }.get(own, _SDK4)
         text = f"{own}.{name} of SDK 3 is not here; with SDK 4: {instead}"
-        return _Absent(name, (Exception,), {"__module__": module, "_instead": text})
+        return _NoObject(name, (Exception,), {"__module__": module, "_instead": text})
 
     return absent

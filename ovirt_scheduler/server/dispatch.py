@@ -23,7 +23,7 @@ from ovirt_scheduler.errors import (
     UnknownMethod,
 )
 from ovirt_scheduler.log.fields import Name
-from ovirt_scheduler.model.decisions import Refusal, Reported, Trace
+from ovirt_scheduler.model.decisions import RefusedCall, Reported, Trace
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server import values
@@ -249,7 +249,7 @@ class Dispatcher:
         if trace is not None or refusal is None or method is None or not method.decides:
             return document, trace
         arguments = dict(zip(method.parameters, parameters))
-        return document, Refusal(caller, name, arguments, *refusal, seconds)
+        return document, RefusedCall(caller, name, arguments, *refusal, seconds)
 
     def _method(self, caller: Caller, name: str) -> Method:
         methods = self.forms[caller.form].funcs

@@ -27,8 +27,8 @@ from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
 from ovirt_scheduler.history import conversion
-from ovirt_scheduler.history.reader import Reader, Recorded
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record_reader import Reader, Recorded
 from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.plugins import EngineAccess

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Optional, cast
 
 from ovirt_scheduler.clusters import reader
-from ovirt_scheduler.clusters.check import SectionCheck
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService

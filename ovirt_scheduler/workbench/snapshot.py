@@ -39,7 +39,7 @@ from ovirt_scheduler.errors import (
     SchedulerError,
 )
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.model.requests import NEVER_KEPT, Document
 from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.security.atomic_file import read_whole, write_whole

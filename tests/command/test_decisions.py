@@ -19,7 +19,7 @@ from ovirt_scheduler.command.decisions import query
 from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query, written
-from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE
 from tests.support.command import program, run, script, spawned
 from tests.support.processes import as_stranger

@@ -15,7 +15,7 @@ import pytest
 
 from ovirt_scheduler.decisions.call_log import Failures, _failures, log_call
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.model.results import CallResult, Outcome
 from tests.support.daemon import Daemon, StartDaemon

@@ -10,7 +10,7 @@ import json
 import pytest
 
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE
 from tests.support.command import run
 from tests.support.waiting import wait_until

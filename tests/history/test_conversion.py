@@ -9,8 +9,8 @@ import pytest
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.conversion import make_record
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.schema import pack
 from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall
 from ovirt_scheduler.model.plugins import Limits, PluginCode

@@ -17,8 +17,8 @@ from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import recording, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query, written
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.unpacking import Unpacking
 from tests.support.waiting import LONG

@@ -6,8 +6,8 @@ import pytest
 
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record_reader import Reader
 from tests.support.daemon import Daemon, StartDaemon, refusal
 from tests.support.waiting import LONG, wait_until
 

@@ -7,11 +7,11 @@ from xmlrpc.client import Fault
 
 import pytest
 
-from ovirt_scheduler.history import explanation, refusals
+from ovirt_scheduler.history import explanation, refused_calls
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.model.decisions import Refusal
+from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.model.decisions import RefusedCall
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.pages import get
@@ -121,7 +121,7 @@ def test_requests_that_were_refused_are_counted(daemon: Daemon):
 def test_whatever_the_parameters_are_a_record_is_made(arguments):
     """They come from callers, and were not read."""
     caller = Caller("0" * 16, AnswerForm.DESIGN, "a test")
-    record = refusals.record(Refusal(caller, "selectHost", arguments, -32602, "oh", 0.1))
-    assert refusals.size(record) > 0
+    record = refused_calls.record(RefusedCall(caller, "selectHost", arguments, -32602, "oh", 0.1))
+    assert refused_calls.size(record) > 0
     assert all(isinstance(unit.get("factor", 1), int) for unit in record["units"])
     assert [*explanation.lines(record)]

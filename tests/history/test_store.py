@@ -17,8 +17,8 @@ import pytest
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import store
 from ovirt_scheduler.history.query import Query, written
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall, Trace
 from ovirt_scheduler.model.plugins import Limits, PluginCode

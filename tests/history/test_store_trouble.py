@@ -21,8 +21,8 @@ from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import query, schema, store
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import History
 from tests.support.daemon import StartDaemon
 from tests.support.waiting import LONG, wait_until

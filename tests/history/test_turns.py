@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.errors import HistoryUnreadable, Overloaded
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.turns import Turn, Turns
 from tests.support.site import MadeSite, call, record

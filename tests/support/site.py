@@ -12,8 +12,8 @@ import pytest
 from ovirt_scheduler.engine.inventory import EngineState
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.history.query import written
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Host, Record, Unit
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE, History, HistoryState
 from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.requests import Pages

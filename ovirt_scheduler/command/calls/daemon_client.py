@@ -34,8 +34,8 @@ from ovirt_scheduler.errors import (
 )
 from ovirt_scheduler.history import conversion, store
 from ovirt_scheduler.history.query import Query, written
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.values.text import NOT_IN_XML, one_line

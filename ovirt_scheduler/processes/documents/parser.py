@@ -22,8 +22,8 @@ from xml.parsers import expat
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import LONGEST_ID, Document
 from ovirt_scheduler.model.values.text import shortened
+from ovirt_scheduler.processes.documents.field_tables import WRONG_VALUE, Field, Table, Tables
 from ovirt_scheduler.processes.documents.packing import State
-from ovirt_scheduler.processes.documents.tables import WRONG_VALUE, Field, Table, Tables
 
 
 @dataclasses.dataclass(frozen=True)

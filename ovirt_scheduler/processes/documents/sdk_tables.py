@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
-from ovirt_scheduler.processes.documents.tables import Convert, Field, Table, Tables, date
+from ovirt_scheduler.processes.documents.field_tables import Convert, Field, Table, Tables, date
 
 # The forms are those of the source without comments, empty lines and indents.
 _CLASS = re.compile(r"^class (\w+)\(Reader\):\n", re.MULTILINE)

@@ -24,7 +24,7 @@ from functools import partial
 from typing import NamedTuple, Optional, Protocol
 
 
-class _State(enum.Enum):
+class _Phase(enum.Enum):
     FRESH = "fresh"  # nothing has come yet
     GREETED = "greeted"  # a handshake has begun, and no request has come yet
     IDLE = "idle"
@@ -34,15 +34,15 @@ class _State(enum.Enum):
     ABORTED = "aborted"  # its thread has yet to notice
 
 
-_WAITING = (_State.FRESH, _State.GREETED, _State.IDLE)  # for a request
-_HEADLESS = (_State.FRESH, _State.GREETED, _State.HEAD)
-_ANSWERED = (_State.HEAD, _State.BODY, _State.BUSY)  # until an answer is out
+_WAITING = (_Phase.FRESH, _Phase.GREETED, _Phase.IDLE)  # for a request
+_HEADLESS = (_Phase.FRESH, _Phase.GREETED, _Phase.HEAD)
+_ANSWERED = (_Phase.HEAD, _Phase.BODY, _Phase.BUSY)  # until an answer is out
 
 
 _FEW = 8  # times as many bodies arrive as there are connections without a head
 
 
-class Arrival(Protocol):
+class RequestArrival(Protocol):
     """How a request arrives, as its connection's thread reads it; asked by other threads."""
 
     @property
@@ -54,9 +54,9 @@ class Arrival(Protocol):
         """Bytes a second since the request began."""
 
 
-class _Entry(NamedTuple):
-    state: _State
-    arrival: Optional[Arrival] = None  # None: its thread has yet to begin
+class _Connection(NamedTuple):
+    state: _Phase
+    arrival: Optional[RequestArrival] = None  # None: its thread has yet to begin
 
 
 class Connections:
@@ -72,7 +72,7 @@ class Connections:
     def __init__(self, limit: int):
         self._limit = limit
         self._changed = threading.Condition()
-        self._entries: dict[socket.socket, _Entry] = {}  # the longest in its state comes first
+        self._entries: dict[socket.socket, _Connection] = {}  # the longest in its state comes first
         self._ending_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
         self._draining = self._closed = False
         self.cut_requests = 0
@@ -94,7 +94,7 @@ class Connections:
                 self.make_room()
                 self._changed.wait()
             if not self._closed:
-                self._entries[connection] = _Entry(_State.FRESH)
+                self._entries[connection] = _Connection(_Phase.FRESH)
             return not self._closed
 
     def remove(self, connection: socket.socket) -> None:
@@ -105,30 +105,30 @@ class Connections:
             self._ending_threads.add(threading.current_thread())
             self._changed.notify_all()
 
-    def set_greeted(self, connection: socket.socket, arrival: Arrival) -> bool:
+    def set_greeted(self, connection: socket.socket, arrival: RequestArrival) -> bool:
         """Note that a handshake begins; False: too late, the connection is aborted."""
-        return self._change(connection, (_State.FRESH,), _Entry(_State.GREETED, arrival))
+        return self._change(connection, (_Phase.FRESH,), _Connection(_Phase.GREETED, arrival))
 
-    def begin_request(self, connection: socket.socket, arrival: Arrival) -> bool:
+    def begin_request(self, connection: socket.socket, arrival: RequestArrival) -> bool:
         """Note the first byte of a request; False: too late, the connection is aborted."""
-        return self._change(connection, _WAITING, _Entry(_State.HEAD, arrival))
+        return self._change(connection, _WAITING, _Connection(_Phase.HEAD, arrival))
 
-    def begin_body(self, connection: socket.socket, arrival: Arrival) -> None:
+    def begin_body(self, connection: socket.socket, arrival: RequestArrival) -> None:
         """Note that the head of a request is there."""
-        self._change(connection, (_State.HEAD,), _Entry(_State.BODY, arrival))
+        self._change(connection, (_Phase.HEAD,), _Connection(_Phase.BODY, arrival))
 
     def set_busy(self, connection: socket.socket) -> bool:
         """Note that an answer is due now; False: too late, the connection is aborted."""
-        return self._change(connection, _ANSWERED, _Entry(_State.BUSY))
+        return self._change(connection, _ANSWERED, _Connection(_Phase.BUSY))
 
     def set_idle(self, connection: socket.socket) -> bool:
         """Note that the answer is written; False: the connection is to end, or aborted."""
-        return self._change(connection, _ANSWERED, _Entry(_State.IDLE)) and not self._draining
+        return self._change(connection, _ANSWERED, _Connection(_Phase.IDLE)) and not self._draining
 
     def make_room(self) -> None:
         """Break a connection for another one; none if a broken one is yet to leave."""
         with self._changed:
-            if not self._has_none((_State.ABORTED,)):
+            if not self._has_none((_Phase.ABORTED,)):
                 return
             idle = self._longest_idle()
             connection = idle or self._half_request()
@@ -149,7 +149,7 @@ class Connections:
         with self._changed:
             self._draining = True
             for state, deadline in (
-                (_State.IDLE, 0.0), (_State.FRESH, silent), (_State.GREETED, greeted)
+                (_Phase.IDLE, 0.0), (_Phase.FRESH, silent), (_Phase.GREETED, greeted)
             ):  # fmt: skip
                 self._changed.wait_for(partial(self._has_none, (state,)), _seconds_until(deadline))
                 for connection, entry in self._entries.items():
@@ -183,7 +183,9 @@ class Connections:
             thread.join(_seconds_until(deadline))
         return is_empty and not any(thread.is_alive() for thread in threads)
 
-    def _change(self, connection: socket.socket, before: Collection[_State], entry: _Entry) -> bool:
+    def _change(
+        self, connection: socket.socket, before: Collection[_Phase], entry: _Connection
+    ) -> bool:
         with self._changed:
             if self._entries[connection].state not in before:
                 return False
@@ -192,11 +194,11 @@ class Connections:
             self._changed.notify_all()
             return True
 
-    def _has_none(self, states: Collection[_State]) -> bool:
+    def _has_none(self, states: Collection[_Phase]) -> bool:
         return not any(entry.state in states for entry in self._entries.values())
 
     def _longest_idle(self) -> Optional[socket.socket]:
-        idle = self._in_states((_State.IDLE,))
+        idle = self._in_states((_Phase.IDLE,))
         return next((connection for connection in idle if not _has_bytes(connection)), None)
 
     def _half_request(self) -> Optional[socket.socket]:
@@ -207,12 +209,12 @@ class Connections:
         than those who fill the table.
         """
         headless = [*self._in_states(_HEADLESS)]
-        slowest = sorted(self._in_states((_State.BODY,)), key=self._speed)
+        slowest = sorted(self._in_states((_Phase.BODY,)), key=self._speed)
         are_few = len(headless) * _FEW <= len(slowest)
         candidates = [*slowest, *headless] if are_few else [*headless, *slowest]
         return next(itertools.chain(filter(self._waits, candidates), candidates), None)
 
-    def _in_states(self, states: Collection[_State]) -> Iterator[socket.socket]:
+    def _in_states(self, states: Collection[_Phase]) -> Iterator[socket.socket]:
         """The connections, the longest in its state first."""
         return (connection for connection, entry in self._entries.items() if entry.state in states)
 
@@ -225,7 +227,7 @@ class Connections:
         return (arrival is None or arrival.waits) and not _has_bytes(connection)
 
     def _abort(self, connection: socket.socket) -> None:
-        self._entries[connection] = _Entry(_State.ABORTED)
+        self._entries[connection] = _Connection(_Phase.ABORTED)
         with contextlib.suppress(OSError):  # the peer may have left already
             connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits on it
 

@@ -16,13 +16,13 @@ from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.server.http.request import (
     BodyReader,
-    Request,
+    HttpRequest,
     RequestRefused,
     bad,
     listed,
 )
 from ovirt_scheduler.server.http.routes import Response, Route, first_part
-from ovirt_scheduler.server.http.stream import Stream, TlsError
+from ovirt_scheduler.server.http.stream import ConnectionStream, TlsError
 
 if TYPE_CHECKING:
     from ovirt_scheduler.server.http.server import SchedulerServer
@@ -55,7 +55,9 @@ class ConnectionHandler:
         self._connection, self._server, self._table = connection, server, server.connections
         self._address, self._peer = address[0], peer_name(address)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-        self._stream = Stream(connection, time.monotonic() + server.settings.connection_timeout)
+        self._stream = ConnectionStream(
+            connection, time.monotonic() + server.settings.connection_timeout
+        )
         self._input = io.BufferedReader(self._stream, _BUFFER)
         self._context: Optional[TlsContext] = None
 
@@ -100,7 +102,7 @@ class ConnectionHandler:
         Args:
             at_end: takes what is to be done when the answer is out.
         """
-        settings, request = self._server.settings, Request()
+        settings, request = self._server.settings, HttpRequest()
         answer: Optional[Response] = None  # nobody waits for one
         goes_on = False  # after a refusal
         self._stream.deadline = time.monotonic() + settings.connection_timeout
@@ -125,7 +127,7 @@ class ConnectionHandler:
             goes_on = self._send_in_room(request, answer, goes_on)
         return goes_on
 
-    def _send_in_room(self, request: Request, answer: Response, goes_on: bool) -> bool:
+    def _send_in_room(self, request: HttpRequest, answer: Response, goes_on: bool) -> bool:
         """Like ``_send``, with a refusal instead of an answer that there is no room for."""
         answers = self._server.answers
         size = len(answer.body) if len(answer.body) > _SMALL else 0
@@ -139,7 +141,7 @@ class ConnectionHandler:
         finally:
             answers.give_back(size)
 
-    def _send(self, request: Request, answer: Response, goes_on: bool) -> bool:
+    def _send(self, request: HttpRequest, answer: Response, goes_on: bool) -> bool:
         """Write an answer, and log it if it is an error of HTTP.
 
         Args:
@@ -168,7 +170,7 @@ class ConnectionHandler:
         self._stream.send_all(sent if request.method == "HEAD" else sent + answer.body)
         return goes_on
 
-    def _log_error(self, request: Request, answer: Response) -> None:
+    def _log_error(self, request: HttpRequest, answer: Response) -> None:
         status = HTTPStatus(answer.status)
         is_text = answer.headers["Content-Type"].startswith("text/plain")
         # Verb and path: no more of what came, which may be anything.
@@ -200,7 +202,7 @@ class ConnectionHandler:
             logger.warning(
                 "%(peer)s speaks no TLS, but this port does: ssl = true", {"peer": self._peer}
             )
-            request, text = Request(), "this port speaks TLS; use https"
+            request, text = HttpRequest(), "this port speaks TLS; use https"
             return self._send(request, _refusal(request, HTTPStatus.BAD_REQUEST, text), False)
         if not self._table.set_greeted(self._connection, self._stream):
             return False
@@ -226,7 +228,7 @@ class ConnectionHandler:
         if not self._table.set_busy(self._connection):
             raise ConnectionAbortedError("it makes room for another one")
 
-    def _page(self, request: Request, route: Route) -> Response:
+    def _page(self, request: HttpRequest, route: Route) -> Response:
         """The page that a GET or a HEAD asks for.
 
         Raises:
@@ -248,7 +250,7 @@ class ConnectionHandler:
             text = "internal error; the daemon's log has more"
             raise RequestRefused(HTTPStatus.INTERNAL_SERVER_ERROR, text) from None
 
-    def _call(self, request: Request, at_end: contextlib.ExitStack) -> Response:
+    def _call(self, request: HttpRequest, at_end: contextlib.ExitStack) -> Response:
         """The answer to a call; its body is read here.
 
         Args:
@@ -276,7 +278,7 @@ class ConnectionHandler:
         return Response(HTTPStatus.OK, document, {"Content-Type": "text/xml"})
 
 
-def _answer_form(request: Request) -> Optional[AnswerForm]:
+def _answer_form(request: HttpRequest) -> Optional[AnswerForm]:
     """The answer form that the path asks for (contract 1.3); None: what the settings say.
 
     Raises:
@@ -293,7 +295,7 @@ def _answer_form(request: Request) -> Optional[AnswerForm]:
     return _PATHS[request.path]
 
 
-def _refusal(request: Request, status: HTTPStatus, text: str) -> Response:
+def _refusal(request: HttpRequest, status: HTTPStatus, text: str) -> Response:
     """The refusal of a request, in plain text."""
     headers = {"Content-Type": "text/plain; charset=utf-8"}
     if status is HTTPStatus.METHOD_NOT_ALLOWED:

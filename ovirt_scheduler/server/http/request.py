@@ -41,7 +41,7 @@ class RequestRefused(Exception):
         self.status = status
 
 
-class Request:
+class HttpRequest:
     """The head of a request.
 
     Attributes:

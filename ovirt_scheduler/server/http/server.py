@@ -4,7 +4,7 @@ That thread does everything else, the TLS handshake included. So nobody waits fo
 silent client::
 
     accept ──► Connections ──► thread: ConnectionHandler ──► BodyReader ──► Dispatcher ─┐
-               (room?)                 (Stream: TLS,         (limits)       (the call)  │
+               (room?)                 (the stream: TLS,     (limits)       (the call)  │
                                         deadlines) ▲────────────────────────────────────┘
 
 Only the sockets and threads of the standard library's server are used, and in ``dispatch`` its

@@ -38,7 +38,7 @@ class Blocked(BlockingIOError):
         self.event = event
 
 
-class Stream(io.RawIOBase):
+class ConnectionStream(io.RawIOBase):
     """One accepted connection as a raw stream, for one thread.
 
     Closing the stream leaves the socket open: it belongs to whoever made it.
@@ -66,7 +66,7 @@ class Stream(io.RawIOBase):
 
     @property
     def speed(self) -> float:
-        """See ``Stream``."""
+        """See ``ConnectionStream``."""
         return self._received / max(time.monotonic() - self._first_at, 1e-6)
 
     def speaks_tls(self) -> Optional[bool]:

@@ -1,7 +1,7 @@
 """TLS over a socket that does not block, by OpenSSL.
 
 Loaded only where TLS is spoken: pyOpenSSL and cryptography take 10 MB. pyOpenSSL's connections
-have no ``makefile``, and answer time limits with exceptions of their own; ``Stream`` knows these
+have no ``makefile``, and answer time limits with exceptions of their own; the stream knows these
 as ``Blocked`` and ``TlsError``.
 """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import query
-from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Pages
 from ovirt_scheduler.server import values
 from ovirt_scheduler.server.codec import encode_record, encode_records

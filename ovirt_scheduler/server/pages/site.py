@@ -18,8 +18,8 @@ from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable, Overloaded
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.reader import Reader
 from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.requests import Pages

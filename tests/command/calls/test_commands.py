@@ -14,7 +14,7 @@ from ovirt_scheduler.command.calls import commands, daemon_client
 from ovirt_scheduler.command.calls.daemon_client import Daemon
 from ovirt_scheduler.command.calls.input_files import CommandInputs
 from ovirt_scheduler.errors import BadUsage, NoAnswer, UnreadableDocument
-from ovirt_scheduler.history.reader import Reader
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.settings import config
 from tests.support.command import run

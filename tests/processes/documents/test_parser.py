@@ -17,9 +17,9 @@ from bench.documents import hosts as bench_hosts
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import parser, sdk_tables
+from ovirt_scheduler.processes.documents.field_tables import Field, Table, Tables
 from ovirt_scheduler.processes.documents.parser import HOSTS, VMS, DocumentKind
 from ovirt_scheduler.processes.documents.sdk_tables import TABLES
-from ovirt_scheduler.processes.documents.tables import Field, Table, Tables
 from tests.support import reading
 from tests.support.command import script
 from tests.support.fuzzing import tries

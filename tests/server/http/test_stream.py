@@ -18,7 +18,7 @@ import pytest
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
-from ovirt_scheduler.server.http.stream import Stream, TlsError
+from ovirt_scheduler.server.http.stream import ConnectionStream, TlsError
 from ovirt_scheduler.server.http.tls import TlsContext, tls_context
 from tests.support.command import executed
 from tests.support.waiting import LONG
@@ -41,7 +41,7 @@ class Pair:
     def __init__(self) -> None:
         self.socket, self.client = socket.socketpair()
         self.client.settimeout(LONG)
-        self.stream = Stream(self.socket, time.monotonic() + 30)
+        self.stream = ConnectionStream(self.socket, time.monotonic() + 30)
 
     def close(self) -> None:
         self.client.close()
@@ -304,7 +304,7 @@ def test_a_client_cannot_renegotiate(context: TlsContext) -> None:
         )
         connection, _ = listener.accept()
     with connection, client:
-        stream = Stream(connection, time.monotonic() + 30)
+        stream = ConnectionStream(connection, time.monotonic() + 30)
         stream.start_tls(context)
         assert client.stdin is not None
         assert client.stdout is not None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.conversion import shown_properties
 from ovirt_scheduler.history.record import NOT_ASKED, Record, Unit, entity
-from ovirt_scheduler.model.decisions import Refusal
+from ovirt_scheduler.model.decisions import RefusedCall
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS
 from ovirt_scheduler.model.requests import LONGEST_ID, is_document
 from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS, Kind
@@ -24,7 +24,7 @@ _BYTES = 200  # of a host's id, or of a unit
 Arguments = Mapping[str, object]  # by name, of whatever type the caller gave
 
 
-def record(refusal: Refusal) -> Record:
+def record(refusal: RefusedCall) -> Record:
     """The record of a refused call. Documents are not read for it."""
     caller, arguments = refusal.caller, refusal.arguments
     hosts, vm, custom = (arguments.get(name) for name in ("hosts", "vm", "properties"))

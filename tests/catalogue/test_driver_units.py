@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from ovirt_scheduler.catalogue import drivers
+from ovirt_scheduler.catalogue import driver_units
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.analysis import FoundDriver
 from ovirt_scheduler.model.plugins import PluginCode, Property
@@ -20,7 +20,7 @@ CHECKSUM = "sha256:0123456789abcdef"
 
 def made(conf=None, **changes):
     found = dataclasses.replace(FOUND, **changes)
-    return drivers.make_driver(found, CODE, conf or PluginConf("p"), CHECKSUM, LIMITS)
+    return driver_units.make_driver(found, CODE, conf or PluginConf("p"), CHECKSUM, LIMITS)
 
 
 def test_id_and_version_are_calculated():
@@ -75,7 +75,7 @@ def test_properties_that_cannot_be_are_refused(changes, message):
 def test_what_others_call_it_by_has_a_form(changes, message):
     """It stands in the log, in messages and in answers."""
     with pytest.raises(PluginError) as refused:
-        drivers.check_drivers([dataclasses.replace(FOUND, **changes)], "/p/p.py")
+        driver_units.check_drivers([dataclasses.replace(FOUND, **changes)], "/p/p.py")
     assert message in str(refused.value)
     assert str(refused.value).startswith("/p/p.py:3: ")
 
@@ -95,4 +95,4 @@ def test_what_others_call_it_by_has_a_form(changes, message):
 )
 def test_a_driver_is_too_new_where_its_version_is_above_the_engines(written_for, there, too_new):
     """As numbers, and as exactly as the engine's is told."""
-    assert drivers.too_new(made(written_for=written_for), there) is too_new
+    assert driver_units.too_new(made(written_for=written_for), there) is too_new

@@ -59,6 +59,7 @@ _log = logging.getLogger(__name__)
 
 HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # they are called once for each change
 _MOST_MENDINGS = 10  # that one look tries
+_COURSE = 1440  # balancings whose imbalance is kept: a day's, by default
 MOST_ROUNDS = 10  # in which one look asks for other migrations, after the engine said no
 
 
@@ -69,6 +70,7 @@ class ClusterActions:
         migrations: of this cluster.
         affinity: its rules.
         imbalance: in percent, as the last balancing found it; None if that is not known.
+        course: the imbalance that each balancing found: seconds since 1970, percent.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class ClusterActions:
         self._approved: dict[str, str] = {}
         self._planned: dict[str, str] = {}  # VM to host, of this look and of what is under way
         self.imbalance: Optional[float] = None
+        self.course: tuple[tuple[float, float], ...] = ()
 
     def begin_look(self) -> bool:
         """Note which plans are approved now: one that is approved later waits for the next look.
@@ -201,6 +204,8 @@ class ClusterActions:
         if destinations.method == BALANCE:
             self.imbalance = cluster_imbalance(destinations.view.state)
             self._memory.moved = []
+            if self.imbalance is not None:
+                self.course = (*self.course, (time.time(), self.imbalance))[-_COURSE:]
         state = destinations.view.state
         unfit: dict[str, Step] = {}
         for turn in range(MOST_ROUNDS):

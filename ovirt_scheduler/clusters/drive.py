@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Optional, Union
 
-from ovirt_scheduler.clusters import engine_events
+from ovirt_scheduler.clusters import engine_events, overview
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.engine_side import EngineSide
@@ -52,8 +52,7 @@ _log = logging.getLogger(__name__)
 _FOLLOW_EVERY = 2.0  # seconds between looks at VMs that are migrated
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds after a query or a look that failed
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before their answers are acted on
-_WATCH_EVERY = 2.0  # seconds between two questions for events
-_WATCH_SECONDS = 20.0  # for one answer
+_WATCH_EVERY, _WATCH_SECONDS = 2.0, 20.0  # seconds between questions for events; for one answer
 _ANYTHING = engine_events.Events(None, named=None)  # may have happened: a cluster is looked at now
 
 
@@ -103,6 +102,7 @@ class ClusterDrive:
             _in_words(self._problem), imbalance, plans, driven_by, self._migrations.refused,
             words, since, self._engine_side.conflict, self._engine_side.is_upgraded,
             () if driven_by else self._affinity.broken_groups, self._affinity.problem,
+            overview.hosts(self._reader), self._actions.course, overview.policy(self._settings),
         )  # fmt: skip
 
     def run(self) -> None:

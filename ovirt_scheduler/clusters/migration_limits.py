@@ -304,23 +304,24 @@ class ClusterUse:
 
 def used(host: HostState) -> Optional[float]:
     """The part of its processors or of its memory that is used, whichever is more, if known."""
-    return max(_parts(host).values(), default=None)
+    return max(used_parts(host).values(), default=None)
 
 
-def _parts(host: HostState) -> dict[str, float]:
-    found: dict[str, float] = {}
+def used_parts(host: HostState) -> dict[str, float]:
+    """The parts of its processors and its memory that are used, as far as they are known."""
+    parts: dict[str, float] = {}
     if host.processors:
-        found["CPU"] = host.busy_processors / host.processors
+        parts["CPU"] = host.busy_processors / host.processors
     if host.memory:
-        found["memory"] = host.used_memory / host.memory
-    return found
+        parts["memory"] = host.used_memory / host.memory
+    return parts
 
 
 def _reason(step: Step, state: ClusterState) -> str:
     """How much is used of both hosts: of what the source has less left of."""
     if step.source not in state.hosts or step.target not in state.hosts:
         return ""
-    ours, theirs = _parts(state.hosts[step.source]), _parts(state.hosts[step.target])
+    ours, theirs = used_parts(state.hosts[step.source]), used_parts(state.hosts[step.target])
     what = max(ours.keys() & theirs.keys(), key=lambda key: (ours[key], key), default=None)
     if what is None:
         return ""

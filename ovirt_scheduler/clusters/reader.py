@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.clusters import states
@@ -57,6 +58,8 @@ class ClusterReader:
 
     Attributes:
         look_at: when to look even if no event has come, on the monotonic clock.
+        state: as the latest look found it; None: there was none.
+        measured: its hosts, as the latest look with statistics found them.
     """
 
     def __init__(
@@ -68,7 +71,8 @@ class ClusterReader:
         self._stopping = stopping
         self._share = inventory.share()  # of the latest look
         self._cluster: Optional[str] = None  # its id: that of most hosts of its name
-        self._state: Optional[ClusterState] = None  # as the latest look found it
+        self.state: Optional[ClusterState] = None
+        self.measured: Mapping[str, HostState] = MappingProxyType({})
         self._named: Optional[frozenset[str]] = frozenset()  # by events since then; None: anything
         self._all_at = 0.0
         self.look_at = 0.0
@@ -82,8 +86,8 @@ class ClusterReader:
         """Take in ids that events name; None: they may have named anything."""
         if named is None or self._named is None:
             self._named = None
-        elif self._state is not None:
-            self._named |= named & (self._state.hosts.keys() | self._state.vms.keys())
+        elif self.state is not None:
+            self._named |= named & (self.state.hosts.keys() | self.state.vms.keys())
 
     def look(self, all_of_it: bool, statistics: bool, followed: Collection[str]) -> View:
         """Read the part of the cluster that is used now.
@@ -99,7 +103,7 @@ class ClusterReader:
             SchedulerError: there is no host.
         """
         self._share = self._inventory.share()
-        former, now = self._state, time.monotonic()
+        former, now = self.state, time.monotonic()
         if all_of_it or former is None or self._named is None or now >= self._all_at:
             return self._all(statistics)
         if self._named or now >= self.look_at:
@@ -108,7 +112,7 @@ class ClusterReader:
             self._named = frozenset()
         else:
             state = self._with_vms(former, [vm for vm in followed if vm in former.vms])
-        self._state = state
+        self.state = state
         return View(state)
 
     def complete(self, view: View, statistics: bool) -> View:
@@ -126,14 +130,16 @@ class ClusterReader:
         A known host or VM that is on no page is asked for by its id: while pages are read, others
         may come or go, and push it onto another page.
         """
-        former, now = self._state or ClusterState({}, {}), time.monotonic()
+        former, now = self.state or ClusterState({}, {}), time.monotonic()
         follow = STATISTICS if statistics else ""
         hosts, of_hosts = self._hosts(former, follow)
         vms, of_vms = self._pages("vms", self._search, follow)
         rest, of_rest = self._by_ids("vms", former.vms.keys() - vms.keys(), follow)
         state = self._in_cluster(hosts, {**vms, **rest})
         replies = EngineReplies(self._joined(of_hosts), vms=self._joined(of_vms + of_rest))
-        self._state, self._named = state, frozenset()
+        self.state, self._named = state, frozenset()
+        if statistics:
+            self.measured = state.hosts
         self.look_at, self._all_at = now + _STATUS_EVERY, now + _ALL_EVERY
         return View(state, replies, statistics)
 

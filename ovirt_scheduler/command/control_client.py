@@ -199,7 +199,7 @@ def _status_text(report: dict[str, Any]) -> str:
         waiting = sum(plan["state"] == "waiting" for plan in cluster["plans"])
         if waiting:
             looked += f", plans that wait: {waiting} (ovirt-scheduler plan list)"
-        state = status.cluster_state(cluster)
+        state = status.cluster_state(cluster)[0]
         shown.append(f"{'Cluster ' + cluster['name']:<{width}}  {looked}: {state}")
     table = tables.table(_UNITS, rows) if rows else "no policy unit is loaded\n"
     return "\n".join(lines) + f"\n\n{table}\n" + "\n".join(shown) + "\n"
@@ -227,7 +227,7 @@ def _clusters(options: argparse.Namespace) -> Shown:
             (
                 cluster["name"], cluster["drive"],
                 times.shown(cluster["last_look"]) if "last_look" in cluster else "none yet",
-                status.cluster_state(cluster),
+                status.cluster_state(cluster)[0],
             )
             for cluster in clusters
         ]  # fmt: skip

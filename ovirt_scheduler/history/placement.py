@@ -10,6 +10,7 @@ answer, and then maybe the scheduler once more.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Callable, Optional, Union
 
@@ -25,6 +26,7 @@ _MIGRATES = (
 
 _NOTHING = "-"  # a filter that was never asked, a cost function that did not score the host
 _NOT_TOLD = "The engine does not say which host it took."
+_NEAR = 10  # decisions on a VM, among which those of one placement are looked for
 _SECONDS = 120  # for which an engine waits for an answer (contract 1.2): what is later, is another
 
 
@@ -52,6 +54,34 @@ def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]
         else:
             placement.insert(0, decision)
     return placement or ([] if idle is None else [idle])
+
+
+def around(
+    decision: Record,
+    search: Callable[[query.Query], Sequence[Record]],
+    read: Callable[[str], Optional[Record]],
+) -> list[Record]:
+    """The calls of the placement that a decision belongs to, the oldest first.
+
+    Args:
+        search: finds summaries, the newest first.
+        read: as for ``of_last``.
+    """
+    vm = decision.get("vm", {})
+    identity, at = vm.get("id") or vm.get("name"), query.moment(decision["time"])
+    if not identity:
+        return [decision]
+    near = search(
+        query.Query(
+            vm=identity, since=at - _SECONDS, until=at + _SECONDS, limit=_NEAR, brief=True
+        )
+    )  # fmt: skip
+    reads = functools.lru_cache(None)(read)
+    for start in range(len(near)):
+        calls = of_last(near[start:], reads)
+        if decision["id"] in [call["id"] for call in calls]:
+            return calls
+    return [decision]
 
 
 def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[Line]:

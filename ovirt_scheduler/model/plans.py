@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model.cluster_state import ANY_HOST_NAME, ClusterState
@@ -164,6 +166,22 @@ class Refusal:
         return self.reason
 
 
+class HostLook(NamedTuple):
+    """A host of a cluster that the daemon looks after, as the latest look found it.
+
+    Attributes:
+        used: percent by what is used, processors and memory, as far as the latest balancing knew
+            it.
+        vms: id and name of each that runs there.
+    """
+
+    id: str
+    name: str
+    status: str
+    used: Mapping[str, float]
+    vms: tuple[tuple[str, str], ...]
+
+
 class ClusterLook(NamedTuple):
     """A cluster that the daemon looks after by itself."""
 
@@ -183,3 +201,6 @@ class ClusterLook(NamedTuple):
     # The affinity groups with a rule that the last balancing found broken, and if it is hard.
     broken: tuple[tuple[str, bool], ...] = ()
     without_rules: str = ""  # why the engine does not tell its affinity groups
+    hosts: tuple[HostLook, ...] = ()
+    course: tuple[tuple[float, float], ...] = ()  # of the imbalance: seconds since 1970, percent
+    policy: Mapping[str, str] = MappingProxyType({})  # what the section says, in words

@@ -61,6 +61,7 @@ def pages(daemon) -> list[str]:
         "/decisions?since=noon",
         "/units/Night",
         "/units/Place",
+        "/nothing",
         *decisions,
     ]
 

@@ -54,6 +54,16 @@ def test_get_and_head_read_and_nothing_else(daemon):
         assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
 
 
+def test_the_front_page_is_for_a_browser_and_for_calls(daemon):
+    """A GET leads to the status, a POST is a call; the other paths of calls have no page."""
+    front = get(daemon.url, "/")
+    assert (front.status, front.headers["location"]) == (302, "/status")
+    assert get(daemon.url, "/", method="POST").status == 200
+    assert get(daemon.url, "/", method="PUT").status == 405
+    assert get(daemon.url, "/design").status == 405
+    assert "/status" in get(daemon.url, "/nothing").body
+
+
 def test_a_page_is_asked_for_without_a_body(daemon):
     """400 for one; a length of 0, which some clients send with a GET, is none."""
     assert get(daemon.url, "/health", {"Content-Length": "0"}).status == 200

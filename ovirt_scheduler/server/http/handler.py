@@ -21,7 +21,7 @@ from ovirt_scheduler.server.http.request import (
     bad,
     listed,
 )
-from ovirt_scheduler.server.http.routes import Response, Route, first_part
+from ovirt_scheduler.server.http.routes import FRONT, Response, Route, first_part
 from ovirt_scheduler.server.http.stream import ConnectionStream, TlsError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class ConnectionHandler:
         self._stream.deadline = time.monotonic() + settings.connection_timeout
         try:
             if request.read(self._input):
-                route = settings.routes.get(first_part(request.path))
+                route = self._route(request)
                 if route is None:
                     answer = self._call(request, at_end)
                 else:
@@ -227,6 +227,14 @@ class ConnectionHandler:
         """
         if not self._table.set_busy(self._connection):
             raise ConnectionAbortedError("it makes room for another one")
+
+    def _route(self, request: HttpRequest) -> Optional[Route]:
+        """The route of a page; None: it is a call, or there is nothing."""
+        routes, is_read = self._server.settings.routes, request.method in ("GET", "HEAD")
+        if request.path in _PATHS and not (is_read and request.path == "/" and FRONT in routes):
+            return None
+        route = routes.get(first_part(request.path))
+        return routes.get(FRONT) if route is None and is_read else route
 
     def _page(self, request: HttpRequest, route: Route) -> Response:
         """The page that a GET or a HEAD asks for.

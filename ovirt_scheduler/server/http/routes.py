@@ -18,6 +18,8 @@ class Response(NamedTuple):
 # headers by their names in lower case, the client's address, and the daemon's as it was reached.
 Route = Callable[[str, str, Mapping[str, str], str, str], Response]
 
+FRONT = "/"  # the route for that path, and for what has no other
+
 
 def first_part(path: str) -> str:
     """The part of a path by which its route is found: ``status`` of ``/status.json``."""

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
+from urllib.parse import quote, urlencode
 
 from ovirt_scheduler.decisions.missing import MissingUnit
 from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
@@ -43,10 +44,11 @@ class Problem(NamedTuple):
     since: Optional[str] = None  # as ``moment`` writes it
     label: str = ""  # what the line calls it; empty where ``what`` says all
     stands_for: int = 1  # how many problems
+    page: str = ""  # the path of the page that has more
 
     def record(self) -> dict[str, str]:
         """The problem as the pages and ``status -o json`` have it."""
-        fields = ("kind", "what", "mend", "detail", "since")
+        fields = ("kind", "what", "mend", "detail", "since", "page")
         return {name: value for name in fields if (value := getattr(self, name))}
 
 
@@ -71,6 +73,15 @@ def line(unit_count: int, problems: Sequence[Problem]) -> str:
     kinds = dict.fromkeys(problem.kind for problem in problems)
     texts = [_in_line([each for each in problems if each.kind == kind]) for kind in kinds]
     return "; ".join([units, *texts]) if texts else f"{units}, all well"
+
+
+def path_of(kind: str, name: str) -> str:
+    """The path of the page of a unit or a cluster; slashes and ``.json`` in its name are escaped.
+
+    Args:
+        kind: the first part of the path: units, clusters.
+    """
+    return f"/{kind}/{quote(name, safe='').replace('.', '%2E')}"
 
 
 def _in_line(problems: Sequence[Problem]) -> str:
@@ -110,6 +121,7 @@ def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
                 f"See its calls: ovirt-scheduler decisions --unit {name}; "
                 f"try it: ovirt-scheduler try {file}",
                 unit.get("because", ""), unit["since"], unit["name"],
+                page=path_of("units", unit["name"]),
             )  # fmt: skip
     most_named = sorted(state.missing, key=lambda unit: -unit.times)
     for missing in most_named[:_MOST_NAMED]:
@@ -129,7 +141,7 @@ def _missing(unit: MissingUnit) -> Problem:
         "missing", f"callers name the {unit.kind} {unit.name}, which is not there: {times}",
         "Put its file back into the folder of plugins, or have callers name it no more: an engine "
         "names what its scheduling policy has", unit.because, moment(unit.since),
-        f"{unit.name} ({times})",
+        f"{unit.name} ({times})", page=f"/decisions?{urlencode({'unit': unit.name})}",
     )  # fmt: skip
 
 
@@ -141,7 +153,7 @@ def _of_files(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
                 "old version", f"an older version of {unit['name']} ({unit['kind']}) answers",
                 "Mend the file, or put its former text back: the daemon reads it again by itself",
                 unit["old_version"], unit["since"] if unit["state"] == "old version" else None,
-                unit["name"],
+                unit["name"], page=path_of("units", unit["name"]),
             )  # fmt: skip
     for unloaded in state.unloaded:
         name = Path(unloaded.file).stem or unloaded.file
@@ -156,7 +168,7 @@ def _of_settings(state: DaemonState, now: float) -> Iterator[Problem]:
     if state.reload_failure is not None:
         yield Problem(
             "reload", "the last reload failed",
-            "Mend it, then systemctl reload ovirt-scheduler; the former settings stay in use",
+            "Mend it, then: systemctl reload ovirt-scheduler; the former settings stay in use",
             state.reload_failure.reason, moment(state.reload_failure.time),
         )  # fmt: skip
     if state.certificate_ends is not None:
@@ -164,8 +176,9 @@ def _of_settings(state: DaemonState, now: float) -> Iterator[Problem]:
         if days < _CERTIFICATE_DAYS:
             what = f"ends in {count_of(days, 'day')}" if days >= 0 else "has ended"
             yield Problem(
-                "certificate", f"the certificate {what}", "ovirt-scheduler cert check says how to "
-                "renew it; then systemctl reload ovirt-scheduler",
+                "certificate", f"the certificate {what}",
+                "See how to renew it: ovirt-scheduler cert check; then: systemctl reload "
+                "ovirt-scheduler",
             )  # fmt: skip
 
 
@@ -175,25 +188,26 @@ def _of_surroundings(state: DaemonState) -> Iterator[Problem]:
     if engine is not None and engine.problem:
         yield Problem(
             "engine", "the engine cannot be asked",
-            f"Is {engine.url} there, and is the [engine] section right? ovirt-scheduler check asks "
-            "it", engine.problem, moment(engine.since),
+            f"Is {engine.url} there, and is the [engine] section right? Ask it: ovirt-scheduler "
+            "check", engine.problem, moment(engine.since),
         )  # fmt: skip
     for cluster in state.clusters:
+        page = path_of("clusters", cluster.name)
         if cluster.problem:
             yield Problem(
                 "cluster", f"cluster {cluster.name} is not looked after", "See its page, or the "
-                "log", cluster.problem, label=cluster.name,
+                "log", cluster.problem, label=cluster.name, page=page,
             )  # fmt: skip
         if cluster.denial:
             yield Problem(
                 "denied", f"the user of [engine] may not migrate VMs of {cluster.name}",
                 "Give it a role with the permit Migrate VM", cluster.denial,
-                moment(cluster.denied_since),
+                moment(cluster.denied_since), page=page,
             )  # fmt: skip
         if cluster.conflict:
             yield Problem(
                 "conflict", f"the engine balances cluster {cluster.name}, too",
-                "Set its scheduling policy there to none", cluster.conflict,
+                "Set its scheduling policy there to none", cluster.conflict, page=page,
             )  # fmt: skip
         yield from _refused(cluster)
     mend = "Make room on the disk, or mend the state folder's rights"
@@ -217,6 +231,7 @@ def _refused(cluster: ClusterLook) -> Iterator[Problem]:
             "refused", f"{name} of cluster {cluster.name} cannot be migrated", mend,
             "; ".join(dict.fromkeys(f"{each.obstacle.value}: {each.reason}" for each in refusals)),
             moment(min(each.since for each in refusals)), name,
+            page=path_of("clusters", cluster.name),
         )  # fmt: skip
     others = [*of_vm.values()][_MOST_NAMED:]
     if others:

@@ -9,28 +9,30 @@ import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable, Overloaded
-from ovirt_scheduler.history import query
+from ovirt_scheduler.history import placement, query
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.requests import Pages
-from ovirt_scheduler.server.http.routes import Response, Route
+from ovirt_scheduler.server.http.routes import FRONT, Response, Route, first_part
 from ovirt_scheduler.server.pages import status, times, views
 from ovirt_scheduler.server.pages.access import is_ours, may_read
 from ovirt_scheduler.server.pages.daemon_state import DaemonState
+from ovirt_scheduler.server.pages.problems import path_of
 
 _REFRESH = 10  # seconds
 _ROWS = 50  # of a list of decisions
-_LAST = 10  # decisions on other pages
+_LAST, _FAILURES = 10, 100  # decisions on other pages, and those in which a unit failed
 _RETRY_AFTER = "2"  # seconds
 _METRICS = "ovirt_scheduler.server.pages.metrics"  # needs prometheus_client, which may be missing
 _FOLDER = Path(__file__).resolve().parent / "templates"
@@ -67,7 +69,7 @@ class Site:
 
     def routes(self) -> Mapping[str, Route]:
         """The routes of all pages."""
-        return dict.fromkeys(_ROUTES, self.answer)
+        return dict.fromkeys((*_ROUTES, FRONT), self.answer)
 
     def answer(
         self, path: str, query: str, headers: Mapping[str, str], peer: str, local: str
@@ -81,7 +83,9 @@ class Site:
             local: the daemon's, as the client reached it.
         """
         if path != "/health" and not may_read(self.pages, peer, path != "/metrics"):
-            return _text(403, "this page is not served here: see pages in scheduler.conf")
+            is_page = path == FRONT or first_part(path) in _ROUTES
+            text = "this page is not served here: see pages in scheduler.conf"
+            return _text(403, text) if is_page else _NOT_HERE
         names = {*self.names, local.removeprefix("::ffff:")}  # of IPv4 on a socket of IPv6
         if not is_ours(headers.get("host", ""), names):
             return _text(421, "this daemon is not known by that name; see the Host header")
@@ -106,12 +110,16 @@ class Site:
         as_json = path.endswith(".json")
         first, *rest = path.removesuffix(".json").lstrip("/").split("/")
         single = {"decisions": self._decision, "units": self._unit, "clusters": self._cluster}
-        lists = {"status": self._status, "decisions": self._decisions}
+        lists = {"": lambda *_: _TO_STATUS, "status": self._status, "decisions": self._decisions}
         if rest and first in single:
             return single[first](unquote("/".join(rest)), as_json)
         if not rest and first in lists:
             return lists[first](parameters, as_json)
-        return _NOT_HERE
+        return self._missing(as_json)
+
+    def _missing(self, as_json: bool) -> Response:
+        """What is answered where there is no such page: for a person, with a way back."""
+        return _NOT_HERE if as_json else self._html("missing.html", HTTPStatus.NOT_FOUND)
 
     def _health(self, as_json: bool) -> Response:
         stuck = self.stuck()
@@ -132,12 +140,12 @@ class Site:
         return page._replace(headers={**page.headers, "Refresh": str(refresh)}) if refresh else page
 
     def _last(self, **conditions: Any) -> list[views.View]:
-        return views.summaries(self._brief(**conditions))
+        return views.summaries(self._brief(_LAST, **conditions))
 
-    def _brief(self, **conditions: Any) -> list[Record]:
+    def _brief(self, limit: int, **conditions: Any) -> list[Record]:
         try:
             with self.reader.turns.next_turn() as turn:
-                return self.reader.decisions(Query(limit=_LAST, brief=True, **conditions), turn)
+                return self.reader.decisions(Query(limit=limit, brief=True, **conditions), turn)
         except (HistoryUnreadable, Overloaded):
             return []  # its own page says why
 
@@ -168,22 +176,27 @@ class Site:
         with self.reader.turns.next_turn() as turn:
             record = self.reader.decision(name, turn)
             if record is None:
-                return _NOT_HERE
+                return self._missing(as_json)
             if as_json:
                 return _answer(200, "application/json", f"{views.as_json(record, turn.check)}\n")
-            return self._html("decision.html", decision=views.decision(record))
+            calls = placement.around(record, partial(self.reader.decisions, turn=turn),
+                                     partial(self.reader.decision, turn=turn))  # fmt: skip
+            return self._html(
+                "decision.html", decision=views.decision(record), calls=views.calls(calls)
+            )
 
     def _unit(self, name: str, as_json: bool) -> Response:
         state = self.state()
         named = tuple(unit for unit in state.units if unit.name == name)
         if not named:
-            return _NOT_HERE
+            return self._missing(as_json)
         report = status.status(state._replace(units=named), self.tally)
         units = [
             {**unit, "description": of.description, "properties": dict(of.properties)}
             for unit, of in zip(report["units"], named)
         ]
-        failures = views.failures(self._brief(unit=name, outcomes=query.FAILURES), name)
+        failing = self._brief(_FAILURES, unit=name, outcomes=query.FAILURES)
+        failures = views.failures(failing, name)
         if as_json:
             return _json({"units": units, "failures": failures})
         properties = dict.fromkeys(pair for of in named for pair in of.properties)
@@ -193,19 +206,22 @@ class Site:
         )  # fmt: skip
 
     def _cluster(self, name: str, as_json: bool) -> Response:
-        report = status.status(self.state()._replace(units=()), self.tally)
-        cluster = next((each for each in report["clusters"] if each["name"] == name), None)
-        if cluster is None:
-            return _NOT_HERE
+        look = next((look for look in self.state().clusters if look.name == name), None)
+        if look is None:
+            return self._missing(as_json)
+        cluster = status.cluster(look)
         if as_json:
             return _json(cluster)
-        return self._html("cluster.html", cluster=cluster, decisions=self._last(cluster=name))
+        return self._html(
+            "cluster.html", cluster=cluster, course=views.course(look.course),
+            decisions=self._last(cluster=name),
+        )  # fmt: skip
 
     @functools.cached_property
     def _templates(self) -> Any:
         templates = views.templates(_FOLDER)
         templates.filters.update(
-            segment=_segment, clock=times.shown, version=_version,
+            path_of=_path_of, clock=times.shown, version=_version, pieces=views.pieces,
             milliseconds=times.milliseconds, cluster_state=status.cluster_state,
         )  # fmt: skip
         return templates
@@ -217,9 +233,8 @@ class Site:
         return _answer(code, "text/html; charset=utf-8", text)
 
 
-def _segment(name: object) -> str:
-    """A name within a path, with its slashes and its ``.json`` escaped."""
-    return quote(str(name), safe="").replace(".", "%2E")
+def _path_of(name: object, kind: str) -> str:
+    return path_of(kind, str(name))
 
 
 def _typed(name: str, text: str) -> object:
@@ -244,6 +259,7 @@ def _answer(code: int, content_type: str, text: str) -> Response:
     return Response(code, text.encode("utf-8", "replace"), headers)
 
 
+_TO_STATUS = Response(HTTPStatus.FOUND, b"", {**_HEADERS, "Location": "/status"})
 _NOT_HERE = _text(404, "there is no such page; begin at /status")
 _CLOSED = _text(404, "no page is served here: see pages in scheduler.conf")
 CLOSED: Mapping[str, Route] = dict.fromkeys(_ROUTES, lambda *_: _CLOSED)  # with pages = off

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Optional
 
 from ovirt_scheduler.history.tally import Tally, UnitTally
-from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
+from ovirt_scheduler.model.plans import WAITING, ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server.pages import problems
 from ovirt_scheduler.server.pages.daemon_state import DaemonState, UnitState
@@ -19,6 +19,7 @@ Status = dict[str, Any]
 _PROCESSES = ("kept", "started", "replaced", "zygotes_started")
 _CALLS = ("running", "places", "waiting", "refused")
 
+_FIRST = {"failing": 0, "old version": 1}  # the order of units by their states; then the others
 _PLANNED = 100  # migrations of a plan that are shown
 _MOST_GROUPS = 5  # with broken rules that are named in a line
 _DAY = 86400.0
@@ -28,6 +29,7 @@ def status(state: DaemonState, tally: Tally) -> Status:
     """The status now, as ``/status.json`` and ``ovirt-scheduler status -o json`` give it."""
     now = time.time()
     units = [_unit(unit, tally.unit(unit.name, unit.kind), now) for unit in state.units]
+    units.sort(key=lambda unit: _FIRST.get(unit["state"], len(_FIRST)))
     wrong = problems.gather(state, units, now)
     processes, ends, engine = state.processes, state.certificate_ends, state.engine
     return _without_blanks(
@@ -74,7 +76,21 @@ def _cluster(cluster: ClusterLook) -> Status:
         broken_rules=[{"group": group, "hard": is_hard} for group, is_hard in cluster.broken]
         or None,
         without_rules=cluster.without_rules,
+        policy=dict(cluster.policy),
     )
+
+
+def cluster(look: ClusterLook) -> Status:
+    """A cluster as ``/clusters/NAME.json`` gives it."""
+    hosts = [
+        {
+            "id": host.id, "name": host.name, "status": host.status, "used": dict(host.used),
+            "vms": [{"id": vm, "name": name} for vm, name in host.vms],
+        }
+        for host in look.hosts
+    ]  # fmt: skip
+    course = [{"time": moment(at), "imbalance": round(part, 1)} for at, part in look.course]
+    return {**_cluster(look), "hosts": hosts, "course": course}
 
 
 def _refusal(refusal: Refusal) -> Status:
@@ -125,21 +141,28 @@ def _in_milliseconds(seconds: Optional[float]) -> Optional[float]:
     return None if seconds is None else round(seconds * 1000, 2)
 
 
-def cluster_state(cluster: Mapping[str, Any]) -> str:
-    """The state of a cluster, in words."""
-    if "driven_by" in cluster:
-        return f"stands by, {cluster['driven_by']} drives it"
+def cluster_state(cluster: Mapping[str, Any]) -> tuple[str, str]:
+    """The state of a cluster in words; and good, doubt, where somebody is waited for, or bad."""
     refused = {
         refusal["vm"]["id"]
         for refusal in cluster.get("refusals", ())
         if refusal["obstacle"] != Obstacle.NO_HOST.value
     }
-    number = count_of(len(refused), "VM")
-    state = "the engine's user may not migrate VMs" if "denial" in cluster else ""
-    state = state or (f"{number} cannot be migrated" if refused else "")
-    state = state or ("the engine balances it, too" if "conflict" in cluster else "")
-    state = state or ("is being upgraded, and not balanced" if "upgraded" in cluster else "well")
-    return "; ".join([str(cluster.get("problem", state)), *_rules_state(cluster)])
+    waiting = sum(plan["state"] == WAITING for plan in cluster["plans"])
+    wait = f"{count_of(waiting, 'plan')} {'waits' if waiting == 1 else 'wait'} for approval"
+    rules = "; ".join(_rules_state(cluster))
+    states = (
+        ("driven_by" in cluster, f"stands by, {cluster.get('driven_by')} drives it", "good"),
+        ("problem" in cluster, str(cluster.get("problem")), "bad"),
+        ("denial" in cluster, "the engine's user may not migrate VMs", "bad"),
+        (bool(refused), f"{count_of(len(refused), 'VM')} cannot be migrated", "bad"),
+        ("conflict" in cluster, "the engine balances it, too", "bad"),
+        ("upgraded" in cluster, "is being upgraded, and not balanced", "good"),
+        (bool(waiting), wait, "doubt"),
+        (not rules, "well", "good"),
+    )
+    state, mood = next(((text, mood) for holds, text, mood in states if holds), ("", "doubt"))
+    return "; ".join(filter(None, (state, rules if "driven_by" not in cluster else ""))), mood
 
 
 def _rules_state(cluster: Mapping[str, Any]) -> Iterator[str]:

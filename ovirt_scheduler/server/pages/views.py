@@ -8,15 +8,22 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from ovirt_scheduler.history import explanation, placement, ranking
 from ovirt_scheduler.history.record import Host, Record, Unit
 from ovirt_scheduler.log.format import printable
+from ovirt_scheduler.server.pages import times
 
 View = dict[str, Any]
+
+_COMMAND = re.compile("(?:sudo )?(?:ovirt-scheduler|systemctl|journalctl) [^;)]*")
+_NUMBER = re.compile(r"\b[0-9a-fA-F-]*\d[0-9a-fA-F-]*\b")  # an id, too
+_FEWEST_POINTS = 2
 
 
 def templates(folder: Path) -> Any:
@@ -101,20 +108,52 @@ def _row(host: Host, columns: Sequence[Unit]) -> View:
     }
 
 
-def failures(summaries: Iterable[Record], name: str) -> list[View]:
-    """The calls of a unit that failed, as its page and its JSON show them.
+def calls(records: Iterable[Record]) -> list[View]:
+    """The calls of one placement, for links between their pages."""
+    return [
+        {"id": of["id"], "method": of["method"], "moment": explanation.when(of["time"])}
+        for of in records
+    ]
+
+
+def pieces(text: str) -> Iterator[tuple[bool, str]]:
+    """Parts of a text that says what to do, each with whether it is a command to type."""
+    end = 0
+    for command in _COMMAND.finditer(text):
+        yield False, text[end : command.start()]
+        yield True, command[0]
+        end = command.end()
+    yield False, text[end:]
+
+
+def course(points: Sequence[tuple[float, float]]) -> Optional[View]:
+    """A line over time, for a chart of 600 by 100; None where there is none to draw yet.
 
     Args:
-        summaries: of decisions in which it failed.
+        points: seconds since 1970, and percent.
     """
-    return [
-        {
-            "decision": of["id"],
-            "time": of["time"],
-            "moment": explanation.when(of["time"]),
-            "message": message,
-        }
-        for of in summaries
-        for unit, message in of["failures"]
-        if unit == name
-    ]
+    if len(points) < _FEWEST_POINTS:
+        return None
+    began, ended = points[0][0], points[-1][0]
+    top = max(10, math.ceil(max(part for _, part in points) / 10) * 10)
+    width, height = 600 / max(1.0, ended - began), 100 / top
+    line = " ".join(f"{(at - began) * width:.1f},{100 - part * height:.1f}" for at, part in points)
+    return {"line": line, "top": top, "began": times.clock(began), "ended": times.clock(ended)}
+
+
+def failures(summaries: Iterable[Record], name: str) -> list[View]:
+    """The failures of a unit, as its page and its JSON show them: the same one is one row.
+
+    Args:
+        summaries: of decisions in which it failed, the newest first.
+    """
+    rows: dict[str, View] = {}  # by the message without its numbers
+    for of in summaries:
+        for message in (message for unit, message in of["failures"] if unit == name):
+            row = rows.setdefault(_NUMBER.sub("", message), {
+                "decision": of["id"], "time": of["time"], "moment": explanation.when(of["time"]),
+                "message": message, "times": 0,
+            })  # fmt: skip
+            row["times"] += 1
+            row["since"] = of["time"]
+    return [*rows.values()]

@@ -64,7 +64,7 @@ def test_a_decision_that_left_no_host_is_not_shown_as_a_good_one(tmp_path):
         record([even], costs, id="2" * 16, method="runCostFunctions", answer=["p"]),
     ]
     rows = lxml.html.fromstring(MadeSite(tmp_path, made).text("/decisions")).xpath("//tbody/tr")
-    told = [(row[3].get("class"), row[3].text_content()) for row in rows]
+    told = [(row[3].get("class").split()[0], row[3].text_content()) for row in rows]
     assert told == [
         ("good", "1 host: puma is best"),
         ("bad", "1 host: puma is best; Odd failed"),
@@ -129,8 +129,8 @@ def test_markup_is_text_wherever_it_comes_from(tmp_path):
     (link,) = set(
         lxml.html.fromstring(site.text("/status")).xpath("//a[contains(@href, 'units')]/@href")
     )
-    (cluster,) = lxml.html.fromstring(site.text("/status")).xpath(
-        "//a[contains(@href, 'clusters')]/@href"
+    (cluster,) = set(
+        lxml.html.fromstring(site.text("/status")).xpath("//a[contains(@href, 'clusters')]/@href")
     )
     asked = f"/decisions?vm={link.rpartition('/')[2]}"
     for target in ("/status", asked, f"/decisions/{DECISION}", link, cluster):

@@ -128,11 +128,8 @@ def summary(decision: Record) -> Summary:
         text += f"; {', '.join(failed)} failed"
     is_selection = decision["method"] != Kind.COST_FUNCTION.method
     no_host_left = is_selection and decision["hosts"] and decision.get("answer") == []
-    failures = [
-        (unit["name"], unit.get("message", unit["outcome"]))
-        for unit in decision["units"]
-        if has_failed(unit)
-    ]
+    failing = filter(has_failed, decision["units"])
+    failures = [(unit["name"], unit.get("message", unit["outcome"])) for unit in failing]
     is_bad = bool(failed or decision.get("errors") or no_host_left)
     return {"summary": printable(text), "is_bad": is_bad, "failures": failures}
 
@@ -193,13 +190,12 @@ def why(decision: Record) -> dict[str, str]:
 
 def is_plain(decision: Record) -> bool:
     """Whether one unit decided alone and gave no reasons, so that its answer says it all."""
-    hosts = decision.get("hosts", ())
-    reasons = (
+    has_reasons = any(
         entry.get("reason")
-        for host in hosts
+        for host in decision.get("hosts", ())
         for entry in (*host.get("verdicts", ()), *host.get("costs", ()))
     )
-    return len(decision.get("units", ())) < 2 and not any(reasons)
+    return len(decision.get("units", ())) < 2 and not has_reasons
 
 
 def host_names(decisions: Iterable[Record]) -> dict[str, str]:
@@ -233,9 +229,8 @@ def ordinal(number: int) -> str:
 
 
 def _circumstances(decision: Record) -> str:
-    properties = ", ".join(
-        f"{name}={value}" for name, value in decision.get("properties", {}).items()
-    )
+    items = decision.get("properties", {}).items()
+    properties = ", ".join(f"{name}={value}" for name, value in items)
     text = f"decision {decision['id']}, {decision['milliseconds']:.1f} ms"
     if decision.get("caller"):
         text += f", asked by {decision['caller']}"

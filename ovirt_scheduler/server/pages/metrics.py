@@ -7,7 +7,7 @@ holds a host, a VM or a message; there are as many labels of units as loaded uni
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Union
@@ -15,7 +15,7 @@ from typing import Any, Union
 from prometheus_client import core, exposition
 
 from ovirt_scheduler.history.tally import BUCKETS, Histogram, Tally
-from ovirt_scheduler.model.plans import Obstacle
+from ovirt_scheduler.model.plans import ClusterLook, Obstacle
 from ovirt_scheduler.server.pages.daemon_state import DaemonState
 
 
@@ -66,7 +66,7 @@ def write(state: DaemonState, tally: Tally, accept: str) -> tuple[str, bytes]:
         accept: the scraper's ``Accept`` header.
     """
     encode, content_type = exposition.choose_encoder(accept)
-    families = [*_calls(state, tally), *_daemon(state)]
+    families = [*_calls(state, tally), *_daemon(state), *_clusters(state.clusters)]
     return content_type, encode(SimpleNamespace(collect=lambda: families))
 
 
@@ -145,7 +145,9 @@ def _daemon(state: DaemonState) -> Iterator[Any]:
         yield _gauge("history_size_bytes", "Size of the history.", history.bytes)
         yield _gauge("history_queue", "Records that wait to be written.", history.waiting)
         yield _counter("history_dropped", "Records that were not written.", history.dropped)
-    clusters = state.clusters
+
+
+def _clusters(clusters: Sequence[ClusterLook]) -> Iterator[Any]:
     yield _gauge(
         "cluster_last_look_timestamp_seconds", "When a cluster was looked at, since 1970.",
         {each.name: each.last_look for each in clusters if each.last_look is not None}, "cluster",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping
 from functools import cache
@@ -11,6 +12,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tests.support.elements import id_of
 from tests.support.rest_server import GIB, Host, Named, Reply, RestServer, Vm
+
+_SLOW = 0.005  # seconds
 
 
 def made(folder: Path, hosts: int) -> RestServer:
@@ -24,6 +27,22 @@ def made(folder: Path, hosts: int) -> RestServer:
         [Host(f"host-{number}", max_scheduling_memory=32 * GIB) for number in range(hosts)],
         [Vm("wiki", status="down")],
     )
+
+
+class SlowEngine(RestServer):
+    """Takes 5 ms for each login and each request, as an engine on another machine does."""
+
+    def __init__(self, folder: Path, hosts: int) -> None:
+        named = [Host(f"host-{number}") for number in range(hosts)]
+        super().__init__(folder, named, [Vm("wiki", status="down")])
+
+    def get(self, path: str, parameters: Mapping[str, str]) -> Reply:
+        time.sleep(_SLOW)
+        return super().get(path, parameters)
+
+    def login(self, form: Mapping[str, str]) -> Reply:
+        time.sleep(_SLOW)
+        return super().login(form)
 
 
 class LargeEngine(RestServer):

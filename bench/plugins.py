@@ -60,6 +60,28 @@ def do_filter(hosts, vm, properties):
     return hosts
 '''
 
+# What is published of this kind: it logs in for each call, and searches for the hosts by their ids.
+_PUBLISHED = """\
+import ovirtsdk4
+
+
+class {name}:
+    def do_filter(self, hosts_ids, vm_id, args_map):
+        connection = ovirtsdk4.Connection(
+            url={url!r}, username={username!r}, password={password!r}, ca_file={ca_file!r}
+        )
+        hosts_service = connection.system_service().hosts_service()
+        hosts = hosts_service.list(search=" or ".join("id=" + each for each in hosts_ids))
+        print([host.id for host in hosts if host.summary.active < 100])
+        connection.close()
+"""
+
+# The same rule as a function: the daemon asks the engine, and gives it the hosts.
+_OF_FEW = """\
+def do_filter(hosts, vm, properties):
+    return [host for host in hosts if host.summary.active < 100]
+"""
+
 # Tells when it was loaded, called and done, on the clock that all processes share.
 _MARKS = """\
 import os
@@ -84,6 +106,7 @@ BY_IDS = [f"Ids{number:02d}" for number in range(1, MOST + 1)]
 BY_ENTITIES = [f"Entities{number}" for number in range(1, 6)]
 MARKS = [f"Marks{number}" for number in range(1, 6)]
 PRINTS, FUNCTION, HEAVY = "IdsPrinted", "IdsFunction", "Heavy"
+PUBLISHED, OF_FEW = "Published", "OfFew"
 NUMBER = MOST + len(BY_ENTITIES) + 3  # all but MARKS
 
 
@@ -103,3 +126,14 @@ def write(folder: Path, wanted: Sequence[str] = ()) -> list[Path]:
     for file in files:
         file.write_text(texts[file.stem], "utf-8")
     return files
+
+
+def write_published(folder: Path, **engine: str) -> None:
+    """Write PUBLISHED, which asks an engine, and OF_FEW, the same rule as a function.
+
+    Args:
+        engine: its url, username, password and ca_file.
+    """
+    folder.mkdir()
+    (folder / f"{PUBLISHED}.py").write_text(_PUBLISHED.format(name=PUBLISHED, **engine), "utf-8")
+    (folder / f"{OF_FEW}.py").write_text(_OF_FEW, "utf-8")

@@ -14,10 +14,13 @@ from typing import Callable, Optional
 from bench import client, documents, limits, made_engine, plugins, servers, usage
 from bench.limits import Limits
 from bench.measurement import Contender, Figures, Row, contest, crowd
+from tests.support.rest_server import PASSWORD
 
 HEAVY = "1 filter that imports asyncio and cryptography, 10 ids"
 TOLD = "1 function filter, 100 ids that the engine told of"
 SINGLE = "1 filter, 10 ids, calls_per_process = 1, calls 10 ms apart"
+PUBLISHED = "1 published filter that logs in, 50 hosts, an engine of 5 ms"
+OF_FEW = "the same as a function"
 SAMPLES_START, MANY_START = "start, sample plugins", f"start, {plugins.NUMBER} plugins"
 AFTER_ALL = "at rest, sample plugins, after all of this"
 EACH_PLUGIN, EACH_PLUGIN_AFTER = "each further plugin", "each further plugin, after all of this"
@@ -181,6 +184,8 @@ class Benchmark:
         yield self._by_ids(HEAVY, 0, 10, plugins.HEAVY)
         yield self._told(TOLD)
         yield self._one_call_for_each_process(SINGLE)
+        yield self._published(PUBLISHED, plugins.PUBLISHED)
+        yield self._published(OF_FEW, plugins.OF_FEW)
         for (kind, units), counts in effort.documents.items():
             for count in counts:
                 yield self._by_documents(kind, units, count)
@@ -255,6 +260,41 @@ class Benchmark:
                 call = documents.call("runFilters", plugins.BY_ENTITIES[:1], ids, vm, {})
                 contenders = self._with_noop(server, client.request(call), ids)
                 return Row.of("told", name, contest(contenders, self._effort.turns), hosts=100)
+
+        return Scenario(name, measure)
+
+    def _published(self, name: str, unit: str) -> Scenario:
+        """A published filter as it stands, and its rule as a function; beside the old way."""
+
+        def measure() -> Row:
+            folder, seconds = self._folder / unit, self._effort.seconds
+            folder.mkdir()
+            with contextlib.ExitStack() as opened:
+                engine = opened.enter_context(made_engine.SlowEngine(folder, 50))
+                known = engine.settings()
+                plugins.write_published(
+                    folder / "plugins", url=known.url, username=known.username,
+                    password=PASSWORD, ca_file=str(known.ca_file),
+                )  # fmt: skip
+                server, fresh = (
+                    opened.enter_context(each)
+                    for each in (
+                        servers.daemon(
+                            folder / "state", folder / "plugins", more=engine.conf(cache_seconds=5)
+                        ),
+                        servers.fresh(folder / "plugins"),
+                    )
+                )
+                ids, vm = engine.ids(), engine.vms[0].id
+                call, by_old_way = (
+                    client.request(documents.call("runFilters", [each], ids, vm, {}))
+                    for each in (unit, plugins.PUBLISHED)
+                )
+                contenders = {
+                    **self._with_noop(server, call, ids),
+                    "fresh": Contender(fresh, by_old_way, ids, seconds, 3),
+                }
+                return Row.of("published", name, contest(contenders, self._effort.turns), hosts=50)
 
         return Scenario(name, measure)
 

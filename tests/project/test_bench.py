@@ -20,9 +20,20 @@ pytestmark = pytest.mark.long
 SCENARIO = "1 filter, 10 ids"
 TOLD = "1 function filter, 100 ids that the engine told of"
 SINGLE = "1 filter, 10 ids, calls_per_process = 1, calls 10 ms apart"
+PUBLISHED = "1 published filter that logs in, 50 hosts, an engine of 5 ms"
+OF_FEW = "the same as a function"
 AT_REST = "at rest, sample plugins, after all of this"
 EACH = "each further plugin, after all of this"
-RUN = (SCENARIO, TOLD, SINGLE, "at rest, 28 plugins more, after all of this", AT_REST, EACH)
+RUN = (
+    SCENARIO,
+    TOLD,
+    SINGLE,
+    PUBLISHED,
+    OF_FEW,
+    "at rest, 28 plugins more, after all of this",
+    AT_REST,
+    EACH,
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +85,15 @@ def test_daemons_with_other_settings_answer(rows, name):
     for contender in ("daemon", "noop"):
         assert (row[contender]["failed"], row[contender]["problem"]) == (0, "")
         assert row[contender]["calls"] >= 1
+
+
+def test_a_published_plugin_is_measured_as_it_stands_and_as_a_function(rows):
+    """Each beside a fresh process that calls it as it stands."""
+    for name in (PUBLISHED, OF_FEW):
+        for contender in ("daemon", "fresh"):
+            assert (rows[name][contender]["failed"], rows[name][contender]["problem"]) == (0, "")
+    assert rows[PUBLISHED]["daemon"]["median"] > 0.005  # it asks the engine each time
+    assert rows[OF_FEW]["daemon"]["median"] < rows[PUBLISHED]["daemon"]["median"]
 
 
 def test_further_plugins_take_memory_and_give_it_back(rows):

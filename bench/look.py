@@ -4,10 +4,12 @@
 
     python -m bench.look [--before CHECKOUT] [--hosts 250] [--vms 3000] [--docs docs]
     python -m bench.look --before CHECKOUT --pairs 5
+    python -m bench.look --groups 200 --pairs 5 --every 1
 
 An engine of this process tells of the cluster; the daemons of both checkouts look after it, one
 after the other. Figures are medians of three looks, the calls' of five. ``--pairs`` measures the
-processor time of balancing looks alone, with a plan in each: the two versions take turns.
+processor time of balancing looks alone, with a plan in each: the two versions take turns. With
+``--groups``, a cluster without affinity groups and the same one with so many take turns instead.
 """
 
 from __future__ import annotations
@@ -132,11 +134,14 @@ def look(checkout: Path, hosts: int, vms: int, every: float, times: int) -> Look
     return Looked(status, balancing, *calls)
 
 
-def planning(checkout: Path, hosts: int, vms: int, every: float, times: int) -> tuple[float, int]:
+def planning(
+    checkout: Path, hosts: int, vms: int, every: float, times: int, groups: int = 0
+) -> tuple[float, int]:
     """Have the daemon of a checkout balance a cluster of this size, with a plan in each look.
 
     Args:
         every, times: as for ``look``.
+        groups: affinity groups of the cluster.
 
     Returns:
         The median processor seconds of a look, and about how many VMs the engine was asked
@@ -147,7 +152,7 @@ def planning(checkout: Path, hosts: int, vms: int, every: float, times: int) -> 
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with LargeEngine(folder, hosts, vms) as engine:
+        with LargeEngine(folder, hosts, vms, groups) as engine:
             with _daemon(
                 folder / "state", engine, checkout, every, "hold = 0", "margin = 0"
             ) as daemon:
@@ -158,21 +163,28 @@ def planning(checkout: Path, hosts: int, vms: int, every: float, times: int) -> 
             return figures.processor, sum(bool(query.target_of) for query in engine.queries)
 
 
-def compare_planning(before: Path, pairs: int, size: tuple[int, int, float, int]) -> str:
-    """The processor times of looks that plan, by two versions in turns, and their medians."""
+def compare_planning(
+    before: Path, pairs: int, size: tuple[int, int, float, int], groups: int = 0
+) -> str:
+    """The processor times of looks that plan, by two versions in turns, and their medians.
+
+    Args:
+        groups: affinity groups, in the second place.
+    """
     rows: list[list[str]] = []
     checkouts, seconds = (before, servers.PROJECT), ([], [])  # type: ignore[var-annotated]
     for pair in range(pairs):
         cells = ["", ""]
         for version in (0, 1) if pair % 2 else (1, 0):
-            used, questions = planning(checkouts[version], *size)
+            used, questions = planning(checkouts[version], *size, groups * version)
             seconds[version].append(used)
             cells[version] = f"{used:.2f} s, {questions} questions"
         rows.append([str(pair + 1), *cells])
     former, now = map(statistics.median, seconds)
     more = statistics.median(after / first - 1 for first, after in zip(*seconds))
     rows.append(["median", f"{former:.2f} s", f"{now:.2f} s, {more:+.1%} in a pair"])
-    return report.table(("pair", "before", "now"), rows)
+    head = ("without groups", f"with {groups}") if groups else ("before", "now")
+    return report.table(("pair", *head), rows)
 
 
 def _calls(daemon: servers.Server, engine: LargeEngine) -> tuple[float, float]:
@@ -223,13 +235,15 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, help="folder with the page to bring up to date")
     parser.add_argument("--every", type=float, default=0.5, help="minutes between balancings")
     parser.add_argument("--times", type=int, default=3, help="looks of each kind")
+    parser.add_argument("--groups", type=int, default=0, help="affinity groups, for --pairs")
     parser.add_argument("--pairs", type=int, help="looks that plan, by both versions in turns")
     options = parser.parse_args()
     size = (options.hosts, options.vms, options.every, options.times)
     if options.pairs:
-        if options.before is None:
+        if options.before is None and not options.groups:
             parser.error("--pairs compares with a version before: --before CHECKOUT")
-        print(compare_planning(options.before.resolve(), options.pairs, size))
+        before = (options.before or servers.PROJECT).resolve()
+        print(compare_planning(before, options.pairs, size, options.groups))
         return
     before = options.before and look(options.before.resolve(), *size)
     measured = table(before, look(servers.PROJECT, *size))

@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from tests.support.elements import id_of
+from tests.support.rest_affinity import HARD, SOFT, Group
 from tests.support.rest_server import GIB, Host, Named, Reply, RestServer, Vm
 
 _SLOW = 0.005  # seconds
@@ -56,13 +57,14 @@ class LargeEngine(RestServer):
 
     answers = 0
 
-    def __init__(self, folder: Path, hosts: int, vms: int) -> None:
+    def __init__(self, folder: Path, hosts: int, vms: int, groups: int = 0) -> None:
         super().__init__(
             folder,
             [Host(f"host-{n:04d}", busy=95 if n % 10 == 0 else 40) for n in range(hosts)],
             [Vm(f"vm-{n:05d}", host=f"host-{n % hosts:04d}", busy=20) for n in range(vms)],
             tls=False,
         )
+        self.groups = [_group(number, self.vms, self.hosts) for number in range(groups)]
 
     def get(self, path: str, parameters: Mapping[str, str]) -> Reply:
         self.answers += 1
@@ -89,6 +91,16 @@ class LargeEngine(RestServer):
         host = id_of(vm.host)
         link = f'        <host href="/ovirt-engine/api/hosts/{host}" id="{host}"/>\n'
         return f"{text.removesuffix(_END)}{link}{_END}"
+
+
+def _group(number: int, vms: list[Vm], hosts: list[Host]) -> Group:
+    """One of 15 VMs beside each other in the list, which run on different hosts: none is broken."""
+    members = [vm.name for vm in vms[number * 15 % len(vms) :][:15]]
+    on = [host.name for host in hosts]
+    rules: list[dict[str, Any]] = [
+        {"apart": HARD}, {"apart": SOFT}, {"hosts": on, "on": HARD}, {"hosts": on[:5], "off": SOFT}
+    ]  # fmt: skip
+    return Group(f"group-{number}", members, **rules[number % len(rules)])
 
 
 @cache

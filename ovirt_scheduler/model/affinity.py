@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 Placement = Mapping[str, str]  # VM id to the id of the host that it runs on
+Penalty = tuple[int, tuple[float, ...]]
 
 
 class Rule(NamedTuple):
@@ -286,25 +287,38 @@ class PlacedVms:
                 of_companions = of_companions or f"{words} with VMs on another host"
         return [*bounds, (companions, True, of_companions)] if companions else bounds
 
-    def penalty(self, unit: Collection[str], host: str) -> tuple[int, tuple[float, ...]]:
+    def penalty(self, unit: Collection[str], host: str) -> Penalty:
         """What soft rules these VMs would break on a host; less is better.
 
         Returns:
             How many rules of hosts; the priorities of the rules of VMs, the highest first.
         """
-        rules_of_hosts = 0
-        priorities: list[float] = []
+        return self.penalties(unit, (host,))[host]
+
+    def penalties(self, unit: Collection[str], hosts: Iterable[str]) -> dict[str, Penalty]:
+        """The penalty of each host."""
+        of_hosts: list[tuple[Collection[str], bool]] = []
+        of_vms: list[tuple[Collection[str], bool, float]] = []
         for number, members in self._members(unit).items():
             group = self.rules.groups[number]
             if group.host_rule is not None and not group.host_rule.enforcing:
-                rules_of_hosts += (host in group.hosts) != group.host_rule.positive
+                of_hosts.append((group.hosts, group.host_rule.positive))
             if group.vm_rule is not None and not group.vm_rule.enforcing:
-                others = self._hosts_of_others(number, members)
-                is_apart = bool(others) and host not in others
-                is_together = host in others or len(members) > 1
-                if is_apart if group.vm_rule.positive else is_together:
-                    priorities.append(group.priority)
-        return rules_of_hosts, tuple(sorted(priorities, reverse=True))
+                others: Collection[str] = self._hosts_of_others(number, members)
+                if group.vm_rule.positive and not others:
+                    continue
+                if not group.vm_rule.positive and len(members) > 1:
+                    of_vms.append(((), True, group.priority))  # broken on any host
+                else:
+                    of_vms.append((others, group.vm_rule.positive, group.priority))
+        penalties: dict[str, Penalty] = {}
+        for host in hosts:
+            priorities = [
+                priority for place, is_for, priority in of_vms if (host in place) != is_for
+            ]
+            number_of_hosts = sum((host in place) != is_for for place, is_for in of_hosts)
+            penalties[host] = number_of_hosts, tuple(sorted(priorities, reverse=True))
+        return penalties
 
     def broken(self) -> list[BrokenRule]:
         """The rules that are broken now, in the order in which the engine's enforcer mends them.

@@ -131,6 +131,8 @@ class _Plan:
         self._on_error = properties["migrate_on_error"]
         self._destinations = destinations
         self._rules = rules
+        # By VM and whether it may break soft rules, until something moves.
+        self._allowed: dict[tuple[str, bool], frozenset[str]] = {}
         self._vms = {vm.id: vm for vm in vms} if rules.rules.groups else {}
         uses = {use.id: use for use in self._uses}
         for vm in vms if planned else ():
@@ -172,12 +174,9 @@ class _Plan:
         """Have the hosts below the low mark take over from the most used, while that evens out."""
         up = self._measured()
         sources = [use for use in up if use.vms]  # a VM that comes now is not moved once more
+        candidates = self._candidates(sources)
         for target in sorted(up, key=_fraction):
-            candidates = (
-                (vm, source)
-                for source in sorted(sources, key=_fraction, reverse=True)
-                for vm in sorted(self._movable(source), key=_least_important_first)
-            )
+            count = len(self.migrations)
             for vm, source in candidates:
                 if target.fraction >= self._low or self._is_full():
                     break
@@ -185,6 +184,16 @@ class _Plan:
                     others = (use for use in up if use is not target and use.fraction < self._low)
                     fit = [target, *(use for use in others if self._evens_out(vm, source, use))]
                     self._move(vm, source, sorted(fit, key=self._cost_of(self._unit(vm))))
+            if len(self.migrations) > count:
+                candidates = self._candidates(sources)
+
+    def _candidates(self, sources: Sequence[HostUse]) -> list[tuple[types.Vm, HostUse]]:
+        """The movable VMs of hosts, those of the most used host first."""
+        return [
+            (vm, source)
+            for source in sorted(sources, key=_fraction, reverse=True)
+            for vm in sorted(self._movable(source), key=_least_important_first)
+        ]
 
     def pack(self) -> None:
         """Empty the least used hosts, each completely or not at all."""
@@ -232,6 +241,7 @@ class _Plan:
                     where.remove(back, processors)
                     source.add(back, processors)
                     self._rules.move(back.id, source.id)
+                    self._allowed.clear()
                     del self.migrations[back], self._comparisons[back]
                 return
             moved += self._move(vm, source, targets)
@@ -278,13 +288,15 @@ class _Plan:
         """The hosts that affinity rules allow; as ``_targets``."""
         if unit[0].id not in self._rules.rules.vms:
             return [*among]
-        ids = [vm.id for vm in unit]
-        allowed = self._rules.acceptable(ids, [use.id for use in among])
-        fit = [use for use in among if use.id in allowed]
-        if may_break:
-            return fit
-        present = self._penalty(unit, source)
-        return [use for use in fit if self._penalty(unit, use) <= present]
+        key = unit[0].id, may_break
+        if key not in self._allowed:
+            ids, hosts = [vm.id for vm in unit], [use.id for use in self._uses]
+            allowed = self._rules.acceptable(ids, hosts)
+            if not may_break:
+                penalties = self._rules.penalties(ids, [source.id, *allowed])
+                allowed = [host for host in allowed if penalties[host] <= penalties[source.id]]
+            self._allowed[key] = frozenset(allowed)
+        return [use for use in among if use.id in self._allowed[key]]
 
     def _penalty(self, unit: Unit, use: HostUse) -> tuple[object, ...]:
         """What soft affinity rules say against a host; less is better."""
@@ -325,13 +337,12 @@ class _Plan:
     def _evens_out(self, vm: types.Vm, source: HostUse, target: HostUse) -> bool:
         """Whether the VM's unit may go there, and both hosts are then used more alike."""
         unit = self._unit(vm)
-        if not self._may_go(unit, target):
-            return False
         processors, memory = self._needs(unit, source)
         after = target.fraction_with(processors, memory)
         source_after = source.fraction_with(-processors, -memory)
-        is_even = after <= min(self._high, source_after) and source_after < source.fraction
-        return is_even and bool(self._keeping_rules(unit, source, [target]))
+        if after > min(self._high, source_after) or source_after >= source.fraction:
+            return False
+        return bool(self._keeping_rules(unit, source, [target])) and self._may_go(unit, target)
 
     def _move(
         self, vm: types.Vm, source: HostUse, targets: Sequence[HostUse]
@@ -342,6 +353,7 @@ class _Plan:
             The VMs with the host and the number of processors that go with each.
         """
         target = targets[0]
+        self._allowed.clear()
         comparison = target.host, _comparison(source, target)
         moved = []
         for member in self._unit(vm):

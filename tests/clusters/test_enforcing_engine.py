@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from ovirt_scheduler.model.affinity import AffinityGroup, AffinityRules, PlacedVms, Rule
 from tests.support import rest_affinity
 from tests.support.rest_affinity import HARD, SOFT, Group, Label
 from tests.support.rest_server import Host, RestServer, Vm
@@ -70,3 +73,59 @@ def test_labels_are_groups_of_clusters_up_to_4_3(engine):
     assert rest_affinity.broken(engine, HARD) == {"gpu"}
     document = rest_affinity.labels_document(engine)
     assert "<has_implicit_affinity_group>true<" in document
+
+
+def _group(chance: random.Random, name: str) -> Group:
+    vms = chance.sample("abcdefg", chance.randrange(1, 5))
+    kinds = chance.sample(["together", "apart", "on", "off"], chance.randrange(1, 3))
+    rules = {kind: chance.choice([HARD, SOFT]) for kind in kinds}
+    if {"together", "apart"} <= rules.keys():
+        del rules["apart"]
+    if {"on", "off"} <= rules.keys():
+        del rules["off"]
+    return Group(name, vms, chance.sample(HOSTS, chance.randrange(1, 3)), **rules)
+
+
+def _rules(groups: list[Group]) -> AffinityRules:
+    def rule(positive, negative):
+        if positive is None and negative is None:
+            return None
+        return Rule(positive is not None, bool(negative if positive is None else positive))
+
+    return AffinityRules(
+        AffinityGroup(
+            group.name, frozenset(group.vms), frozenset(group.hosts),
+            rule(group.together, group.apart), rule(group.on, group.off),
+        )
+        for group in groups
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_hosts_that_our_rules_accept_are_those_that_the_engine_accepts(engine, seed):
+    """Where no groups contradict each other: with these ours keep VMs where they are."""
+    chance = random.Random(seed)
+    place(engine, " ".join(f"{name}@{chance.choice(HOSTS)}" for name in "abcdefg"))
+    engine.groups = [_group(chance, f"g{number}") for number in range(chance.randrange(1, 5))]
+    rules = _rules(engine.groups)
+    placed = PlacedVms(rules, {vm.name: vm.host for vm in engine.vms})
+    for vm in engine.vms:
+        unit = [vm.name, *sorted(other.name for other in rest_affinity.closure(engine, vm)[1:])]
+        ours = placed.unit_of(vm.name)
+        assert {*unit} <= {*ours}
+        if rules.contradiction_of(vm.name) or {*unit} != {*ours}:
+            continue  # others on its host are tied to it by VMs elsewhere: the next look joins them
+        accepted = [
+            host.name
+            for host in engine.hosts
+            if not any(
+                rest_affinity.refusal(engine, member, host, unit)
+                for member in engine.vms
+                if member.name in unit
+            )
+        ]
+        assert placed.acceptable(unit, HOSTS) == accepted, (engine.groups, vm)
+    hard = {rule.group.name for rule in placed.broken() if rule.enforcing}
+    assert hard == rest_affinity.broken(engine, HARD)
+    soft = {rule.group.name for rule in placed.broken() if not rule.enforcing}
+    assert soft == rest_affinity.broken(engine, SOFT)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ovirt_scheduler.clusters import states
 from ovirt_scheduler.errors import UnreadableDocument
+from ovirt_scheduler.model.affinity import AffinityGroup, Rule
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from tests.support.fuzzing import assert_told, bounded, tries
 
@@ -18,6 +19,33 @@ VALUES = st.one_of(
     st.just([]), st.just("\ud800"),
 )  # fmt: skip
 STATES = st.one_of(VALUES, st.dictionaries(st.text(max_size=3), st.lists(VALUES, max_size=9)))
+
+
+UNPACKERS = (
+    states.unpack_hosts, states.unpack_vms, states.unpack_groups, states.unpack_labels
+)  # fmt: skip
+HARD, SOFT = Rule(positive=False, enforcing=True), Rule(positive=True, enforcing=False)
+
+
+def test_groups_get_the_members_of_their_labels_and_labels_may_be_groups():
+    """A label that is gone has none; a group without a rule is none."""
+    groups = states.unpack_groups({
+        "g": ["fw", 2, [False, True], None, ["a"], [], ["l", "gone"], []],
+        "h": ["near", 1.0, None, [True, False], ["a"], ["h"], [], ["l"]],
+        "i": ["off", 1.0, None, None, ["a", "b"], [], [], []],
+    })  # fmt: skip
+    labels = states.unpack_labels(
+        {"l": ["gpu", True, ["b"], ["x"]], "m": ["bare", False, ["c"], []]}
+    )
+    expected = [
+        AffinityGroup("fw", frozenset("ab"), vm_rule=HARD, priority=2.0),
+        AffinityGroup("near", frozenset("a"), frozenset("hx"), host_rule=SOFT),
+    ]
+    assert [*states.resolve_labels(groups.values(), labels, False)] == expected
+    implicit = AffinityGroup(
+        "gpu", frozenset("b"), frozenset("x"), host_rule=Rule(positive=True, enforcing=True)
+    )
+    assert [*states.resolve_labels(groups.values(), labels, True)] == [*expected, implicit]
 
 
 def test_what_is_used_arrives():
@@ -49,16 +77,22 @@ def test_what_is_used_arrives():
      ({"v": ["n", "up", None, None, "", "1"]}, states.unpack_vms),
      ({"v": ["n", "up", 7, None]}, states.unpack_vms),
      ({"v": ["n", "up", None, 7]}, states.unpack_vms),
-     ({"v": [None, "up", None, None]}, states.unpack_vms)],
+     ({"v": [None, "up", None, None]}, states.unpack_vms),
+     ({"g": ["n", 1.0, [True], None, [], [], [], []]}, states.unpack_groups),
+     ({"g": ["n", 1.0, [1, 0], None, [], [], [], []]}, states.unpack_groups),
+     ({"g": ["n", float("inf"), None, None, [], [], [], []]}, states.unpack_groups),
+     ({"g": ["n", 1.0, None, None, "ab", [], [], []]}, states.unpack_groups),
+     ({"g": ["n", 1.0, None, None, [], [], []]}, states.unpack_groups),
+     ({"l": ["n", "yes", [], []]}, states.unpack_labels)],
 )  # fmt: skip
 def test_what_is_not_seen_of_a_cluster_is_refused(told, unpack):
     """Texts and amounts, and as many as there have to be."""
-    with pytest.raises(UnreadableDocument, match="not the states of"):
+    with pytest.raises(UnreadableDocument, match="not the states of hosts, VMs or groups"):
         unpack(told)
 
 
 @tries(200)
-@given(STATES, st.sampled_from((states.unpack_hosts, states.unpack_vms)))
+@given(STATES, st.sampled_from(UNPACKERS))
 def test_whatever_a_reader_sends_is_read_or_refused(
     sent: object, unpack: Callable[[object], object]
 ) -> None:

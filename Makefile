@@ -7,6 +7,7 @@
 # make torture   the daemon under attack; DURATION=60 (seconds), SEED=;
 #             TWINS=1: two daemons behind HAProxy, which are killed and restarted
 # make screenshots   of the pages, into docs/; needs chromium and chromedriver
+# make release VERSION=1.0.0   writes the version and its date; once that is committed, makes the files
 # make rpm    the package of what is committed, into build/rpm; needs rpmbuild; ARGS= for it
 #
 # Everything is installed into .venv, made with $(PYTHON) on first use.
@@ -15,7 +16,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-long lint bench torture screenshots rpm clean
+.PHONY: run test test-long lint bench torture screenshots release rpm clean
 
 run: $(VENV)/.run
 	@$(BIN)/python demo/run.py
@@ -42,6 +43,9 @@ torture: $(VENV)/.test
 
 screenshots: $(VENV)/.test
 	@$(BIN)/python demo/screenshots.py
+
+release: $(VENV)/.test
+	@$(BIN)/python .ci/release.py $(VERSION)
 
 rpm: SPEC = packaging/ovirt-scheduler.spec
 rpm: NAME = ovirt-scheduler-$(shell sed -n 's/^Version: *//p' packaging/ovirt-scheduler.spec)

@@ -76,7 +76,13 @@ setup(
         "pyflakes>=2.2",
     ],
     extras_require={
-        "test": ["pytest>=8", "pytest-xdist>=3.2", "hypothesis>=6", "selenium>=4.10"],
+        "test": [
+            "pytest>=8",
+            "pytest-xdist>=3.2",
+            "hypothesis>=6",
+            "selenium>=4.10",
+            "setuptools>=70.1",  # the first that makes wheels by itself
+        ],
         "lint": ["ruff>=0.9", "mypy>=1.11", "import-linter>=2", "types-setuptools"],
     },
     entry_points={

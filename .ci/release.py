@@ -1,0 +1,115 @@
+"""Make a release of what is committed. `make release VERSION=1.0.0` runs it.
+
+    python .ci/release.py VERSION [--date YYYY-MM-DD]
+
+The first run writes the version and the date into the files that have them, for somebody to look
+at and to commit. The second one, on that commit, makes the source distribution, the wheel, the RPM
+where rpmbuild is there, and their checksums, in build/release. It sends nothing anywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path.cwd()
+RELEASE = PROJECT / "build" / "release"
+MAINTAINER = "The ovirt-scheduler project"
+
+
+def texts(version: str, date: datetime.date) -> dict[str, str]:
+    """What the files that have the version have to be: path to text."""
+    day = f"{date:%a %b %d %Y}"
+    places = {
+        "ovirt_scheduler/__init__.py": [
+            (r'(?m)^__version__ = ".*"$', f'__version__ = "{version}"')
+        ],
+        "packaging/ovirt-scheduler.spec": [
+            (r"(?m)^Version: .*$", f"Version: {version}"),
+            (r"(?m)^\* .* - \S+$", f"* {day} {MAINTAINER} - {version}-1"),
+        ],
+        "CHANGELOG.md": [
+            (rf"(?m)^## {re.escape(version)} \(.*\)$", f"## {version} ({date.isoformat()})")
+        ],
+    }
+    made = {}
+    for path, changes in places.items():
+        text = (PROJECT / path).read_text("utf-8")
+        for pattern, line in changes:
+            text, count = re.subn(pattern, line, text, count=1)
+            if not count:
+                sys.exit(f"{path}: has no line like {pattern}; write one for {version} first")
+        made[path] = text
+    return made
+
+
+def date_of_changelog(version: str) -> datetime.date | None:
+    """The date that the changelog has of a version; None while it has none."""
+    text = (PROJECT / "CHANGELOG.md").read_text("utf-8")
+    match = re.search(rf"(?m)^## {re.escape(version)} \((\d{{4}}-\d\d-\d\d)\)$", text)
+    return datetime.date.fromisoformat(match[1]) if match else None
+
+
+def run(*command: str | Path) -> None:
+    if subprocess.run([*map(str, command)], cwd=PROJECT, check=False).returncode:
+        sys.exit(f"failed: {' '.join(map(str, command))}")
+
+
+def build(version: str) -> None:
+    """Make the files of the release from the commit."""
+    shutil.rmtree(RELEASE, ignore_errors=True)
+    RELEASE.mkdir(parents=True)
+    run(sys.executable, "setup.py", "-q", "sdist", "--dist-dir", RELEASE)
+    run(
+        sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation",
+        "--wheel-dir", RELEASE, ".",
+    )  # fmt: skip
+    if shutil.which("rpmbuild"):
+        run("make", "rpm")
+        for package in (PROJECT / "build/rpm/RPMS").rglob(f"ovirt-scheduler-{version}-*.rpm"):
+            shutil.copy(package, RELEASE)
+    else:
+        print("there is no rpmbuild, so there is no RPM")
+    files = sorted(file for file in RELEASE.iterdir() if file.is_file())
+    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
+    (RELEASE / "SHA256SUMS").write_text("".join(sums))
+    print(*(f"{RELEASE.relative_to(PROJECT)}/{file.name}" for file in files), sep="\n")
+
+
+def main() -> None:
+    """Write the version, or make the release that has it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("version", help="three numbers, such as 1.0.0")
+    parser.add_argument("--date", type=datetime.date.fromisoformat, default=None)
+    options = parser.parse_args()
+    if not re.fullmatch(r"\d+\.\d+\.\d+", options.version):
+        parser.error(f"{options.version}: expected three numbers, such as 1.0.0")
+    changed = subprocess.run(
+        ["git", "status", "--porcelain", "--untracked-files=no"],  # noqa: S607  whichever git is there
+        cwd=PROJECT, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    if changed:
+        sys.exit(f"commit this first, as a release is made of a commit:\n{changed.rstrip()}")
+    date = options.date or date_of_changelog(options.version) or datetime.date.today()  # noqa: DTZ011
+    expected = texts(options.version, date)
+    differing = [
+        path for path, text in expected.items() if (PROJECT / path).read_text("utf-8") != text
+    ]
+    for path in differing:
+        (PROJECT / path).write_text(expected[path], "utf-8")
+    if differing:
+        print(*(f"{path} has {options.version} now" for path in differing), sep="\n")
+        print("look at them, commit them, and run this again")
+    else:
+        build(options.version)
+        print(f"next: git tag v{options.version}")
+
+
+if __name__ == "__main__":
+    main()

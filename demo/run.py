@@ -66,7 +66,7 @@ ca_file = {engine.settings().ca_file}
     heard, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # or the terminal is closed
         signal.signal(number, lambda *_: None)
     command = [sys.executable, "-m", "ovirt_scheduler", "serve"]
     command += ["--config", str(settings), "--plugins", str(PROJECT / "plugins")]

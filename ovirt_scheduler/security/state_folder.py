@@ -71,15 +71,27 @@ class StateFolder:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            owner = _lock_owner(descriptor)
             os.close(descriptor)
             raise ConfigError(
-                "another daemon uses this state folder; stop it, or set STATE_DIRECTORY to a "
-                "folder of this one's own",
+                f"another daemon uses this state folder{owner}; stop it, or set STATE_DIRECTORY to "
+                "a folder of this one's own",
                 str(self.path),
             ) from None
         former, self._lock = self._lock, descriptor
         if former is not None:
             os.close(former)
+
+
+def _lock_owner(descriptor: int) -> str:
+    """Who has locked a file, as far as the kernel tells: `` (process 17)``; or empty."""
+    inode = str(os.fstat(descriptor).st_ino)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/locks").read_text("ascii").splitlines():
+            kind, pid, place = line.split()[1], line.split()[-4], line.split()[-3]
+            if kind == "FLOCK" and place.rpartition(":")[2] == inode and int(pid) > 0:
+                return f" (process {pid})"
+    return ""
 
 
 def check(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import threading
@@ -69,7 +70,8 @@ def test_a_port_that_somebody_else_has_is_to_be_mended(tmp_path, tls, answer):
         status, told = check(tmp_path, conf)
         as_json = json.loads(check(tmp_path, conf, "-o", "json")[1])
     assert status == 1
-    problem = f"cannot listen on port {port} of localhost: another program, or daemon, has it; "
+    problem = f"cannot listen on port {port} of localhost: another program, or daemon, has it "
+    problem += f"(process {os.getpid()}, "
     assert told.count(problem) == 1
     assert told.endswith("1 to mend\n")
     assert as_json["listening"]["problem"].startswith(problem)

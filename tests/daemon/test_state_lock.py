@@ -33,7 +33,7 @@ def test_a_second_daemon_on_a_state_folder_does_not_start(tmp_path, start_daemon
     """It says so; when the first has been killed, it does."""
     first = start_daemon(settings="ssl = false", folder=tmp_path)
     second = refused(tmp_path, first.state)
-    assert f"{first.state}: another daemon uses this state folder; stop it" in second
+    assert f"another daemon uses this state folder (process {first.pid}); stop it" in second
     first.stop(signal.SIGKILL)
     assert start_daemon(settings="ssl = false", folder=tmp_path).stop() == 0
 

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 from collections.abc import MutableMapping
+from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.errors import AddressUnavailable, ConfigError
@@ -15,6 +16,7 @@ from ovirt_scheduler.errors import AddressUnavailable, ConfigError
 _log = logging.getLogger(__name__)
 
 _FIRST_DESCRIPTOR = 3  # SD_LISTEN_FDS_START
+_LISTENS = "0A"  # the state of a socket in the kernel's tables
 
 # Where a machine does not know the name; as elsewhere, the one that a JVM would take comes first.
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -138,8 +140,10 @@ def _bound(place: SocketAddress) -> socket.socket:
 
 def refusal(address: str, port: int, error: OSError) -> ConfigError:
     """Why nobody can listen there."""
+    process = _listener_on(port) if error.errno == errno.EADDRINUSE else ""
     reasons = {
-        errno.EADDRINUSE: "another program, or daemon, has it; end that, or mend listening_port",
+        errno.EADDRINUSE: f"another program, or daemon, has it{process}; end that, or mend "
+        "listening_port",
         errno.EACCES: "the port is for root alone; choose a listening_port from 1024 up",
         errno.EADDRNOTAVAIL: "the address is not this machine's; mend listening_address",
     }
@@ -149,3 +153,25 @@ def refusal(address: str, port: int, error: OSError) -> ConfigError:
     return kind(
         f"cannot listen on port {port} of {address}: {reason} (scheduler.conf, or --config FILE)"
     )
+
+
+def _listener_on(port: int) -> str:
+    """The process that listens on a port, as far as this user may see: `` (process 17, nginx)``."""
+    inodes = {
+        fields[9]
+        for table in ("tcp", "tcp6")
+        for fields in map(str.split, _lines(Path("/proc/net", table)))
+        if fields[1].endswith(f":{port:04X}") and fields[3] == _LISTENS
+    }
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if any(str(link.readlink())[8:-1] in inodes for link in (process / "fd").iterdir()):
+                return f" (process {process.name}, {(process / 'comm').read_text('utf-8').strip()})"
+    return ""
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a table of the kernel; none where there is no such table."""
+    with contextlib.suppress(OSError):
+        return path.read_text("ascii").splitlines()
+    return []

@@ -3,12 +3,12 @@
 ::
 
     run ──► scenarios ──► client ──raw sockets──► servers: the daemon, the version before,
-                │                                     ▲    fresh, front (no-op); made_engine
+                │                                     ▲    fresh, front (no-op); fake_engine
                 ├──► limits (bare costs)              └── usage (processor, memory)
                 ├──► measurement ──► goals, report, plot
                 └──► stages (of one call)
 
-    look ──► the daemons of two checkouts, which look after a cluster of made_engine
+    look ──► the daemons of two checkouts, which look after a cluster of fake_engine
 
 ``make bench`` runs it, but for ``look`` (``python -m bench.look``). Nothing here is installed.
 """

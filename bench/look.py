@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Callable, NamedTuple
 
 from bench import report, servers, usage
-from bench.made_engine import LargeEngine
+from bench.fake_engine import LargeEngine
 
 _MOST_SECONDS = 300.0  # for one look
 _QUIET = 1.5  # seconds without work in which a look is over

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Optional
 
-from bench import client, documents, limits, made_engine, plugins, servers, usage
+from bench import client, documents, fake_engine, limits, plugins, servers, usage
 from bench.limits import Limits
 from bench.measurement import Contender, Figures, Row, contest, crowd
 from tests.support.rest_server import PASSWORD
@@ -253,7 +253,7 @@ class Benchmark:
             folder.mkdir()
             plugins.write(code, plugins.BY_ENTITIES[:1])
             with contextlib.ExitStack() as opened:
-                engine = opened.enter_context(made_engine.made(folder, 100))
+                engine = opened.enter_context(fake_engine.made(folder, 100))
                 settings = engine.conf(cache_seconds=3600)
                 server = opened.enter_context(servers.daemon(folder / "state", code, more=settings))
                 ids, vm = engine.ids(), engine.vms[0].id
@@ -270,7 +270,7 @@ class Benchmark:
             folder, seconds = self._folder / unit, self._effort.seconds
             folder.mkdir()
             with contextlib.ExitStack() as opened:
-                engine = opened.enter_context(made_engine.SlowEngine(folder, 50))
+                engine = opened.enter_context(fake_engine.SlowEngine(folder, 50))
                 known = engine.settings()
                 plugins.write_published(
                     folder / "plugins", url=known.url, username=known.username,

@@ -1,7 +1,7 @@
 """Pictures of the pages for the manual: docs/pages-*.png. ``make screenshots`` makes them.
 
 It needs chromium, chromedriver and selenium. The daemon is a real one with the sample plugins
-and one that fails; it is asked about a made cluster of twelve hosts.
+and one that fails; it is asked about a fake cluster of twelve hosts.
 """
 
 from __future__ import annotations

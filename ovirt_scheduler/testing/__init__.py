@@ -13,7 +13,7 @@ reach it as documents, and each call is made in a process of the plugin's own, u
 Answers have the names of hosts and VMs. If the call fails, the test fails with the plugin's
 traceback.
 
-``engine_connection()`` reaches a made engine on the loopback, which has the hosts and VMs of the
+``engine_connection()`` reaches a fake engine on the loopback, which has the hosts and VMs of the
 call. As with a real engine, tags, affinity labels and statistics need their own query.
 
 pytest loads this module in every run where the package is installed. All else, such as the SDK,

@@ -31,8 +31,8 @@ from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedU
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.settings import config
-from ovirt_scheduler.workbench.made_cluster import MadeCluster
-from ovirt_scheduler.workbench.made_engine import MadeEngine
+from ovirt_scheduler.workbench.fake_cluster import FakeCluster
+from ovirt_scheduler.workbench.fake_engine import FakeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 __tracebackhide__ = True  # a failure reads as one of the test
@@ -87,7 +87,7 @@ def saved_cluster(path: Path) -> tuple[list[types.Host], list[types.Vm]]:
 
 
 def _elements(entities: Iterable[Any]) -> list[Element]:
-    """The elements of entities, for a made engine: hosts, VMs or clusters with all their parts."""
+    """The elements of entities, for a fake engine: hosts, VMs or clusters with all their parts."""
     return [fromstring(Writer.write(each)) for each in entities]  # noqa: S314  just written
 
 
@@ -147,7 +147,7 @@ class Runs:
     """
 
     running: Runtime
-    engine: MadeEngine
+    engine: FakeEngine
 
     def run_unit(
         self,
@@ -257,7 +257,7 @@ class Runs:
             if number[host.id] > 1:
                 raise ValueError(f"{number[host.id]} hosts are {host.name}: name each differently")
         machines = {vm.id: vm for vm in vms}  # the VM to start may be among those of the cluster
-        self.engine.cluster = MadeCluster(_elements(hosts), _elements(machines.values()))
+        self.engine.cluster = FakeCluster(_elements(hosts), _elements(machines.values()))
         settings, catalogue = self.running.services.settings, trial.catalogue_of(*files)
         services = self.running.prepare(settings, catalogue, self.engine)
         try:
@@ -299,7 +299,7 @@ def started(folder: Path) -> Iterator[Runs]:
     file = folder / "scheduler.conf"
     file.touch()
     settings = replace(config.load(file, {}, for_daemon=False), conf_beside=True)
-    engine = MadeEngine()
+    engine = FakeEngine()
     try:
         with runtime.started(settings) as running:
             yield Runs(running, engine)

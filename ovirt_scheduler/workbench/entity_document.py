@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, fromstring, tostring
 from xml.sax.saxutils import escape, quoteattr
 
 from ovirt_scheduler.errors import BadInput
-from ovirt_scheduler.workbench.made_cluster import API
+from ovirt_scheduler.workbench.fake_cluster import API
 
 STATISTICS = "statistics/"
 CPU = f"{STATISTICS}cpu.current."

@@ -28,8 +28,8 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
 from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
 from ovirt_scheduler.workbench.entity_document import CPU, HOST, MEMORY, EntityDocument
-from ovirt_scheduler.workbench.made_cluster import MadeCluster
-from ovirt_scheduler.workbench.made_engine import MadeEngine
+from ovirt_scheduler.workbench.fake_cluster import FakeCluster
+from ovirt_scheduler.workbench.fake_engine import FakeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 UP, DOWN = "up", "down"
@@ -232,7 +232,7 @@ class SimulatedCluster:
             host.settle()
         # By kind and place: the elements in it.
         self._replies: dict[tuple[str, int], tuple[list[bytes], EngineReply]] = {}
-        self._engine: Optional[MadeEngine] = None  # for plugins that ask more
+        self._engine: Optional[FakeEngine] = None  # for plugins that ask more
 
     def add(self, name: str, memory: int, processors: int, load: float) -> SimulatedVm:
         """A new VM that does not run yet.
@@ -301,17 +301,17 @@ class SimulatedCluster:
         )
 
     def access(self, deadline: float) -> EngineAccess:  # noqa: ARG002
-        """The way to a made engine that has the cluster as it is now."""
+        """The way to a fake engine that has the cluster as it is now."""
         if self._engine is None:
-            self._engine = MadeEngine()
+            self._engine = FakeEngine()
         hosts, vms = (
             [each.element() for each in entities.values()] for entities in (self.hosts, self.vms)
         )
-        self._engine.cluster = MadeCluster(hosts, vms, self._clusters, self.name)
+        self._engine.cluster = FakeCluster(hosts, vms, self._clusters, self.name)
         return self._engine.access()
 
     def close(self) -> None:
-        """End the made engine, if there is one."""
+        """End the fake engine, if there is one."""
         if self._engine is not None:
             self._engine.close()
 

@@ -1,4 +1,4 @@
-"""Clusters that the daemon looks after itself, in a made engine: what it tells their schedulers."""
+"""Clusters that the daemon looks after itself, in a fake engine: what it tells their schedulers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tests.support.rest_affinity: the made engine's affinity groups act as an engine's do."""
+"""tests.support.rest_affinity: the fake engine's affinity groups act as an engine's do."""
 
 from __future__ import annotations
 

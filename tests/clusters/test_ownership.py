@@ -169,7 +169,7 @@ def test_whatever_looks_like_a_mark_a_cluster_can_be_taken_over(tmp_path):
 
 
 class Two:
-    """A daemon, another that began later, and the made engine whose cluster both drive.
+    """A daemon, another that began later, and the fake engine whose cluster both drive.
 
     The first one moves the VM ``web``, the second one ``mail``.
     """

@@ -279,7 +279,7 @@ class Both(Scheduler):
         return {vm: [host] for vm in vms for host in hosts if host.name == "lion"}
 """
 
-# The rest is a real daemon with a made engine.
+# The rest is a real daemon with a fake engine.
 
 WE = trust.user_name(os.geteuid())
 

@@ -1,4 +1,4 @@
-"""The default scheduler, on made clusters: where VMs start, and where they are moved."""
+"""The default scheduler, on fake clusters: where VMs start, and where they are moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A made engine whose clusters a daemon looks after, for tests: as an administrator has it."""
+"""A fake engine whose clusters a daemon looks after, for tests: as an administrator has it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Slow(Scheduler):
 
 
 class Driven:
-    """A made engine, and daemons that look after its clusters, one after another.
+    """A fake engine, and daemons that look after its clusters, one after another.
 
     Args:
         start: starts a daemon.

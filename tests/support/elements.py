@@ -1,4 +1,4 @@
-"""The elements that a made engine writes."""
+"""The elements that a fake engine writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of a made engine that is looked after in this process, look by look, at a made time."""
+"""A cluster of a fake engine that is looked after in this process, look by look, at a made time."""
 
 from __future__ import annotations
 

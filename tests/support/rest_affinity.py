@@ -1,4 +1,4 @@
-"""The affinity groups of a made engine: their documents, its filters, closures and enforcer.
+"""The affinity groups of a fake engine: their documents, its filters, closures and enforcer.
 
 Written from what the engine's documentation and source say, and not from our own rules: what those
 accept is compared with it.

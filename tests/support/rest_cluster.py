@@ -1,4 +1,4 @@
-"""Hosts, VMs and events of a made engine, and the elements that it writes of them."""
+"""Hosts, VMs and events of a fake engine, and the elements that it writes of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events that others write into a made engine, by the rules of the engine's own source."""
+"""The events that others write into a fake engine, by the rules of the engine's own source."""
 
 from __future__ import annotations
 

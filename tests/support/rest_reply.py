@@ -1,4 +1,4 @@
-"""What a made engine answers by HTTP."""
+"""What a fake engine answers by HTTP."""
 
 from __future__ import annotations
 

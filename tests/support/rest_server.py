@@ -1,4 +1,4 @@
-"""An engine's REST API for tests: real HTTP or HTTPS, version 4 XML, a made cluster behind it.
+"""An engine's REST API for tests: real HTTP or HTTPS, version 4 XML, a fake cluster behind it.
 
 ::
 

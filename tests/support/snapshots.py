@@ -1,4 +1,4 @@
-"""Snapshots of made clusters."""
+"""Snapshots of fake clusters."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_the_vm_to_start_may_be_among_those_of_the_cluster(plugin, make_host, ma
         ("vms_service().add(__import__('ovirtsdk4').types.Vm())", "changes nothing"),
     ],
 )  # fmt: skip
-def test_what_the_made_engine_does_not_know_is_told(
+def test_what_the_fake_engine_does_not_know_is_told(
     plugin, make_host, make_vm, run_filter, asked, told
 ):
     """In the failure of the test, with the plugin's line."""
@@ -170,7 +170,7 @@ def do_filter(hosts, vm, properties):
 """
 
 
-def test_affinity_groups_are_those_of_the_made_cluster(
+def test_affinity_groups_are_those_of_the_fake_cluster(
     plugin, make_host, make_vm, make_cluster, run_filter
 ):
     """None, unless it is made with some."""

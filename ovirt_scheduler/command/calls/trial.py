@@ -38,8 +38,8 @@ from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.table import Settings
-from ovirt_scheduler.workbench.made_cluster import MadeCluster
-from ovirt_scheduler.workbench.made_engine import MadeEngine
+from ovirt_scheduler.workbench.fake_cluster import FakeCluster
+from ovirt_scheduler.workbench.fake_engine import FakeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"
@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace) -> Shown:
     limits: accepted and rejected hosts, costs or the migration, the time, what was printed, and the
     traceback of what failed. A scheduler is asked for a host and, with --vms, for migrations;
     --call has it told of a change of status, or calls a method of a topic. --cluster tries it on a
-    snapshot: hosts and VMs are those of the file, and engine_connection() reaches a made engine
+    snapshot: hosts and VMs are those of the file, and engine_connection() reaches a fake engine
     that has them. A NAME.conf beside NAME.py counts before one in plugins_conf_path, unless the
     folder is one of plugins_path.
 
@@ -161,9 +161,9 @@ def _run_once(options: argparse.Namespace) -> Shown:
             raise BadUsage("--cluster has hosts and VMs: leave out --hosts and --vms")
         else:
             snapshot = Snapshot.read(options.cluster)
-            engine = stack.enter_context(contextlib.closing(MadeEngine()))
+            engine = stack.enter_context(contextlib.closing(FakeEngine()))
             hosts, vms, clusters = map(snapshot.elements, ("hosts", "vms", "clusters"))
-            engine.cluster = MadeCluster(hosts, vms, clusters, snapshot.cluster)
+            engine.cluster = FakeCluster(hosts, vms, clusters, snapshot.cluster)
             call_inputs = _cluster_inputs(engine, options)
         with input_files.naming_files(options):
             return run(
@@ -172,8 +172,8 @@ def _run_once(options: argparse.Namespace) -> Shown:
             )  # fmt: skip
 
 
-def _cluster_inputs(engine: MadeEngine, options: argparse.Namespace) -> CommandInputs:
-    """Hosts and VMs of the made engine, in the documents that the daemon would ask it for."""
+def _cluster_inputs(engine: FakeEngine, options: argparse.Namespace) -> CommandInputs:
+    """Hosts and VMs of the fake engine, in the documents that the daemon would ask it for."""
     hosts, vms, down = map(engine.cluster.get, (_HOSTS, _VMS, f"{_VMS}&search=status%3Ddown"))
     vm_names = input_files.names(vms, "vm")
     vm = input_files.NO_VM
@@ -218,7 +218,7 @@ def run(
     kinds: tuple[Kind, ...],
     call_inputs: CommandInputs,
     method_call: Sequence[str] = (),
-    engine: Optional[MadeEngine] = None,
+    engine: Optional[FakeEngine] = None,
 ) -> Shown:
     """Run every unit of a file that is of one of the kinds, and ask its schedulers.
 
@@ -262,7 +262,7 @@ def run(
     return Shown(text, fields, all(each.well for each in answers))
 
 
-def _run_trial(trial: _Trial, running: Runtime, engine: Optional[MadeEngine]) -> Shown:
+def _run_trial(trial: _Trial, running: Runtime, engine: Optional[FakeEngine]) -> Shown:
     """Make a call; show how it ended, what it did to its process and the engine, and the answer."""
     words, names, ask = trial
     shown = ask()
@@ -370,7 +370,7 @@ def _call_unit(call: MethodCaller, unit: PolicyUnit, call_inputs: CommandInputs)
     return commands.run_balance(call, unit.name, call_inputs)
 
 
-def _engine_notes(engine: Optional[MadeEngine]) -> Iterator[str]:
+def _engine_notes(engine: Optional[FakeEngine]) -> Iterator[str]:
     """Notes on the migrations that the latest call asked for, and on requests without an answer."""
     if engine is None:
         return

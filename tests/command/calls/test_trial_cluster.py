@@ -1,4 +1,4 @@
-"""A plugin tried on the cluster of a snapshot, with a made engine; and tried again at each edit."""
+"""A plugin tried on the cluster of a snapshot, with a fake engine; and tried again at each edit."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def do_filter(hosts, vm, properties):
 
 
 def test_what_a_plugin_has_the_engine_do_is_told(tmp_path):
-    """Migrations, and what the made engine does not know, even where the plugin goes on."""
+    """Migrations, and what the fake engine does not know, even where the plugin goes on."""
     (tmp_path / "Acts.py").write_text(ACTS)
     status, out, _ = run(tmp_path, "try", str(tmp_path / "Acts.py"), "--cluster", CLUSTER)
     assert status == 0
     assert "note: the VM to start: wiki\n" in out
     assert "note: it asked the engine to migrate web-1 to puma\n" in out
-    assert found(r"^note: the made engine has hosts, .* no disks \(GET /.*/disks\)$", out)
+    assert found(r"^note: the fake engine has hosts, .* no disks \(GET /.*/disks\)$", out)
     assert "wiki ['rack-1', 'licence-oracle', 'rack-2']\nDefault\n" in out
     options = ("--cluster", CLUSTER, "--vm", "mail")
     assert "\nmail [" in run(tmp_path, "try", str(tmp_path / "Acts.py"), *options)[1]

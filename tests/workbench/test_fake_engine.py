@@ -1,4 +1,4 @@
-"""The made engine, asked by the SDK and by the daemon's own client."""
+"""The fake engine, asked by the SDK and by the daemon's own client."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import ovirtsdk4
 import pytest
 from ovirtsdk4 import types
 
-from ovirt_scheduler.workbench.made_cluster import MadeCluster
-from ovirt_scheduler.workbench.made_engine import MadeEngine
+from ovirt_scheduler.workbench.fake_cluster import FakeCluster
+from ovirt_scheduler.workbench.fake_engine import FakeEngine
 
 LYNX, PUMA = "8a4745b8-40a2-5229-b807-2d83b53f70d9", "972c2880-7a7c-521b-a86d-9cc628861077"
 WEB, MAIL = "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b02"
@@ -38,12 +38,12 @@ def cluster(puma="maintenance", web=""):
     """With puma in that status, and with more in the element of web."""
     hosts = [host.replace("<status>maintenance<", f"<status>{puma}<") for host in HOSTS]
     vms = [VMS[0].replace("</vm>", f"{web}</vm>"), VMS[1]]
-    return MadeCluster(map(fromstring, hosts), map(fromstring, vms), [fromstring(CLUSTER)])
+    return FakeCluster(map(fromstring, hosts), map(fromstring, vms), [fromstring(CLUSTER)])
 
 
 @pytest.fixture
 def engine():
-    made = MadeEngine()
+    made = FakeEngine()
     made.cluster = cluster()
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""A made cluster, with the documents that an engine has of it by path and query, as in version 4.
+"""A fake cluster, with the documents that an engine has of it by path and query, as in version 4.
 
 Like a real engine it gives tags, affinity labels and statistics as links, unless a query says
 ``follow``, and only the id of an entity that is referred to. A VM may migrate; nothing else
@@ -43,7 +43,7 @@ _OR, _AND = re.compile(" or ", re.IGNORECASE), re.compile(" and ", re.IGNORECASE
 
 
 class Unknown(Exception):
-    """A request that the made engine has no answer to; its text is for the plugin's author."""
+    """A request that the fake engine has no answer to; its text is for the plugin's author."""
 
     status = HTTPStatus.NOT_IMPLEMENTED
 
@@ -90,7 +90,7 @@ class _Place(NamedTuple):
     one: bool = False
 
 
-class MadeCluster:
+class FakeCluster:
     """A cluster, with all data of its hosts and VMs.
 
     Args:
@@ -140,7 +140,7 @@ class MadeCluster:
         if unknown:
             raise Unknown(f"knows search, follow and max, and not {', '.join(unknown)}")
         if not path:
-            return "<api><product_info><name>made engine</name></product_info></api>"
+            return "<api><product_info><name>fake engine</name></product_info></api>"
         place = self._at(path)
         stray = [each for each in follow if each not in (*place.parts, *_REFERENCES)]
         if stray:

@@ -1,4 +1,4 @@
-"""A made engine on the loopback, whose REST API has a made cluster (``made_cluster``).
+"""A fake engine on the loopback, whose REST API has a fake cluster (``fake_cluster``).
 
 It is real HTTP, for clients with its token. A request that the cluster has no answer to is answered
 with a fault that says so.
@@ -20,13 +20,13 @@ from xml.sax.saxutils import escape
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
-from ovirt_scheduler.workbench.made_cluster import API, Absent, MadeCluster, Refused, Unknown
+from ovirt_scheduler.workbench.fake_cluster import API, Absent, FakeCluster, Refused, Unknown
 
 _MIGRATE = re.compile(rf"{API}/vms/([^/]+)/migrate(?:\?(.*))?")
 _LONGEST_BODY = 1 << 20  # bytes of a request
 
 
-class MadeEngine(ThreadingHTTPServer):
+class FakeEngine(ThreadingHTTPServer):
     """The server, in a thread of its own.
 
     Attributes:
@@ -38,7 +38,7 @@ class MadeEngine(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.cluster = MadeCluster((), ())
+        self.cluster = FakeCluster((), ())
         self.token = secrets.token_urlsafe()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
         self._thread.start()
@@ -84,7 +84,7 @@ class MadeEngine(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # an answer leaves in one piece
-    server: MadeEngine
+    server: FakeEngine
 
     def do_GET(self) -> None:
         path = self.path.removeprefix(API)
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
             text = f"<fault>{reason}<detail>[{escape(str(refusal))}]</detail></fault>"
             self._send(refusal.status, text)
         except Unknown as unknown:
-            text = f"the made engine {unknown} ({self.command} {unquote(self.path):.300})"
+            text = f"the fake engine {unknown} ({self.command} {unquote(self.path):.300})"
             self.server.cluster.unknown.append(text)
             self._send(unknown.status, f"<fault><reason>{escape(text)}</reason></fault>")
 

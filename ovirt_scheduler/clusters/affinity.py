@@ -50,7 +50,7 @@ class ClusterAffinity:
     Attributes:
         rules: as the engine told them last.
         problem: why it does not tell them, in its words; empty if it does.
-        broken: the rules that were broken at the last balancing.
+        broken: the rules that are broken, as far as it was found out last.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class ClusterAffinity:
         self._read_again_at = 0.0
         self._logged: set[str] = set()  # problems and conflicts
         self._looks_in_vain = 0  # in which no hard rule was mended
+        self._hard_broken = 0  # rules, at the last balancing
         self._mends = False
         self.rules = AffinityRules()
         self.problem = ""
@@ -96,6 +97,8 @@ class ClusterAffinity:
                 if groups != self.rules.groups:
                     self.rules = AffinityRules(groups)
                 self._log_conflicts()
+                running = {key: vm.host for key, vm in state.vms.items() if vm.host}
+                self.broken = tuple(PlacedVms(self.rules, running).broken())
             except SchedulerError as error:
                 self._note_failure(error)
         return self.rules
@@ -132,7 +135,7 @@ class ClusterAffinity:
         is_refused = isinstance(error, EngineRefusal)
         self.problem = error.words if isinstance(error, EngineRefusal) else str(error)
         if is_refused:
-            self.rules = AffinityRules()
+            self.rules, self.broken = AffinityRules(), ()
             self._read_again_at = self._look_at + max(_EVERY, self._pause)
         if "" not in self._logged:
             self._logged.add("")
@@ -160,9 +163,9 @@ class ClusterAffinity:
 
     def watch(self, placed: PlacedVms) -> None:
         """Note which rules are broken at a balancing."""
-        former = sum(rule.enforcing for rule in self.broken)
         self.broken = tuple(placed.broken())
-        present = sum(rule.enforcing for rule in self.broken)
+        former, present = self._hard_broken, sum(rule.enforcing for rule in self.broken)
+        self._hard_broken = present
         self._looks_in_vain = 0 if not former or present < former else self._looks_in_vain + 1
         self._mends = present > 0 and (self._mends or self._looks_in_vain >= _PATIENCE)
 

@@ -198,7 +198,7 @@ class ClusterLook(NamedTuple):
     denied_since: Optional[float] = None
     conflict: str = ""  # of the engine's own policy with the section
     upgraded: bool = False  # the engine upgrades it, and it is not balanced meanwhile
-    # The affinity groups with a rule that the last balancing found broken, and if it is hard.
+    # The affinity groups with a broken rule, and whether it is hard.
     broken: tuple[tuple[str, bool], ...] = ()
     without_rules: str = ""  # why the engine does not tell its affinity groups
     hosts: tuple[HostLook, ...] = ()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.model.plans import APPROVED
+from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.settings.value_types import Drive
 from tests.support import rest_affinity
 from tests.support.rest_affinity import HARD, SOFT, Group, Label
@@ -18,7 +19,7 @@ FULL = {"high_utilization": "100"}  # nothing is moved for evenness
 
 @pytest.fixture
 def grouped(looks):
-    """Three hosts of 64 GiB; ``place`` puts VMs on them."""
+    """Three hosts of 64 GiB; ``put`` puts VMs on them."""
     looks.engine.instant_migrations = True
     looks.engine.hosts[:] = [
         Host(name, memory=64 * GIB, max_scheduling_memory=None, measured=True)
@@ -27,7 +28,7 @@ def grouped(looks):
     return looks
 
 
-def place(looks, where: str) -> None:
+def put(looks, where: str) -> None:
     """``a@ant:8`` is a VM of 8 GiB on the host ant; one that is called big cannot leave it."""
     looks.engine.vms[:] = []
     for word in where.split():
@@ -45,7 +46,7 @@ def where(looks) -> dict[str, str]:
 def test_a_balancing_breaks_no_hard_rule(grouped, may_ask):
     """Nor does it ask for what the engine would refuse, though the engine does not say before."""
     grouped.engine.denying = set() if may_ask else {"migration_target_of"}
-    place(grouped, "big@ant:30 a@ant:8 b@bee:8 c@ant:7")
+    put(grouped, "big@ant:30 a@ant:8 b@bee:8 c@ant:7")
     grouped.engine.groups = [
         Group("fw", ["a", "b"], apart=HARD), Group("lic", ["c"], ["ant", "bee"], on=HARD),
     ]  # fmt: skip
@@ -59,7 +60,7 @@ def test_a_balancing_breaks_no_hard_rule(grouped, may_ask):
 def test_without_affinity_it_does_not_ask_for_groups_and_breaks_what_the_engine_lets_it_break(
     grouped,
 ):
-    place(grouped, "big@ant:30 a@ant:8 b@bee:1 c@cat:9")
+    put(grouped, "big@ant:30 a@ant:8 b@bee:1 c@cat:9")
     grouped.engine.groups = [Group("fw", ["a", "b"], apart=HARD)]
     grouped.engine.has_affinity_filters = False  # as in a policy of one's own
     grouped.begin(properties=HIGH, affinity=False)
@@ -70,7 +71,7 @@ def test_without_affinity_it_does_not_ask_for_groups_and_breaks_what_the_engine_
 
 def test_a_pair_moves_as_one_by_one_question_and_the_plan_names_its_group(grouped, caplog):
     caplog.set_level("INFO")
-    place(grouped, "big@ant:30 db1@ant:8 db2@ant:8")
+    put(grouped, "big@ant:30 db1@ant:8 db2@ant:8")
     grouped.engine.groups = [Group("pair", ["db1", "db2"], together=HARD)]
     grouped.begin(properties={"high_utilization": "60"})
     assert len(grouped.look()) == 1
@@ -83,7 +84,7 @@ def test_a_pair_moves_as_one_by_one_question_and_the_plan_names_its_group(groupe
 
 
 def test_a_pair_for_which_a_plan_has_no_place_stays_and_smaller_ones_go(grouped):
-    place(grouped, "big@ant:30 x@ant:3 p1@ant:4 p2@ant:4 p3@ant:4")
+    put(grouped, "big@ant:30 x@ant:3 p1@ant:4 p2@ant:4 p3@ant:4")
     grouped.engine.groups = [Group("trio", ["p1", "p2", "p3"], together=HARD)]
     grouped.begin(properties={"high_utilization": "40", "most_migrations": "2"})
     grouped.look()
@@ -94,7 +95,7 @@ def test_a_closure_that_succeeds_in_part_is_followed_and_told_and_the_rest_joins
     grouped, caplog
 ):
     caplog.set_level("INFO")
-    place(grouped, "big@ant:30 db1@ant:8 db2@ant:8")
+    put(grouped, "big@ant:30 db1@ant:8 db2@ant:8")
     grouped.engine.groups = [Group("pair", ["db1", "db2"], together=HARD)]
     grouped.engine.surprising = lambda vm, _: "no room" * (vm.name == "db2")
     grouped.begin(properties={"high_utilization": "60"}, refused_pause=1.0)
@@ -124,7 +125,7 @@ def test_what_the_enforcer_does_not_mend_in_two_looks_is_mended_one_group_a_look
     grouped, group, before, moves, caplog
 ):
     caplog.set_level("INFO")
-    place(grouped, before)
+    put(grouped, before)
     grouped.engine.groups = [group]
     grouped.begin(properties=FULL)
     assert [grouped.look() for _ in range(2)] == [[], []]
@@ -139,7 +140,7 @@ def test_what_the_enforcer_does_not_mend_in_two_looks_is_mended_one_group_a_look
 
 def test_while_the_enforcer_mends_the_daemon_does_not(grouped):
     names = list("abcdef")
-    place(grouped, " ".join(f"{name}@ant" for name in names))
+    put(grouped, " ".join(f"{name}@ant" for name in names))
     grouped.engine.groups = [Group(f"lic {name}", [name], ["cat"], on=HARD) for name in names]
     grouped.begin(properties=FULL)
     for _ in names:
@@ -149,14 +150,14 @@ def test_while_the_enforcer_mends_the_daemon_does_not(grouped):
 
 
 def test_what_a_broken_hard_rule_touches_is_not_evened_out(grouped):
-    place(grouped, "a@ant:20 b@ant:20 c@ant:10 d@bee:1")
+    put(grouped, "a@ant:20 b@ant:20 c@ant:10 d@bee:1")
     grouped.engine.groups = [Group("set", ["a", "b", "d"], together=HARD)]
     grouped.begin(properties=HIGH)
     assert {vm for vm, _ in grouped.look()} == {"c"}
 
 
 def test_a_policy_that_balances_nothing_mends_nothing(grouped):
-    place(grouped, "a@ant b@ant")
+    put(grouped, "a@ant b@ant")
     grouped.engine.groups = [Group("fw", ["a", "b"], apart=HARD)]
     grouped.begin(policy="none")
     assert [grouped.look() for _ in range(5)] == [[]] * 5
@@ -164,7 +165,7 @@ def test_a_policy_that_balances_nothing_mends_nothing(grouped):
 
 
 def test_a_plan_that_mends_waits_for_approval_and_is_made_then(grouped):
-    place(grouped, "a@ant b@ant")
+    put(grouped, "a@ant b@ant")
     grouped.engine.groups = [Group("fw", ["a", "b"], apart=HARD)]
     grouped.begin(Drive.APPROVE, properties=FULL)
     for _ in range(4):
@@ -178,7 +179,7 @@ def test_a_plan_that_mends_waits_for_approval_and_is_made_then(grouped):
 
 def test_soft_rules_count_before_evenness(grouped):
     """A host above the mark is relieved by what breaks none; what would break one is left."""
-    place(grouped, "big@ant:20 a@ant:10 b@ant:10 c@bee:5")
+    put(grouped, "big@ant:20 a@ant:10 b@ant:10 c@bee:5")
     grouped.engine.groups = [
         Group("near", ["a"], ["ant"], on=SOFT), Group("far", ["b", "c"], apart=SOFT)
     ]  # fmt: skip
@@ -191,7 +192,7 @@ def test_soft_rules_count_before_evenness(grouped):
 
 
 def test_labels_and_groups_of_old_engines_count(grouped):
-    place(grouped, "big@ant:30 b@ant:10 a@ant:9 c@bee:1 d@cat:2")
+    put(grouped, "big@ant:30 b@ant:10 a@ant:9 c@bee:1 d@cat:2")
     grouped.engine.version = 4, 3
     grouped.engine.labels = [Label("gpu", ["b"], ["ant", "cat"], is_implicit=True)]
     grouped.engine.groups = [
@@ -206,7 +207,7 @@ def test_labels_and_groups_of_old_engines_count(grouped):
 
 
 def test_labels_are_asked_for_only_where_they_count(grouped):
-    place(grouped, "a@ant")
+    put(grouped, "a@ant")
     grouped.engine.groups = [Group("fw", ["a"], apart=HARD)]
     grouped.begin()
     grouped.look()
@@ -219,7 +220,7 @@ def test_labels_are_asked_for_only_where_they_count(grouped):
 
 
 def test_groups_are_read_once_a_minute_at_most(grouped):
-    place(grouped, "a@ant")
+    put(grouped, "a@ant")
     grouped.begin(load_balance_interval=10.0)
     for _ in range(7):
         grouped.look(1 / 6)
@@ -235,7 +236,7 @@ def _cluster_id(looks) -> str:
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_an_account_that_may_not_read_them_is_told_once_and_shown(grouped, status, caplog):
-    place(grouped, "big@ant:30 a@ant:8 b@bee:8")
+    put(grouped, "big@ant:30 a@ant:8 b@bee:8")
     grouped.engine.groups = [Group("fw", ["a", "b"], apart=HARD)]
     get = grouped.engine.get
     grouped.engine.get = lambda path, parameters: (
@@ -257,7 +258,7 @@ def test_an_account_that_may_not_read_them_is_told_once_and_shown(grouped, statu
 
 @pytest.mark.parametrize("document", ["", "<affinity_groups>", "<hosts/>", "<a/>" * 3])
 def test_an_answer_that_cannot_be_read_leaves_the_rules_as_they_were(grouped, document, caplog):
-    place(grouped, "big@ant:30 a@ant:8 b@bee:8")
+    put(grouped, "big@ant:30 a@ant:8 b@bee:8")
     grouped.engine.groups = [Group("fw", ["a", "b"], apart=HARD)]
     grouped.begin(properties=FULL)
     grouped.look()
@@ -275,7 +276,7 @@ def test_an_answer_that_cannot_be_read_leaves_the_rules_as_they_were(grouped, do
 
 
 def test_groups_that_contradict_each_other_are_told_once_and_their_vms_stay(grouped, caplog):
-    place(grouped, "big@ant:30 a@ant:8 b@bee:1")
+    put(grouped, "big@ant:30 a@ant:8 b@bee:1")
     grouped.engine.groups = [
         Group("here", ["a"], ["bee"], on=HARD), Group("there", ["a"], ["cat"], on=HARD)
     ]  # fmt: skip
@@ -288,7 +289,7 @@ def test_groups_that_contradict_each_other_are_told_once_and_their_vms_stay(grou
 
 
 def test_members_that_are_elsewhere_gone_or_off_do_not_count(grouped):
-    place(grouped, "big@ant:30 a@ant:8 off@bee")
+    put(grouped, "big@ant:30 a@ant:8 off@bee")
     grouped.engine.vms[2].host, grouped.engine.vms[2].status = None, "down"
     grouped.engine.vms.append(Vm("far", "dog", cluster="Other"))
     grouped.engine.hosts.append(Host("dog", cluster="Other"))
@@ -308,7 +309,7 @@ def test_members_that_are_elsewhere_gone_or_off_do_not_count(grouped):
 
 def test_a_group_that_changes_between_look_and_migration_costs_a_refusal(grouped):
     """The engine has the last word, and the daemon goes on."""
-    place(grouped, "big@ant:30 a@ant:8 b@bee:1 c@cat:9")
+    put(grouped, "big@ant:30 a@ant:8 b@bee:1 c@cat:9")
     grouped.engine.denying = {"migration_target_of"}
     grouped.begin(properties=HIGH)
     get = grouped.engine.get
@@ -324,7 +325,7 @@ def test_a_group_that_changes_between_look_and_migration_costs_a_refusal(grouped
 
 
 def test_a_hook_empties_a_host_by_the_rules_and_a_pair_goes_together(grouped):
-    place(grouped, "db1@ant:8 db2@ant:8 fw1@ant:8 fw2@bee:8")
+    put(grouped, "db1@ant:8 db2@ant:8 fw1@ant:8 fw2@bee:8")
     grouped.engine.groups = [
         Group("pair", ["db1", "db2"], together=HARD), Group("fw", ["fw1", "fw2"], apart=HARD)
     ]  # fmt: skip
@@ -336,6 +337,63 @@ def test_a_hook_empties_a_host_by_the_rules_and_a_pair_goes_together(grouped):
     moved = where(grouped)
     assert moved["db1"] == moved["db2"] != "ant"
     assert moved["fw1"] == "cat"
+
+
+IGNORANT = """
+from ovirt_scheduler.plugin import LoadBalancer
+
+
+class Ignorant(LoadBalancer):
+    def load_balance(self, hosts, vms, properties):
+        targets = [host for host in hosts if host.name != "ant"]
+        return {vm: targets for vm in vms if vm.host.id not in {host.id for host in targets}}
+"""
+KNOWING = IGNORANT.replace("Ignorant", "Knowing").replace(
+    "return {",
+    """
+        for vm in vms:
+            unit = self.rules.unit_of(vm.id)
+            fit = self.rules.acceptable(unit, [host.id for host in targets])
+            if vm.name == "a":
+                return {vm: fit[:1]}
+        return {""",
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        # It is asked once more with what is allowed, and what it wants against a rule is not done.
+        (IGNORANT, {"a": "cat", "db1": "bee", "db2": "bee"}),
+        (KNOWING, {"a": "cat", "db1": "ant", "db2": "ant"}),
+    ],
+)
+def test_a_scheduler_of_a_users_is_held_to_the_rules(grouped, place, source, expected):
+    name = "Ignorant" if source is IGNORANT else "Knowing"
+    place.write(name, source)
+    grouped.registry.refresh()
+    put(grouped, "a@ant:8 b@bee:1 db1@ant:2 db2@ant:2 here@ant:1")
+    grouped.engine.groups = [
+        Group("fw", ["a", "b"], apart=HARD), Group("pair", ["db1", "db2"], together=HARD),
+        Group("lic", ["db1"], ["ant", "bee"], on=HARD), Group("stay", ["here"], ["ant"], on=HARD),
+    ]  # fmt: skip
+    grouped.begin(policy=None, scheduler=name)
+    grouped.look()
+    assert not rest_affinity.broken(grouped.engine, HARD)
+    assert where(grouped) == {**expected, "b": "bee", "here": "ant"}
+    assert len(grouped.engine.migrations) == sum(host != "ant" for host in expected.values())
+
+
+def test_a_balance_unit_is_held_to_the_rules_and_the_log_names_the_group(grouped, place, caplog):
+    caplog.set_level("INFO")
+    text = "def do_balance(hosts, properties):\n    return {!r}, [host.id for host in hosts][1:]\n"
+    put(grouped, "a@ant:8 b@bee:1 c@cat:1")
+    place.write("Pick", text.format(grouped.engine.vms[0].id))
+    grouped.registry.refresh()
+    grouped.engine.groups = [Group("fw", ["a", "b", "c"], apart=HARD)]
+    grouped.begin(balance=WantedUnit("Pick"))
+    assert grouped.look() == []
+    assert "the affinity group fw keeps it apart from a VM there" in caplog.text
 
 
 @pytest.mark.long

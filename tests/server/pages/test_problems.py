@@ -144,3 +144,23 @@ def test_a_cluster_that_the_engine_balances_too_is_a_problem(tmp_path):
     assert problem["what"] == "the engine balances cluster East, too"
     assert "the engine balances it, too" in site.text("/clusters/East")
     assert "is being upgraded, and not balanced" in site.text("/clusters/West")
+
+
+def test_broken_affinity_rules_are_named_and_are_no_problem(tmp_path):
+    """The first five of each kind; the metrics count them."""
+    broken = tuple((f"fw{number}", True) for number in range(7))
+    looks = (
+        ClusterLook("East", "on", NOW, broken=(*broken, ("near", False))),
+        ClusterLook("West", "on", NOW, without_rules="no right"),
+    )
+    site = MadeSite(tmp_path, clusters=looks)
+    status = json.loads(site.text("/status.json"))
+    assert status["problems"] == []
+    assert {"group": "near", "hard": False} in status["clusters"][0]["broken_rules"]
+    page = site.text("/clusters/East")
+    assert "7 hard affinity rules broken: fw0, fw1, fw2, fw3, fw4, ..." in page
+    assert "1 soft affinity rule broken: near" in page
+    assert "without the engine" in site.text("/clusters/West")
+    metrics = site.text("/metrics")
+    assert 'cluster_broken_rules{cluster="East",kind="hard"} 7.0' in metrics
+    assert 'cluster_broken_rules{cluster="West",kind="soft"} 0.0' in metrics

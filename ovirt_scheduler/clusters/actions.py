@@ -58,7 +58,7 @@ from ovirt_scheduler.settings.value_types import Drive
 _log = logging.getLogger(__name__)
 
 HOOKS = ("on_host_status_changed", "on_vm_status_changed")  # they are called once for each change
-_MOST_MENDINGS = 10  # that one look tries
+MOST_MENDINGS = 10  # that one look tries
 _COURSE = 1440  # balancings whose imbalance is kept: a day's, by default
 MOST_ROUNDS = 10  # in which one look asks for other migrations, after the engine said no
 
@@ -175,7 +175,7 @@ class ClusterActions:
 
         def answer() -> Migrations:
             mendings = self.affinity.mendings(placed, destinations.expected)
-            for mending in islice(mendings, _MOST_MENDINGS):
+            for mending in islice(mendings, MOST_MENDINGS):
                 migrations = {mending.vm: mending.hosts}
                 destinations.learn(migrations)
                 for vm in destinations.choose(migrations)[0]:

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _EVERY = 60.0  # seconds between two readings
 _PATIENCE = 2  # looks in which the engine's enforcer may mend rules
-_LAST_WITH_IMPLICIT = (4, 3)  # the last version whose labels are groups of their own
+LAST_WITH_IMPLICIT = (4, 3)  # the last version whose labels are groups of their own
 
 
 class Mending(NamedTuple):
@@ -44,13 +44,51 @@ class Mending(NamedTuple):
     hosts: tuple[str, ...]  # the best first
 
 
-class ClusterAffinity:
+class RuleWatch:
+    """Watches which affinity rules of one cluster are broken, and says what would mend them.
+
+    Attributes:
+        broken: the rules that are broken, as far as it was found out last.
+    """
+
+    def __init__(self) -> None:
+        self._looks_in_vain = 0  # in which no hard rule was mended
+        self._hard_broken = 0  # rules, at the last balancing
+        self._mends = False
+        self.broken: tuple[BrokenRule, ...] = ()
+
+    def watch(self, placed: PlacedVms) -> None:
+        """Note which rules are broken at a balancing."""
+        self.broken = tuple(placed.broken())
+        former, present = self._hard_broken, sum(rule.enforcing for rule in self.broken)
+        self._hard_broken = present
+        self._looks_in_vain = 0 if not former or present < former else self._looks_in_vain + 1
+        self._mends = present > 0 and (self._mends or self._looks_in_vain >= _PATIENCE)
+
+    def touched(self) -> dict[str, str]:
+        """The VMs that are not moved for evenness, each with why: a broken hard rule is first."""
+        return {
+            vm: f"the affinity group {rule.group.name} is broken, and is mended first"
+            for rule in self.broken
+            if rule.enforcing
+            for vm in (rule.group.vms if not rule.is_of_hosts else _members(rule))
+        }
+
+    def mendings(self, placed: PlacedVms, state: ClusterState) -> Iterator[Mending]:
+        """What would mend hard rules, the first to be mended first, where it is time for that."""
+        for rule in self.broken if self._mends else ():
+            for unit in rule.units if rule.enforcing else ():
+                hosts = _fit_hosts(unit, rule, placed, state)
+                if hosts:
+                    yield Mending(rule, unit[0], hosts)
+
+
+class ClusterAffinity(RuleWatch):
     """The affinity rules of one cluster; used by one thread.
 
     Attributes:
         rules: as the engine told them last.
         problem: why it does not tell them, in its words; empty if it does.
-        broken: the rules that are broken, as far as it was found out last.
     """
 
     def __init__(
@@ -60,6 +98,7 @@ class ClusterAffinity:
         executor: Executor,
         engine_side: EngineSide,
     ) -> None:
+        super().__init__()
         self._cluster = settings.name
         self._is_on = settings.affinity
         self._pause = settings.refused_pause
@@ -69,12 +108,8 @@ class ClusterAffinity:
         self._look_at = 0.0  # when the present look began, on the monotonic clock
         self._read_again_at = 0.0
         self._logged: set[str] = set()  # problems and conflicts
-        self._looks_in_vain = 0  # in which no hard rule was mended
-        self._hard_broken = 0  # rules, at the last balancing
-        self._mends = False
         self.rules = AffinityRules()
         self.problem = ""
-        self.broken: tuple[BrokenRule, ...] = ()
 
     @property
     def broken_groups(self) -> tuple[tuple[str, bool], ...]:
@@ -113,7 +148,7 @@ class ClusterAffinity:
         if self._engine_side.version is None:
             self._engine_side.look()
         version = self._engine_side.version
-        has_implicit = version is not None and version <= _LAST_WITH_IMPLICIT
+        has_implicit = version is not None and version <= LAST_WITH_IMPLICIT
         labels: dict[str, states.LabelMembers] = {}
         if has_implicit or any(group.vm_labels or group.host_labels for group in groups):
             document = self._document("/affinitylabels?follow=vms,hosts", share)
@@ -160,31 +195,6 @@ class ClusterAffinity:
                     "their VMs stay where they are",
                     {"cluster": self._cluster, "reason": words},
                 )
-
-    def watch(self, placed: PlacedVms) -> None:
-        """Note which rules are broken at a balancing."""
-        self.broken = tuple(placed.broken())
-        former, present = self._hard_broken, sum(rule.enforcing for rule in self.broken)
-        self._hard_broken = present
-        self._looks_in_vain = 0 if not former or present < former else self._looks_in_vain + 1
-        self._mends = present > 0 and (self._mends or self._looks_in_vain >= _PATIENCE)
-
-    def touched(self) -> dict[str, str]:
-        """The VMs that are not moved for evenness, each with why: a broken hard rule is first."""
-        return {
-            vm: f"the affinity group {rule.group.name} is broken, and is mended first"
-            for rule in self.broken
-            if rule.enforcing
-            for vm in (rule.group.vms if not rule.is_of_hosts else _members(rule))
-        }
-
-    def mendings(self, placed: PlacedVms, state: ClusterState) -> Iterator[Mending]:
-        """What would mend hard rules, the first to be mended first, where it is time for that."""
-        for rule in self.broken if self._mends else ():
-            for unit in rule.units if rule.enforcing else ():
-                hosts = _fit_hosts(unit, rule, placed, state)
-                if hosts:
-                    yield Mending(rule, unit[0], hosts)
 
 
 def _members(rule: BrokenRule) -> Iterator[str]:

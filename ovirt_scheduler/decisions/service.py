@@ -23,6 +23,7 @@ from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.affinity import NO_RULES, AffinityRules, PlacedVms
 from ovirt_scheduler.model.decisions import (
     Decision,
+    DriverCall,
     Execution,
     Job,
     Reported,
@@ -185,6 +186,25 @@ class DecisionService:
                 return placed
         return NO_RULES
 
+    def _informed(self, call: DriverCall, vm: Optional[Vm]) -> DriverCall:
+        """The call with what is known of the latest selections, and of affinity rules."""
+        call = call._replace(selected=self.selections.get(call.driver.name, ()))
+        if self.recent is not None and call.selects:
+            call = call._replace(coming=self.recent.coming())
+        if call.rules is NO_RULES and call.driver.interfaces:  # the caller has none
+            rules = self._rules_about(vm, call.coming) if call.selects else self._all_rules()
+            call = call._replace(rules=rules)
+        return call
+
+    def _all_rules(self) -> PlacedVms:
+        """The affinity rules of all clusters that are looked after, whose VMs are placed."""
+        every = [placed for placed in [*self._placed.values()] if placed.rules.groups]
+        if len(every) < 2:
+            return every[0] if every else NO_RULES
+        hosts = {vm: placed.host_of(vm) for placed in every for vm in placed.rules.vms}
+        rules = AffinityRules(group for placed in every for group in placed.rules.groups)
+        return PlacedVms(rules, {vm: host for vm, host in hosts.items() if host is not None})
+
     def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
         """Decide like ``trace``, and report it: for callers who are the daemon itself.
 
@@ -238,11 +258,7 @@ class DecisionService:
             if problems:
                 call_log.log_left_out(request.caller.request_id, kind.label, problems)
         if call is not None:
-            call = call._replace(selected=self.selections.get(call.driver.name, ()))
-            if self.recent is not None and call.selects:
-                coming = self.recent.coming()
-                rules = self._rules_about(request.entities.vm, coming)
-                call = call._replace(coming=coming, rules=rules)
+            call = self._informed(call, request.entities.vm)
             job = job._replace(request=job.request._replace(driver_call=call))
         job, execution, engine_errors = self._run(job, known)
         execution = _for_engine(job.request, execution)

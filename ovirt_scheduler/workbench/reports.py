@@ -172,8 +172,10 @@ def policy_fields(simulated: Mapping[str, Outcome]) -> list[dict[str, object]]:
     for policy, outcome in simulated.items():
         stages = {stage: _view(view) for stage, view in outcome.stages}
         number = len(outcome.migrations)
+        broken = len(outcome.views[-1].broken)
         fields = {"policy": policy, **stages, **vars(outcome), "migrations": number}
-        del fields["views"], fields["course"]
+        fields["broken_rules"] = broken
+        del fields["views"], fields["course"], fields["has_rules"]
         policies.append({**fields, "moves": [move._asdict() for move in outcome.moves]})
     return policies
 
@@ -186,6 +188,7 @@ def _view(view: View) -> dict[str, object]:
             {**host._asdict(), "cpu": round(host.cpu, 4), "memory": round(host.memory, 4)}
             for host in view.hosts
         ],
+        "broken": view.broken,
     }
 
 
@@ -230,6 +233,15 @@ _COUNTS: Mapping[str, Callable[[Outcome], int]] = {
 
 def notes(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Notes on a policy: the kind, and the subject or reason; only the first of each kind."""
+    if outcome.has_rules:
+        yield (
+            "rules broken",
+            ", ".join(
+                f"{len(view.broken)} {stage}{_in_brackets(view.broken)}"
+                for stage, view in outcome.stages
+                if stage != "between"
+            ),
+        )
     if outcome.stopped:
         yield "stopped", "by Ctrl-C, before it was at rest"
     elif not outcome.rested:
@@ -247,6 +259,12 @@ def notes(outcome: Outcome) -> Iterator[tuple[str, str]]:
             yield what, ": ".join(filter(None, (name, why)))
         if len(whys) > _MOST_NOTES:
             yield what, f"and {len(whys) - _MOST_NOTES} more; -o json has them all"
+
+
+def _in_brackets(names: Sequence[str]) -> str:
+    some = ", ".join(names[:_MOST_NOTES])
+    more = f" and {len(names) - _MOST_NOTES} more" if len(names) > _MOST_NOTES else ""
+    return f": {some}{more}" if names else ""
 
 
 def write_simulation(

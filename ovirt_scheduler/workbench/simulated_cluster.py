@@ -22,7 +22,7 @@ from typing import Callable, NamedTuple, Optional
 from xml.sax.saxutils import escape
 
 from ovirt_scheduler.errors import BadInput
-from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
+from ovirt_scheduler.model.cluster_state import HOSTED_ENGINE, ClusterState, HostState, VmState
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
@@ -95,6 +95,11 @@ class SimulatedVm(EntityDocument):
         if changed:
             self.set(f"{CPU}total", round(100 * self.busy, 3))
         return changed
+
+    @property
+    def is_hosted_engine(self) -> bool:
+        """Whether the engine itself runs in it."""
+        return self.values.get("origin") in HOSTED_ENGINE
 
     @property
     def is_up(self) -> bool:

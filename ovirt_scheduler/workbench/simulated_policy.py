@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import Optional, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, Optional, cast
 
 from ovirt_scheduler.clusters import reader
-from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
+from ovirt_scheduler.clusters.actions import MOST_MENDINGS
+from ovirt_scheduler.clusters.affinity import RuleWatch
+from ovirt_scheduler.clusters.destinations import BALANCE, MEND, ClusterDestinations
+from ovirt_scheduler.clusters.refusals import ANY_HOST
 from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
+from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
-from ovirt_scheduler.model.drivers import POLICY
+from ovirt_scheduler.model.drivers import POLICY, Migrations
+from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import Caller, Entities
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
@@ -25,12 +31,27 @@ from ovirt_scheduler.workbench.simulated_cluster import SimulatedCluster, Simula
 _DEFAULT = "default"  # the scheduler that comes with the package
 
 
+class Balanced(NamedTuple):
+    """What a policy answers to a balancing.
+
+    Attributes:
+        migrations: VM to host, by id.
+        unfit: migrations that are not allowed, with the problem.
+        mended: the name of the affinity group whose rule they mend; empty: they even out use.
+    """
+
+    migrations: Mapping[str, str]
+    unfit: Sequence[Step]
+    mended: str = ""
+
+
 class SimulatedPolicy(DecisionService):
     """Asks a cluster's filters, cost functions and scheduler; used by one thread.
 
     Args:
         runtime: it is started, and its plugins are loaded.
         settings: which are asked.
+        rules: of affinity, which the settings may switch off.
 
     Attributes:
         accepted: hosts that the engine and the filters left, and for how many VMs.
@@ -42,9 +63,15 @@ class SimulatedPolicy(DecisionService):
     """
 
     def __init__(
-        self, runtime: Runtime, settings: ClusterSettings, cluster: SimulatedCluster
+        self,
+        runtime: Runtime,
+        settings: ClusterSettings,
+        cluster: SimulatedCluster,
+        rules: AffinityRules,
     ) -> None:
         self._settings = settings
+        self._rules = rules if settings.affinity else AffinityRules()
+        self._watch = RuleWatch()
         self._cluster = cluster
         seconds = runtime.services.settings.request_timeout
         super().__init__(runtime.registry, runtime.executor, seconds, cluster)
@@ -62,20 +89,25 @@ class SimulatedPolicy(DecisionService):
         self.placed_vms: set[str] = set()
         self.problems: Counter[str] = Counter()
 
-    def choose(self, vm: SimulatedVm, hosts: Iterable[str]) -> tuple[Optional[str], str]:
+    def choose(
+        self, vm: SimulatedVm, hosts: Iterable[str], company: Iterable[str] = ()
+    ) -> tuple[Optional[str], str]:
         """The host that a VM is started on or evacuated to; None, and why, if there is none.
 
         Args:
+            company: VMs that go along.
             hosts: those that the engine itself would allow.
         """
-        settings = self._settings
+        settings, placed = self._settings, self._placed_vms().about(vm.id)
+        for other in company:
+            placed.move(other, None)
         decision = self.decide(
             Request(
                 Caller.of_cluster(self._cluster.name),
                 Entities(hosts=tuple(hosts), vm=vm.id),
                 self._properties,
                 {Kind.FILTER: settings.filters, Kind.COST_FUNCTION: settings.cost_functions},
-                DriverCall(self._selector, "select_host"),
+                DriverCall(self._selector, "select_host", rules=placed),
             )
         )
         self.placed_vms.add(vm.id)
@@ -88,21 +120,48 @@ class SimulatedPolicy(DecisionService):
         state: ClusterState,
         closed: Mapping[str, Mapping[str, str]],
         doubtful: Mapping[str, Collection[str]],
-    ) -> Mapping[str, str]:
-        """The migrations to make now: VM to host, by id.
+        mends: bool,
+    ) -> Balanced:
+        """The migrations to make now.
 
         Args:
             closed, doubtful: as for ``ClusterDestinations``.
+            mends: whether a broken affinity rule may be mended instead, if it is time for that.
         """
-        destinations = ClusterDestinations(
-            self, self._settings, self._driver, BALANCE, reader.View(state), closed,
-            threading.Event(), doubtful,
-        )  # fmt: skip
+
+        def destinations_for(
+            method: str, closed: Mapping[str, Mapping[str, str]]
+        ) -> ClusterDestinations:
+            return ClusterDestinations(
+                self, self._settings, self._driver, method, reader.View(state), closed,
+                threading.Event(), doubtful, rules=self._rules,
+            )  # fmt: skip
+
+        destinations = destinations_for(MEND, closed)
+        mendings = self._watch.mendings(self._placed_vms(), state) if mends else ()
+        for mending in islice(mendings, MOST_MENDINGS):
+            answer: Migrations = {mending.vm: mending.hosts}
+            destinations.learn(answer)
+            chosen, _ = destinations.choose(answer)
+            if chosen:
+                return Balanced(chosen, (), mending.rule.group.name)
+        touched = {
+            vm: {ANY_HOST: why, **closed.get(vm, {})} for vm, why in self._watch.touched().items()
+        }
+        destinations = destinations_for(BALANCE, {**closed, **touched})
         answer = destinations.answer()
         for vm in answer.keys() - state.vms.keys():  # a balance may name any
             self.problems[f"{vm} is to be migrated, and no VM that runs has this id"] += 1
-        chosen, _ = destinations.choose(answer)
-        return {vm: host or self._any(vm) for vm, host in chosen.items()}
+        chosen, unfit = destinations.choose(answer)
+        return Balanced({vm: host or self._any(vm) for vm, host in chosen.items()}, unfit)
+
+    def watch_rules(self) -> None:
+        """Note at the beginning of a balancing which affinity rules are broken."""
+        self._watch.watch(self._placed_vms())
+
+    def _placed_vms(self) -> PlacedVms:
+        vms = self._cluster.vms.items() if self._rules.groups else ()
+        return PlacedVms(self._rules, {key: vm.host.id for key, vm in vms if vm.host})
 
     def _any(self, vm: str) -> str:
         """The host that an engine might choose: the one that is used least."""

@@ -24,7 +24,7 @@ from ovirt_scheduler.clusters.averages import UseAverages
 from ovirt_scheduler.clusters.migration_limits import MigrationLimits
 from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.daemon.runtime import Runtime
-from ovirt_scheduler.model.cluster_state import imbalance
+from ovirt_scheduler.model.cluster_state import ClusterState, imbalance
 from ovirt_scheduler.model.plans import Obstacle, Step
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings.table import ClusterSettings
@@ -36,10 +36,12 @@ from ovirt_scheduler.workbench.simulated_cluster import (
     SimulatedHost,
     SimulatedVm,
 )
-from ovirt_scheduler.workbench.simulated_policy import SimulatedPolicy
+from ovirt_scheduler.workbench.simulated_policy import Balanced, SimulatedPolicy
+from ovirt_scheduler.workbench.simulated_rules import SimulatedRules, read_rules
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 PLACED, RESTARTED, EVACUATED, MIGRATED = "placed", "restarted", "evacuated", "migrated"
+ENFORCED = "enforced"  # by the engine, for an affinity group
 
 
 class View(NamedTuple):
@@ -47,6 +49,7 @@ class View(NamedTuple):
 
     hour: float
     hosts: tuple[HostView, ...]
+    broken: tuple[str, ...] = ()  # names of the affinity groups whose rules are broken
 
     @property
     def up(self) -> Sequence[HostView]:
@@ -86,6 +89,7 @@ class Outcome:
         unplaced: names of VMs that found no host at the end, and why.
         closed: names of hosts that nobody may use at the end, and why.
         left_out: names of VMs that count as not running from the beginning, and why.
+        has_rules: whether the cluster has affinity groups.
         rested: whether it came to rest.
         stopped: whether Ctrl-C came before.
         problems: failures of plugins, and how often.
@@ -99,6 +103,7 @@ class Outcome:
     unplaced: dict[str, str] = field(default_factory=dict)
     closed: dict[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    has_rules: bool = False
     balancings: int = 0
     rested: bool = False
     stopped: bool = False
@@ -111,8 +116,8 @@ class Outcome:
 
     @property
     def migrations(self) -> Sequence[Move]:
-        """The moves of VMs that ran, by balancing or off a host that left."""
-        return [move for move in self.moves if move.what in (MIGRATED, EVACUATED)]
+        """The moves of VMs that ran: by balancing, by the enforcer, or off a host that left."""
+        return [move for move in self.moves if move.what in (MIGRATED, EVACUATED, ENFORCED)]
 
 
 @dataclass(eq=False)
@@ -144,9 +149,11 @@ class Simulation:
         self._cluster = SimulatedCluster(self.snapshot)
         self._hosts = {host.name: host for host in self._cluster.hosts.values()}
         self.scenario.check(self._hosts)
-        self._policy = SimulatedPolicy(self.runtime, self.settings, self._cluster)
+        rules = read_rules(self.runtime.executor, self.snapshot)
+        self._rules = SimulatedRules(rules, self._cluster)
+        self._policy = SimulatedPolicy(self.runtime, self.settings, self._cluster, rules)
         self._hour = self._still_since = 0.0
-        self._outcome = Outcome(left_out=self._cluster.left_out)
+        self._outcome = Outcome(left_out=self._cluster.left_out, has_rules=bool(rules.groups))
         self._coming: deque[Arrival] = deque(self.scenario.arrivals)
         self._events: deque[HostEvent] = deque(self.scenario.host_events)
         self._moved: list[str] = []  # by the balancing before
@@ -180,10 +187,13 @@ class Simulation:
         while not outcome.rested and rounds > 0:
             self._hour = number * step
             self._look()
+            self._enforce(step if number else 0.0)
             if len(outcome.views) < 2 and self._hour >= self.scenario.hours / 2:
                 outcome.views.append(self._view())
             self._balance()
-            outcome.course.append((self._hour, self._view().imbalance["used"]))
+            outcome.course.append(
+                (self._hour, View(self._hour, self._host_views()).imbalance["used"])
+            )
             self.tell(f"hour {self._hour:.1f}: {count_of(len(outcome.moves), 'move')}")
             number += 1
             if number * step > self.scenario.hours:
@@ -240,16 +250,24 @@ class Simulation:
 
     def _evacuate(self, host: SimulatedHost) -> None:
         for vm in tuple(host.vms.values()):
-            if vm.is_movable:
+            if vm.is_movable and vm.host is host:
                 self._place(vm, EVACUATED)
         if not host.vms:
             host.set("status", "maintenance")
 
     def _place(self, vm: SimulatedVm, what: str) -> None:
-        """Have the policy choose a host for a VM; the VM waits if there is none."""
-        refusals = {host.id: host.refusal(vm) for host in self._cluster.hosts.values()}
+        """Have the policy choose a host for a VM; the VM waits if there is none.
+
+        VMs that belong together leave a host together.
+        """
+        unit = [self._cluster.vms[key] for key in self._rules.unit_of(vm)]
+        refusals = self._rules.refusals([member.id for member in unit])
+        for host in self._cluster.hosts.values():
+            own = filter(None, map(host.refusal, unit))
+            refusals[host.id] = next(own, "") or refusals[host.id]
         fit = [host for host, refusal in refusals.items() if not refusal]
-        chosen, why = self._policy.choose(vm, fit) if fit else (None, "")
+        company = [member.id for member in unit if member is not vm]
+        chosen, why = self._policy.choose(vm, fit, company) if fit else (None, "")
         if chosen is None:
             if vm.host is None:  # else it stays where it runs
                 reasons = Counter(filter(None, refusals.values()))
@@ -257,9 +275,19 @@ class Simulation:
                 self._outcome.unplaced[vm.name] = "; ".join(filter(None, (why, *engine)))
                 vm.waits = what
             return
-        vm.waits = ""
-        self._outcome.unplaced.pop(vm.name, None)
-        self._move(vm, self._cluster.hosts[chosen], what)
+        for member in unit:
+            member.waits = ""
+            self._outcome.unplaced.pop(member.name, None)
+            self._move(member, self._cluster.hosts[chosen], what)
+
+    def _enforce(self, hours: float) -> None:
+        """Have the engine's enforcer move a VM in each minute in which no other is migrated."""
+        for _ in range(round(60 * hours) - bool(self._moved) if self._rules.rules.groups else 0):
+            enforced = self._rules.enforce()
+            if enforced is None:
+                break
+            words = f"the affinity group {enforced.rule.group.name} is broken"
+            self._move(enforced.vm, enforced.host, ENFORCED, words)
 
     def _balance(self) -> None:
         """Have the policy balance once."""
@@ -271,18 +299,17 @@ class Simulation:
         for step in self._limits.taken_back(self._cluster.state(), (), now, pause):
             self._refusals.add(step.to_any(), Obstacle.TAKEN_BACK, "others took it back", now)
         staying, self._moved, waiting = [*self._moved], [], dict[str, str]()
-        hours = self.settings.hours
-        is_told = hours is not None and not hours.contain(round(self._hour * 60) % (24 * 60))
+        self._policy.watch_rules()
         for turn in range(MOST_ROUNDS):
             state = self._averages.averaged(self._cluster.state(), now)
             closed = self._closed_to(now, (*staying, *self._moved))
-            plan = self._policy.balance(state, closed, self._refusals.doubtful(now))
-            judged = self._limits.judge(plan, state, now, again=turn > 0)
-            if is_told:
-                judged = tuple(
-                    replace(step, problem=step.problem or f"balancing migrates at {hours} only")
-                    for step in judged
-                )
+            balanced = self._policy.balance(
+                state, closed, self._refusals.doubtful(now), mends=not self._moved
+            )
+            judged = self._judged(balanced, state, now, again=turn > 0)
+            waiting.update(
+                (f"{step.vm_name} to {step.target_name}", step.problem) for step in balanced.unfit
+            )
             ready = [step for step in judged if not step.problem]
             migrated = [step.vm for step in ready if self._migrate(step, now)]
             self._moved += migrated
@@ -294,6 +321,22 @@ class Simulation:
             if len(migrated) == len(ready):
                 break
         outcome.waiting = waiting
+
+    def _judged(
+        self, balanced: Balanced, state: ClusterState, now: float, again: bool
+    ) -> Sequence[Step]:
+        """The migrations, with the problem of those that are not made now."""
+        judged: Sequence[Step] = [
+            Step.planned(vm, host, state, f"the affinity group {balanced.mended} is broken")
+            for vm, host in balanced.migrations.items()
+        ]
+        if not balanced.mended:
+            judged = self._limits.judge(balanced.migrations, state, now, again)
+        hours = self.settings.hours
+        if hours is None or hours.contain(round(self._hour * 60) % (24 * 60)):
+            return judged
+        words = f"balancing migrates at {hours} only"
+        return [replace(step, problem=step.problem or words) for step in judged]
 
     def _closed_to(self, now: float, staying: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """What is closed to VMs, as for ``ClusterDestinations``.
@@ -328,7 +371,7 @@ class Simulation:
             return "may not be migrated"
         if host is None:
             return "no host can take it"
-        refusal = host.refusal(vm)
+        refusal = host.refusal(vm) or self._rules.refusals(self._rules.unit_of(vm))[host.id]
         return f"{host.name} {refusal}" if refusal else ""
 
     def _move(self, vm: SimulatedVm, host: SimulatedHost, what: str, reason: str = "") -> None:
@@ -338,7 +381,10 @@ class Simulation:
         self._still_since = self._hour
 
     def _view(self) -> View:
-        return View(self._hour, tuple(host.view() for host in self._cluster.hosts.values()))
+        return View(self._hour, self._host_views(), self._rules.broken())
+
+    def _host_views(self) -> tuple[HostView, ...]:
+        return tuple(host.view() for host in self._cluster.hosts.values())
 
     def _closed(self) -> dict[str, str]:
         """The hosts that are not up, or that took none of the VMs that asked."""

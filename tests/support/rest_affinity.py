@@ -57,6 +57,11 @@ def groups_document(engine: RestServer) -> str:
     return collection("affinity_groups", [_group(group) for group in engine.groups])
 
 
+def groups_element(engine: RestServer) -> Element:
+    """The groups in the element of their cluster."""
+    return Element("affinity_groups", [_group(group) for group in engine.groups])
+
+
 def labels_document(engine: RestServer) -> str:
     return collection("affinity_labels", [_label(label) for label in engine.labels])
 

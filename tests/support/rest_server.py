@@ -380,6 +380,8 @@ class RestServer:
         content += [Element("upgrade_in_progress", "true")] if self.upgrading else []
         parts = zip(("major", "minor"), self.version)
         content.append(Element("version", [Element(part, number) for part, number in parts]))
+        if query.follow == "affinity_groups":
+            content.append(rest_affinity.groups_element(self))
         return collection("clusters", [Element("cluster", content, there)] if known else [])
 
     def _policies(self, query: Query) -> str:

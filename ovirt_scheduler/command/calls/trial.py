@@ -40,6 +40,7 @@ from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.workbench.fake_cluster import FakeCluster
 from ovirt_scheduler.workbench.fake_engine import FakeEngine
+from ovirt_scheduler.workbench.simulated_rules import read_rules, running_vms
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"
@@ -152,7 +153,7 @@ def _stamps(options: argparse.Namespace, watched: Sequence[Path]) -> plugin_file
 def _run_once(options: argparse.Namespace) -> Shown:
     settings = settings_for(arguments.settings(options), options.plugin)
     with contextlib.ExitStack() as stack:
-        engine = None
+        engine, snapshot = None, None
         if options.cluster is None:
             call_inputs = input_files.read_options(options)
             if options.vms is not None:
@@ -168,7 +169,7 @@ def _run_once(options: argparse.Namespace) -> Shown:
         with input_files.naming_files(options):
             return run(
                 settings, options.plugin, tuple(options.kind), call_inputs,
-                options.call or (), engine,
+                options.call or (), engine, snapshot,
             )  # fmt: skip
 
 
@@ -219,6 +220,7 @@ def run(
     call_inputs: CommandInputs,
     method_call: Sequence[str] = (),
     engine: Optional[FakeEngine] = None,
+    snapshot: Optional[Snapshot] = None,
 ) -> Shown:
     """Run every unit of a file that is of one of the kinds, and ask its schedulers.
 
@@ -230,6 +232,7 @@ def run(
         call_inputs: the hosts, VMs and properties of the calls.
         method_call: one method of a scheduler or driver, and its arguments: only this is called.
         engine: used in place of the engine in the settings; notes show what it was asked to do.
+        snapshot: of the engine's cluster, whose affinity rules schedulers get.
 
     Raises:
         BadInput: there is no such file.
@@ -240,7 +243,11 @@ def run(
     """
     with runtime.started(settings) as running:
         loaded = load(Loader(settings, running.executor.analyse), path)
-        here = daemon_client.of_services(running.prepare(settings, catalogue_of(loaded), engine))
+        services = running.prepare(settings, catalogue_of(loaded), engine)
+        if snapshot is not None:
+            rules = read_rules(running.executor, snapshot)
+            services.decisions.note_cluster(snapshot.cluster, running_vms(snapshot), rules)
+        here = daemon_client.of_services(services)
         trials = [*_trials(here, loaded, path, kinds, call_inputs, method_call)]
         notes = [*map(str, loaded.warnings), *_unknown_properties(loaded, call_inputs.properties)]
         if any(unit.shadow for unit in loaded.units):

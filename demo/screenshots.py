@@ -1,7 +1,7 @@
 """Pictures of the pages for the manual: docs/pages-*.png. ``make screenshots`` makes them.
 
 It needs chromium, chromedriver and selenium. The daemon is a real one with the sample plugins
-and one that fails; it is asked about a fake cluster of twelve hosts.
+and one that fails; it is asked about a fake cluster of twelve hosts, and looks after it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 from tests.support.daemon import Daemon  # noqa: E402  not installed
 from tests.support.pages import get  # noqa: E402
+from tests.support.rest_server import GIB, Host, RestServer, Vm  # noqa: E402
 
 NAMES = (
     "bobcat", "caracal", "cheetah", "cougar", "jaguar", "leopard", "lion", "lynx", "margay",
@@ -30,7 +31,17 @@ NIGHT = '''"""Keeps VMs off the hosts that are switched off at night."""
 def do_filter(hosts, vm, properties):
     return [host for host in hosts if host.comment != properties["night"]]
 '''
-SETTINGS = "ssl = false\npages = loopback"
+SETTINGS = """\
+ssl = false
+pages = loopback
+drive = approve
+{engine}
+[clusters]
+[[Default]]
+policy = evenly_distribute
+load_balance_interval = 1
+hold = 0
+"""
 WIDTH = 1280  # pixels
 
 
@@ -39,13 +50,29 @@ def main() -> int:
         folder = Path(made)
         shutil.copytree(PROJECT / "plugins", folder / "plugins")
         (folder / "plugins" / "Night.py").write_text(NIGHT, "utf-8")
-        daemon = Daemon(folder, folder / "plugins", SETTINGS, [])
-        try:
-            ask(daemon)
-            take(daemon)
-        finally:
-            daemon.stop()
+        with engine_of(folder) as engine:
+            settings = SETTINGS.format(engine=engine.conf())
+            daemon = Daemon(folder, folder / "plugins", settings, [])
+            try:
+                ask(daemon)
+                take(daemon)
+            finally:
+                daemon.stop()
     return 0
+
+
+def engine_of(folder: Path) -> RestServer:
+    """The engine of the twelve hosts, two of which have much to do."""
+    busy = dict.fromkeys(NAMES, 35) | {"lynx": 93, "puma": 88, "bobcat": 8, "margay": 12}
+    return RestServer(
+        folder,
+        [Host(name, busy=busy[name], measured=True) for name in NAMES],
+        [
+            Vm(f"{kind}{number}", host=name, busy=busy[name] // 2, memory=4 * GIB)
+            for number, name in enumerate(NAMES, 1)
+            for kind in ("web", "db", "mail")
+        ],
+    )
 
 
 def ask(daemon: Daemon) -> None:
@@ -57,6 +84,8 @@ def ask(daemon: Daemon) -> None:
             names = [name for name in NAMES if host_id(name) in left["result"]]
             engine.runCostFunctions([["EvenVms", 3], ["Memory", 1]], document(names), VM, {})
     while len(get(daemon.url, "/decisions.json").json) < 6:
+        time.sleep(0.1)
+    while not get(daemon.url, "/clusters/Default.json").json.get("plans"):
         time.sleep(0.1)
 
 
@@ -83,7 +112,11 @@ def take(daemon: Daemon) -> None:
     service = webdriver.ChromeService(shutil.which("chromedriver"))
     driver = webdriver.Chrome(options=options, service=service)
     filters = get(daemon.url, "/decisions.json?method=runFilters").json
-    pages = {"status": "/status?refresh=off", "decision": f"/decisions/{filters[0]['id']}"}
+    pages = {
+        "status": "/status?refresh=off",
+        "decision": f"/decisions/{filters[0]['id']}",
+        "cluster": "/clusters/Default",
+    }
     try:
         for name, path in pages.items():
             height = 900

@@ -274,6 +274,14 @@ def test_links_between_the_pages_lead_somewhere():
         assert not heading or heading in anchors(target), f"{page.name}: {file}#{heading}"
 
 
+def test_the_table_of_contents_names_every_page_once_for_its_reader():
+    """A page for several readers is named where it has a part for each of them."""
+    text = (PROJECT / "docs" / "README.md").read_text("utf-8")
+    named = re.findall(r"\]\((\w+\.md)\)", text)
+    there = {page.name for page in (PROJECT / "docs").glob("*.md")} - {"README.md"}
+    assert sorted(named) == sorted(there)
+
+
 def test_sections_of_the_contract_that_are_cited_are_there():
     """By docstrings, comments and tests, as in: contract 4.1 to 4.4 and 3.6."""
     text = (PROJECT / "docs" / "contract.md").read_text("utf-8")

@@ -41,7 +41,7 @@ def fields(decision: Decision) -> dict[str, object]:
         "hosts_in": len(execution.hosts),
         "hosts_out": len(hosts),
         "problems": problems,
-        "outcome": "degraded" if decision.unit_errors or decision.errors else "ok",
+        "outcome": decision.outcome.value,
         "vm": Name(vm) if vm else None,
         "decided": f"{about}{text(decision)}{ending}",
     }

@@ -235,6 +235,8 @@ def _ended(result: Optional[CallResult], problem: str = "") -> Unit:
         ended["milliseconds"] = round(result.seconds * 1000, 2)
         if result.notes or result.remarks:
             ended["notes"] = [*result.notes, *result.remarks]
+        if result.ok and result.notes:
+            ended["corrected"] = True
     return ended
 
 

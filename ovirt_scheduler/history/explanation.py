@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Optional, TypeVar, Union, cast
 from ovirt_scheduler.history import query, ranking
 from ovirt_scheduler.history.record import (
     NOT_ASKED,
+    OK,
     PASSED,
     REMOVED,
     Cost,
@@ -26,6 +27,7 @@ from ovirt_scheduler.history.record import (
     Verdict,
 )
 from ovirt_scheduler.log.format import printable
+from ovirt_scheduler.model.results import RequestOutcome
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values.text import count_of, each_text
 
@@ -123,15 +125,29 @@ def outcome(decision: Record) -> str:
 
 def summary(decision: Record) -> Summary:
     """What a list shows of a decision, besides what the decision says itself; ``cleaned``."""
-    text, failed = outcome(decision), failed_units(decision)
+    text, failed, missing = outcome(decision), failed_units(decision), missing_units(decision)
     if failed and "failed" not in text:
         text += f"; {', '.join(failed)} failed"
-    is_selection = decision["method"] != Kind.COST_FUNCTION.method
-    no_host_left = is_selection and decision["hosts"] and decision.get("answer") == []
+    if missing:
+        text += f"; not there: {', '.join(missing)}"
     failing = filter(has_failed, decision["units"])
     failures = [(unit["name"], unit.get("message", unit["outcome"])) for unit in failing]
-    is_bad = bool(failed or decision.get("errors") or no_host_left)
+    is_bad = came_to(decision) not in (RequestOutcome.OK, RequestOutcome.CORRECTED)
     return {"summary": printable(text), "is_bad": is_bad, "failures": failures}
+
+
+def came_to(decision: Record) -> RequestOutcome:
+    """What a request came to; as ``Decision.outcome``."""
+    hosts, is_scored = decision.get("hosts"), decision["method"] == Kind.COST_FUNCTION.method
+    no_answer = decision.get("answer") == [] and not is_scored
+    return RequestOutcome.first_of(
+        fault="fault" in decision,
+        unit_missing=missing_units(decision),
+        unit_failed=failed_units(decision),
+        no_host_left=hosts and (no_answer or len(removed(decision)) == len(hosts)),
+        degraded=decision.get("errors"),
+        corrected=any(unit.get("corrected") for unit in _live(decision)),
+    )
 
 
 def remaining_hosts(decision: Record) -> str:
@@ -241,7 +257,7 @@ def _of_units(decision: Record) -> Iterator[Line]:
     """Units that failed or were not asked, what was put right, and what is wrong besides."""
     removers = {verdict["unit"] for verdict in removed(decision).values()}
     for unit in decision.get("units", ()):
-        name, ended = unit["name"], unit.get("outcome", "ok")
+        name, ended = unit["name"], unit.get("outcome", OK)
         because = f": {unit['message']}" if unit.get("message") else ""
         if has_failed(unit):
             effect = _effect(unit, removers)
@@ -256,13 +272,22 @@ def _of_units(decision: Record) -> Iterator[Line]:
 
 def failed_units(decision: Record) -> list[str]:
     """The units that failed and would have counted."""
-    units = (unit for unit in decision.get("units", ()) if has_failed(unit))
-    return [unit["name"] for unit in units if unit.get("mode") != "shadow"]
+    return [unit["name"] for unit in _live(decision) if has_failed(unit)]
+
+
+def missing_units(decision: Record) -> list[str]:
+    """The units that were named and not called, as they are not there or refuse a property."""
+    units = (unit for unit in _live(decision) if unit.get("outcome") == NOT_ASKED)
+    return [unit["name"] for unit in units if unit.get("message")]
+
+
+def _live(decision: Record) -> list[Unit]:
+    return [unit for unit in decision.get("units", ()) if unit.get("mode") != "shadow"]
 
 
 def has_failed(unit: Unit) -> bool:
     """Whether a unit was called and gave no answer that counts."""
-    return unit.get("outcome", "ok") not in ("ok", NOT_ASKED)
+    return unit.get("outcome", OK) not in (OK, NOT_ASKED)
 
 
 def _effect(unit: Unit, removers: Collection[str]) -> str:

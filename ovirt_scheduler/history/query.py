@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 from ovirt_scheduler.errors import BadParameters
+from ovirt_scheduler.history.record import NOT_ASKED, OK
+from ovirt_scheduler.model.results import Outcome
 
 MOST_ROWS = 1000
 
-FAILURES = ("raised", "timed out", "killed", "bad answer", "refused")
-OUTCOMES = ("ok", *FAILURES, "not asked")
+OUTCOMES = tuple(outcome.value for outcome in Outcome)
+FAILURES = tuple(each for each in OUTCOMES if each not in (OK, NOT_ASKED))
 
 _LONGEST = 1024  # characters of a name or an id
 

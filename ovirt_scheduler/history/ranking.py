@@ -15,7 +15,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.history.record import REMOVED, Cost, Host, Record, Unit
+from ovirt_scheduler.history.record import OK, REMOVED, Cost, Host, Record, Unit
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
 
@@ -85,7 +85,7 @@ def is_selection(decision: Record) -> bool:
 def _has_answered(decision: Record) -> bool:
     """Whether a cost function has answered, with costs or without."""
     functions = units_of(decision, Kind.COST_FUNCTION)
-    return any(unit.get("outcome", "ok") == "ok" for unit in functions)
+    return any(unit.get("outcome", OK) == OK for unit in functions)
 
 
 def _remaining_hosts(decision: Record) -> list[Host]:

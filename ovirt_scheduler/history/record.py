@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from ovirt_scheduler.model.results import Outcome
+
 # Verdicts on a host.
 PASSED, REMOVED, FAILED, NEVER_ASKED = "passed", "removed", "failed", "never asked"
 
-NOT_ASKED = "not asked"  # the outcome of a unit that was not called
+OK, NOT_ASKED = Outcome.OK.value, Outcome.NOT_ASKED.value
 
 
 class Entity(TypedDict, total=False):
@@ -61,6 +63,7 @@ class Unit(TypedDict, total=False):
     milliseconds: float
     message: str  # why it failed, or was not called
     notes: list[str]
+    corrected: bool  # whether something in the answer was put right, as the notes say
 
 
 class Summary(TypedDict, total=False):

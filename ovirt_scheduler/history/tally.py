@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import explanation, ranking
-from ovirt_scheduler.history.record import NOT_ASKED, REMOVED, Record, Unit
+from ovirt_scheduler.history.record import NOT_ASKED, OK, REMOVED, Record, Unit
+from ovirt_scheduler.model.results import RequestOutcome
 
 # Seconds: upper ends of the histograms' buckets (contract 9).
 BUCKETS = (
@@ -24,6 +25,10 @@ BUCKETS = (
 
 MINUTES = 60  # that a chart shows
 
+SELECTING = ("runFilters", "selectHost", "hasAnyHosts")  # requests that look for a host
+
+_HOUR = 3600.0
+_MOST_HOMELESS = 1000
 _RECENT = 500  # calls that median and p99 are taken of
 
 
@@ -62,6 +67,8 @@ class UnitTally:
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))  # seconds
     minutes: dict[int, tuple[int, int]] = field(default_factory=dict)  # calls, failures
     failing_since: Optional[float] = None  # seconds since 1970; None: its last call was well
+    corrected_since: Optional[float] = None  # likewise; None: its last answer was right
+    last_note: str = ""  # what was put right
     last_error: str = ""
     last_error_at: Optional[float] = None
     hosts_removed: Counter[str] = field(default_factory=Counter)  # by mode
@@ -75,7 +82,7 @@ class UnitTally:
     @property
     def failures(self) -> int:
         """How many calls gave no answer that counts."""
-        return self.calls - sum(n for (outcome, _), n in self.outcomes.items() if outcome == "ok")
+        return self.calls - sum(n for (outcome, _), n in self.outcomes.items() if outcome == OK)
 
     def quantile(self, share: float) -> Optional[float]:
         """Seconds that this share of the recent calls took at most; None without a call."""
@@ -88,6 +95,16 @@ class UnitTally:
         return [
             self.minutes.get(minute, (0, 0)) for minute in range(latest - MINUTES + 1, latest + 1)
         ]
+
+
+class Homeless(NamedTuple):
+    """A VM that no host was left for. Times are in seconds since 1970."""
+
+    name: str
+    since: float
+    latest: float
+    times: int
+    because: str  # of the latest request
 
 
 class Tally:
@@ -105,6 +122,7 @@ class Tally:
         self.requests: Counter[tuple[str, str, str]] = Counter()
         self.request_times: dict[str, Histogram] = {}
         self.no_host_left: Counter[str] = Counter()
+        self._homeless: dict[str, Homeless] = {}  # by the VM's id, or its name
 
     def add(self, record: Record, time: float) -> None:
         """Count a decision, without its units in shadow.
@@ -114,17 +132,34 @@ class Tally:
             time: when it was made, seconds since 1970.
         """
         removed = _removed_hosts(record)
-        hosts_out = explanation.removed(record)
+        removed_hosts = explanation.removed(record)
         with self._lock:
-            outcome = "unit failed" if explanation.failed_units(record) else "ok"
-            if "fault" in record:
-                outcome = "fault"
-            self.requests[record["method"], record["form"], outcome] += 1
-            self.no_host_left[record["method"]] += 0 < len(hosts_out) == len(record["hosts"])
+            outcome = explanation.came_to(record)
+            self.requests[record["method"], record["form"], outcome.value] += 1
+            self._note_placement(record, outcome, time)
+            self.no_host_left[record["method"]] += 0 < len(removed_hosts) == len(record["hosts"])
             seconds = record["milliseconds"] / 1000
             times = self.request_times.setdefault(record["method"], Histogram())
             times.add(Exemplar(record["id"], seconds, time))
             self._add_units(record, "live", removed, {*record.get("decisive", ())}, time)
+
+    def _note_placement(self, record: Record, outcome: RequestOutcome, time: float) -> None:
+        """Remember a VM that no host was left for; forget it when a host is."""
+        vm = record.get("vm", {})
+        key = vm.get("id") or vm.get("name", "")
+        if record["form"] == "daemon" or record["method"] not in SELECTING or not key:
+            return
+        before = self._homeless.pop(key, None)
+        if outcome is RequestOutcome.NO_HOST_LEFT and len(self._homeless) < _MOST_HOMELESS:
+            since, times = (time, 0) if before is None else (before.since, before.times)
+            because = explanation.outcome(record)
+            self._homeless[key] = Homeless(vm.get("name") or key, since, time, times + 1, because)
+
+    def homeless(self, now: float) -> list[Homeless]:
+        """The VMs that no host was left for within the last hour, when they were asked for last."""
+        with self._lock:
+            homeless = [vm for vm in self._homeless.values() if vm.latest > now - _HOUR]
+        return sorted(homeless, key=lambda vm: vm.since)
 
     def add_shadows(self, record: Record, time: float) -> None:
         """Count the units in shadow of a decision that was counted without; ``time`` as above."""
@@ -189,7 +224,7 @@ def _copied(tally: UnitTally) -> UnitTally:
 
 def _add_call(tally: UnitTally, unit: Unit, decision: str, time: float) -> None:
     outcome, seconds = unit["outcome"], unit.get("milliseconds", 0.0) / 1000
-    failed = outcome != "ok"
+    failed = outcome != OK
     tally.outcomes[outcome, unit.get("mode", "live")] += 1
     tally.times.add(Exemplar(decision, seconds, time))
     tally.recent.append(seconds)
@@ -204,3 +239,8 @@ def _add_call(tally: UnitTally, unit: Unit, decision: str, time: float) -> None:
             tally.failing_since = time
     else:
         tally.failing_since = None
+    if not unit.get("corrected"):
+        tally.corrected_since = None
+    else:
+        tally.last_note = "; ".join(unit["notes"])
+        tally.corrected_since = tally.corrected_since or time

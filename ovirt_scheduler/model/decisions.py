@@ -14,7 +14,7 @@ from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
 from ovirt_scheduler.model.drivers import Coming, Destinations, DriverUnit, InterfaceMethod
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
-from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.results import CallResult, RequestOutcome
 from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
 from ovirt_scheduler.model.units import Kind, UnitCall
 
@@ -174,6 +174,27 @@ class Decision(NamedTuple):
         """Why a balance or a driver gave no answer; None if it gave one, or was not called."""
         result = self.execution.final
         return None if result is None or result.ok else result.message
+
+    @property
+    def outcome(self) -> RequestOutcome:
+        """What it came to."""
+        results, hosts = self.execution.results, self.execution.hosts
+        called = {(call.unit.kind, call.unit.name) for call in self.calls}
+        wrong = self.unit_errors
+        named = {
+            (kind, unit.name)
+            for kind, units in self.request.units.items()
+            for unit in units
+            if unit.name in wrong
+        }
+        no_answer = self.answer == () and self.request.returns is not Returns.COSTS
+        return RequestOutcome.first_of(
+            unit_missing=named - called,
+            unit_failed=any(not result.ok for result in results),
+            no_host_left=hosts and (not self.execution.remaining or no_answer),
+            degraded=self.errors,
+            corrected=any(result.notes for result in results),
+        )
 
 
 class Trace(NamedTuple):

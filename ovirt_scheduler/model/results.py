@@ -1,4 +1,7 @@
-"""How one call of a plugin ended, and what it answered."""
+"""How one call of a plugin ended, and what it answered; and what a request came to.
+
+These are the words for it in the log, records, metrics, the status and pages.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,36 @@ from typing import Any, NamedTuple
 
 
 class Outcome(enum.Enum):
-    """How a call ended; the value is the word for logs and tables."""
+    """How a call of a unit or a driver ended."""
 
     OK = "ok"
-    REFUSED = "refused"  # it did not run: a property's value is not one that it takes
     RAISED = "raised"
     TIMED_OUT = "timed out"
     KILLED = "killed"
     BAD_ANSWER = "bad answer"
+    REFUSED = "refused"  # it did not run: a property's value is not one that it takes
+    NOT_ASKED = "not asked"  # it was not called
+
+
+class RequestOutcome(enum.Enum):
+    """What a request came to: the first of these that is true of it."""
+
+    FAULT = "fault"
+    UNIT_MISSING = "unit missing"  # a unit that it names is not there, or refuses a property
+    UNIT_FAILED = "unit failed"
+    NO_HOST_LEFT = "no host left"
+    DEGRADED = "degraded"  # answered with less than was asked for, such as without the engine
+    CORRECTED = "corrected"  # something in a unit's answer was put right
+    OK = "ok"
+
+    @classmethod
+    def first_of(cls, **is_true: object) -> RequestOutcome:
+        """The first that is true.
+
+        Args:
+            is_true: by the names in small letters; what is not named is false.
+        """
+        return next((one for one in cls if is_true.get(one.name.lower())), cls.OK)
 
 
 @dataclass(frozen=True)

@@ -189,11 +189,11 @@ def test_each_request_has_one_line(run):
     lines = [line for line in run.messages("info") if line.startswith("request ")]
     assert len(lines) == 8
     assert len({line.split()[1] for line in lines}) == 8
-    degraded = lines[0]
+    missing = lines[0]
     assert re.fullmatch(
-        r"request \w+ runFilters, engine form, 127.0.0.1:\d+: degraded; units Keeps, Raises, Prints, "
+        r"request \w+ runFilters, engine form, 127.0.0.1:\d+: unit missing; units Keeps, Raises, Prints, "
         r"'x\\n.*'; VM .*, \d+ hosts: 1 left, \d+ removed by Keeps; problems with '.*', Raises; [0-9.]+ ms",
-        degraded,
+        missing,
     )
     assert re.search(r"'GET /nowhere', \S+: HTTP 404, there is nothing here", lines[6])
     assert re.search(r"request \w+ -, \S+: HTTP 400, ", lines[7])
@@ -213,7 +213,7 @@ def test_a_request_and_its_plugins_are_told_in_fields(run):
     def value(record: Record, name: str) -> object:
         return record[name][0] if run.style == "journal" else record[name]
 
-    request = one(method="runFilters", outcome="degraded")
+    request = one(method="runFilters", outcome="unit missing")
     assert request["units"] == ["Keeps", "Raises", "Prints", FORGED[:60]]
     assert float(value(request, "milliseconds")) > 0
     failed = one(unit="Raises", outcome="raised")

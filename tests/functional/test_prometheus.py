@@ -22,7 +22,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ovirt_scheduler.engine.inventory import EngineState
-from ovirt_scheduler.model.plans import ClusterLook
+from ovirt_scheduler.model.plans import ClusterLook, Plan, Step
 from tests.support.certificates import made
 from tests.support.command import executed
 from tests.support.daemon import Daemon, reserved_port
@@ -36,6 +36,8 @@ DASHBOARD = PROJECT / "packaging" / "grafana" / "ovirt-scheduler.json"
 
 STRICT = "def do_filter(hosts, vm, properties):\n    return []\n"
 NIGHT = "def do_filter(hosts, vm, properties):\n    raise RuntimeError('it is dark')\n"
+PLAN = Plan("East", "load_balance", (Step("w", "l", "p", "web", "lynx", "puma"),), 1.8e9)
+SCORES = "def do_score(hosts, vm, properties):\n    return {'nobody': 1}\n"
 
 needs_prometheus = pytest.mark.skipif(
     not (shutil.which("prometheus") and shutil.which("promtool")),
@@ -200,13 +202,13 @@ scrape_configs: [{{job_name: {job}, static_configs: [{{targets: ["{address}"]}}]
 OF_THE_DAEMON = {
     "OvirtSchedulerDown", "OvirtSchedulerUnitFailing", "OvirtSchedulerUnitsMissing",
     "OvirtSchedulerReloadFailed", "OvirtSchedulerNoHostLeft", "OvirtSchedulerOldVersion",
-    "OvirtSchedulerPluginNotLoaded",
+    "OvirtSchedulerPluginNotLoaded", "OvirtSchedulerAnswersCorrected",
 }  # fmt: skip
 OF_ITS_STATE = {
     "OvirtSchedulerStuck", "OvirtSchedulerCertificateEnds", "OvirtSchedulerCertificateEndsSoon",
     "OvirtSchedulerRequestsWait", "OvirtSchedulerRequestsRefused", "OvirtSchedulerZygoteRestarts",
     "OvirtSchedulerEngineUnreachable", "OvirtSchedulerHistoryLoses",
-    "OvirtSchedulerMigrationsRefused", "OvirtSchedulerMayNotMigrate",
+    "OvirtSchedulerMigrationsRefused", "OvirtSchedulerMayNotMigrate", "OvirtSchedulerPlanWaits",
 }  # fmt: skip
 
 
@@ -219,7 +221,8 @@ def test_each_alert_is_fired_by_a_test():
 @needs_prometheus
 def test_alerts_fire_for_what_goes_wrong_in_a_daemon(start_daemon, tmp_path):
     """First for a job that is not there; none while all is well; at last for a killed daemon."""
-    daemon = start_daemon({"Strict": STRICT, "Night": NIGHT, "Edited": STRICT}, "ssl = false")
+    plugins = {"Strict": STRICT, "Night": NIGHT, "Edited": STRICT, "Scores": SCORES}
+    daemon = start_daemon(plugins, "ssl = false")
     address = daemon.url.removeprefix("http://").rstrip("/")
     folder = tmp_path / "prometheus"
     folder.mkdir()
@@ -239,6 +242,8 @@ def test_alerts_fire_for_what_goes_wrong_in_a_daemon(start_daemon, tmp_path):
         assert wait_for("OvirtSchedulerUnitsMissing").startswith("Callers name 1 policy units")
         daemon.engine.runFilters(["Night"], ["h1"], "vm", {})
         wait_for("OvirtSchedulerUnitFailing")
+        daemon.engine.runCostFunctions([("Scores", 1)], ["h1"], "vm", {})
+        wait_for("OvirtSchedulerAnswersCorrected")
         (daemon.plugins / "Edited.py").write_text("def do_filter(:\n")
         wait_for("OvirtSchedulerOldVersion")
         (daemon.plugins / "Bad.py").write_text("def do_filter(:\n")
@@ -268,7 +273,11 @@ def test_alerts_fire_for_states_that_a_daemon_seldom_has(start, tmp_path):
             certificate_ends=time.time() + 86400,
             engine=EngineState("https://engine/api", "refused"),
             history=site.state.history._replace(dropped=3),
-            clusters=(ClusterLook("East", "on", refusals=(refusal(),), denial="not authorized"),),
+            clusters=(
+                ClusterLook(
+                    "East", "on", refusals=(refusal(),), denial="not authorized", plans=(PLAN,)
+                ),
+            ),
             processes=processes._replace(
                 refused=7, waiting=2, zygotes_started=processes.zygotes_started + 5
             ),

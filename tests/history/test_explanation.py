@@ -288,6 +288,13 @@ def test_a_list_names_the_units_that_failed_and_would_have_counted():
     assert told["summary"] == "1 host: 1 left; Old failed"
 
 
+def test_a_list_marks_a_call_that_names_a_unit_that_is_not_there():
+    units = [unit("Gone", outcome="not asked", message="there is no filter named 'Gone'")]
+    told = explanation.summary(decision("runFilters", units, [host("lynx")], ["id-of-lynx"]))
+    assert told["summary"] == "1 host: 1 left; not there: Gone"
+    assert told["is_bad"]
+
+
 @pytest.mark.parametrize(
     ("made", "told"),
     [

@@ -121,12 +121,39 @@ def test_a_time_falls_into_the_bucket_that_ends_there_or_later():
 
 
 def test_requests_are_counted_by_how_they_ended():
-    """By method and form, too; one in which a unit failed is told apart."""
-    tally = tallied(night(), night("raised"), night("not asked"))
-    assert tally.requests == {
-        ("runFilters", "engine", "ok"): 2, ("runFilters", "engine", "unit failed"): 1,
+    """By method and form, too; of several words the worst counts."""
+    no_message = {**call("Night", outcome="not asked")}
+    corrected = call("Night", notes=["host x was not asked about"], corrected=True)
+    tally = tallied(night(), night("raised"), night("not asked"), no_message, corrected)
+    tally.add(record([night("raised")], [{"id": "1"}], fault=104), NOON)
+    tally.add(record([night("raised")], [{"id": "1"}]), NOON)
+    tally.add(record([corrected], [{"id": "1"}], errors=["oh"]), NOON)
+    tally.add(record([corrected], [{"id": "1"}], answer=["1"], errors=["oh"]), NOON)
+    assert {outcome: count for (*_, outcome), count in tally.requests.items()} == {
+        "ok": 2, "unit failed": 2, "unit missing": 1, "corrected": 1, "fault": 1,
+        "no host left": 1, "degraded": 1,
     }  # fmt: skip
-    assert sum(tally.request_times["runFilters"].counts) == 3
+    assert sum(tally.request_times["runFilters"].counts) == 9
+
+
+def test_a_vm_that_no_host_is_left_for_is_known_until_one_is():
+    """Or for an hour; a cluster's own questions do not count."""
+    tally, hosts = Tally(), [{"id": "1"}]
+    for minute in range(2):
+        tally.add(record([night()], hosts), NOON + 60 * minute)
+    tally.add(record([night()], hosts, form="daemon", vm={"id": "other"}), NOON)
+    (vm,) = tally.homeless(NOON + 120)
+    assert (vm.name, vm.since, vm.times) == ("web", NOON, 2)
+    assert tally.homeless(NOON + 60 + 3600) == []
+    tally.add(record([night()], hosts, answer=["1"]), NOON + 120)
+    assert tally.homeless(NOON + 120) == []
+
+
+def test_a_unit_is_corrected_until_its_answer_is_right():
+    corrected = call("Night", notes=["host x was not asked about"], corrected=True)
+    unit = tallied(night(), corrected, corrected).unit("Night", "filter")
+    assert (unit.corrected_since, unit.last_note) == (NOON + 60, "host x was not asked about")
+    assert tallied(corrected, night()).unit("Night", "filter").corrected_since is None
 
 
 def test_what_a_unit_did_to_hosts_is_counted():
@@ -147,7 +174,7 @@ def test_a_shadow_is_counted_apart():
     hosts = [{"id": "1", "verdicts": [{"unit": "Night", "verdict": "removed"}]}]
     tally = Tally()
     for outcome in ("ok", "raised", "not asked"):
-        tally.add(record([], [{"id": "1"}]), NOON)
+        tally.add(record([], [{"id": "1"}], answer=["1"]), NOON)
         tally.add_shadows(record([{**night(outcome), "mode": "shadow"}], hosts), NOON)
     unit = tally.unit("Night", "filter")
     assert (unit.calls, unit.failures, unit.outcomes["not asked", "shadow"]) == (2, 1, 1)

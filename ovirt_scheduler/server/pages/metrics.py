@@ -7,6 +7,7 @@ holds a host, a VM or a message; there are as many labels of units as loaded uni
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -14,8 +15,8 @@ from typing import Any, Union
 
 from prometheus_client import core, exposition
 
-from ovirt_scheduler.history.tally import BUCKETS, Histogram, Tally
-from ovirt_scheduler.model.plans import ClusterLook, Obstacle
+from ovirt_scheduler.history.tally import BUCKETS, SELECTING, Histogram, Tally
+from ovirt_scheduler.model.plans import WAITING, ClusterLook, Obstacle
 from ovirt_scheduler.server.pages.daemon_state import DaemonState
 
 
@@ -37,9 +38,6 @@ def _family(
             family.add_metric(labelled, value)
     return family
 
-
-# A counter that has no series before the first event has no increase at that event: no alert.
-_SELECTING = ("runFilters", "selectHost", "hasAnyHosts")
 
 _counter = partial(_family, core.CounterMetricFamily)
 _gauge = partial(_family, core.GaugeMetricFamily)
@@ -98,6 +96,9 @@ def _calls(state: DaemonState, tally: Tally) -> Iterator[Any]:
     yield _gauge("unit_failing", "1: the last call of the unit failed.",
                  {unit: unit in called and called[unit].failing_since is not None
                   for unit in loaded}, "unit", "kind")  # fmt: skip
+    yield _gauge("unit_corrected", "1: the last answer of the unit had to be put right.",
+                 {unit: unit in called and called[unit].corrected_since is not None
+                  for unit in loaded}, "unit", "kind")  # fmt: skip
     yield _gauge("unit_old_version", "1: an older version answers, as the file does not load.",
                  {unit: each.old_since is not None for unit, each in loaded.items()},
                  "unit", "kind")  # fmt: skip
@@ -111,7 +112,10 @@ def _calls(state: DaemonState, tally: Tally) -> Iterator[Any]:
     yield _histogram("request_duration_seconds", "Time of a request.",
                      dict(tally.request_times), "method")  # fmt: skip
     yield _counter("requests_no_host_left", "Requests in which filters removed each host.",
-                   {**dict.fromkeys(_SELECTING, 0), **tally.no_host_left}, "method")  # fmt: skip
+                   # Without a series before the first event that would be no increase: no alert.
+                   {**dict.fromkeys(SELECTING, 0), **tally.no_host_left}, "method")  # fmt: skip
+    yield _gauge("vms_without_host", "VMs that no host was left for within the last hour.",
+                 len(tally.homeless(time.time())))  # fmt: skip
 
 
 def _daemon(state: DaemonState) -> Iterator[Any]:
@@ -168,6 +172,11 @@ def _clusters(clusters: Sequence[ClusterLook]) -> Iterator[Any]:
         {(cluster.name, kind): sum(hard is is_hard for _, hard in cluster.broken)
          for cluster in clusters for kind, is_hard in (("hard", True), ("soft", False))},
         "cluster", "kind",
+    )  # fmt: skip
+    yield _gauge(
+        "cluster_plans_waiting", "Plans of a cluster that wait for approval.",
+        {look.name: sum(plan.state == WAITING for plan in look.plans) for look in clusters},
+        "cluster",
     )  # fmt: skip
     yield _gauge(
         "cluster_may_migrate", "0: the engine's user may not migrate VMs of the cluster.",

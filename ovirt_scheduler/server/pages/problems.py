@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Optional
 from urllib.parse import quote, urlencode
 
 from ovirt_scheduler.decisions.missing import MissingUnit
-from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
+from ovirt_scheduler.history.tally import Homeless
+from ovirt_scheduler.model.plans import WAITING, ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.values.text import count_of, one_line, shortened
 from ovirt_scheduler.server.pages.daemon_state import DaemonState
 from ovirt_scheduler.server.pages.times import moment, shown
@@ -27,10 +28,13 @@ _LONGEST_NAME, _LONGEST_REASON = 60, 160  # characters in the line
 _SEVERAL = {  # how the line begins to tell problems that have names: of one, and of several
     "failing": ("1 failing", "{} failing"),
     "old version": ("1 of an older version", "{} of older versions"),
+    "corrected": ("answers of 1 unit are put right", "answers of {} units are put right"),
+    "no host": ("no host was left for 1 VM", "no host was left for {} VMs"),
     "missing": ("1 unit is named and not there", "{} units are named and not there"),
     "plugin": ("1 file does not load", "{} files do not load"),
     "cluster": ("1 cluster is not looked after", "{} clusters are not looked after"),
     "refused": ("1 VM cannot be migrated", "{} VMs cannot be migrated"),
+    "waiting": ("1 plan waits for approval", "{} plans wait for approval"),
 }
 
 
@@ -52,15 +56,19 @@ class Problem(NamedTuple):
         return {name: value for name in fields if (value := getattr(self, name))}
 
 
-def gather(state: DaemonState, units: Sequence[dict[str, Any]], now: float) -> list[Problem]:
+def gather(
+    state: DaemonState, units: Sequence[dict[str, Any]], homeless: Sequence[Homeless], now: float
+) -> list[Problem]:
     """All that is wrong, the worst first.
 
     Args:
         units: the units and drivers, as the status has them.
+        homeless: the VMs that no host was left for.
         now: seconds since 1970.
     """
     return [
         *_of_calls(state, units),
+        *_of_answers(units, homeless),
         *_of_files(state, units),
         *_of_settings(state, now),
         *_of_surroundings(state),
@@ -132,6 +140,29 @@ def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
             "missing", f"{count_of(len(others), 'more unit')} that callers name "
             f"{'is' if len(others) == 1 else 'are'} not there", _missing(others[0]).mend,
             since=moment(min(unit.since for unit in others)), stands_for=len(others),
+        )  # fmt: skip
+
+
+def _of_answers(units: Sequence[dict[str, Any]], homeless: Sequence[Homeless]) -> Iterator[Problem]:
+    """Answers that callers can do less with than they asked for."""
+    for unit in units:
+        if unit["state"] == "corrected":
+            yield Problem(
+                "corrected", f"answers of {unit['name']} ({unit['kind']}) are put right",
+                f"Mend its file: {unit['file']}", unit["because"], unit["since"], unit["name"],
+            )  # fmt: skip
+    for vm in homeless[:_MOST_NAMED]:
+        yield Problem(
+            "no host", f"no host was left for {vm.name}: {count_of(vm.times, 'time')}",
+            f"See why: ovirt-scheduler why {shlex.quote(vm.name)}", vm.because, moment(vm.since),
+            vm.name,
+        )  # fmt: skip
+    others = homeless[_MOST_NAMED:]
+    if others:
+        yield Problem(
+            "no host", f"no host was left for {count_of(len(others), 'more VM')}",
+            "See why: ovirt-scheduler decisions", since=moment(min(vm.since for vm in others)),
+            stands_for=len(others),
         )  # fmt: skip
 
 
@@ -210,6 +241,14 @@ def _of_surroundings(state: DaemonState) -> Iterator[Problem]:
                 "Set its scheduling policy there to none", cluster.conflict, page=page,
             )  # fmt: skip
         yield from _refused(cluster)
+        for plan in cluster.plans:
+            if plan.state == WAITING:
+                yield Problem(
+                    "waiting", f"plan {plan.id} of cluster {cluster.name} waits for approval",
+                    f"See it: ovirt-scheduler plan show {plan.id}; then approve or refuse it",
+                    f"{count_of(len(plan.steps), 'migration')}, the first {plan.steps[0].text}",
+                    moment(plan.time), plan.id,
+                )  # fmt: skip
     mend = "Make room on the disk, or mend the state folder's rights"
     if history is not None and history.problem:
         yield Problem("history", "the history is not written", mend, history.problem)

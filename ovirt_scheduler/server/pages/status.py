@@ -19,7 +19,7 @@ Status = dict[str, Any]
 _PROCESSES = ("kept", "started", "replaced", "zygotes_started")
 _CALLS = ("running", "places", "waiting", "refused")
 
-_FIRST = {"failing": 0, "old version": 1}  # the order of units by their states; then the others
+_FIRST = {"failing": 0, "old version": 1, "corrected": 2}  # the order of units by their states; then the others
 _PLANNED = 100  # migrations of a plan that are shown
 _MOST_GROUPS = 5  # with broken rules that are named in a line
 _DAY = 86400.0
@@ -30,7 +30,7 @@ def status(state: DaemonState, tally: Tally) -> Status:
     now = time.time()
     units = [_unit(unit, tally.unit(unit.name, unit.kind), now) for unit in state.units]
     units.sort(key=lambda unit: _FIRST.get(unit["state"], len(_FIRST)))
-    wrong = problems.gather(state, units, now)
+    wrong = problems.gather(state, units, tally.homeless(now), now)
     processes, ends, engine = state.processes, state.certificate_ends, state.engine
     return _without_blanks(
         version=state.version,
@@ -114,6 +114,8 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
             f"since {clock(since)}: {unit.old_because}"
         )
     because = old
+    if tally.corrected_since is not None:
+        state, since, because = "corrected", tally.corrected_since, tally.last_note
     if tally.failing_since is not None:
         state, since, because = "failing", tally.failing_since, tally.last_error
     return _without_blanks(

@@ -150,6 +150,7 @@ def _of_answers(units: Sequence[dict[str, Any]], homeless: Sequence[Homeless]) -
             yield Problem(
                 "corrected", f"answers of {unit['name']} ({unit['kind']}) are put right",
                 f"Mend its file: {unit['file']}", unit["because"], unit["since"], unit["name"],
+                page=path_of("units", unit["name"]),
             )  # fmt: skip
     for vm in homeless[:_MOST_NAMED]:
         yield Problem(
@@ -247,7 +248,7 @@ def _of_surroundings(state: DaemonState) -> Iterator[Problem]:
                     "waiting", f"plan {plan.id} of cluster {cluster.name} waits for approval",
                     f"See it: ovirt-scheduler plan show {plan.id}; then approve or refuse it",
                     f"{count_of(len(plan.steps), 'migration')}, the first {plan.steps[0].text}",
-                    moment(plan.time), plan.id,
+                    moment(plan.time), plan.id, page=page,
                 )  # fmt: skip
     mend = "Make room on the disk, or mend the state folder's rights"
     if history is not None and history.problem:

@@ -19,7 +19,11 @@ Status = dict[str, Any]
 _PROCESSES = ("kept", "started", "replaced", "zygotes_started")
 _CALLS = ("running", "places", "waiting", "refused")
 
-_FIRST = {"failing": 0, "old version": 1, "corrected": 2}  # the order of units by their states; then the others
+_FIRST = {
+    "failing": 0,
+    "old version": 1,
+    "corrected": 2,
+}  # the order of units by their states; then the others
 _PLANNED = 100  # migrations of a plan that are shown
 _MOST_GROUPS = 5  # with broken rules that are named in a line
 _DAY = 86400.0

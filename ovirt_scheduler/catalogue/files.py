@@ -43,7 +43,7 @@ class PluginFile(NamedTuple):
 
     @property
     def helper(self) -> bool:
-        """Whether its name or its place says that it is no plugin (contract 5.1)."""
+        """Whether its name or its place says that it is no plugin."""
         return self.name.startswith("_") or self.path.parent != self.folder
 
 

@@ -185,7 +185,7 @@ class Loader:
         return tuple(unit.name for unit in units if unit.kind is Kind.FILTER)
 
     def conf_path(self, plugin: Path) -> Path:
-        """Where the conf file of a plugin's file is, if there is one (contract 5.8)."""
+        """Where the conf file of a plugin's file is, if there is one."""
         confs = [folder / f"{plugin.stem}.conf" for folder in self._conf_folders([plugin.parent])]
         return next(filter(os.path.lexists, confs), confs[-1])
 
@@ -222,7 +222,7 @@ class Loader:
         """Make a plugin from the text of its files.
 
         Raises:
-            PluginError: it cannot be loaded; where, why and what to do (contract 5.5).
+            PluginError: it cannot be loaded; where, why and what to do.
         """
         file, candidate, conf_data, unread_conf = text
         if "." in file.name or not file.name.isprintable():

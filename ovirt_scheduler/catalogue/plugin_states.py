@@ -127,7 +127,7 @@ class _Making:
         return True
 
     def add_driver(self, path: Path, driver: DriverUnit) -> None:
-        """A driver; if its name or topic is taken, only this driver is left out (contract 7.2)."""
+        """A driver; if its name or topic is taken, only this driver is left out."""
         if driver.shipped and driver.name in self.catalogue.drivers:
             return
         if driver.shipped and driver.topic in self.catalogue.topics:

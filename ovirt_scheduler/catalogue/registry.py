@@ -3,7 +3,7 @@
 A scan of the folders shows which files have changed. A plugin is loaded again if its own text, its
 conf file's, or that of a file that it may import is another. A change that does not load leaves
 the version before it in use, also across a restart. Readers take the whole catalogue at once, so
-one request never sees half a change (contract 4.6).
+one request never sees half a change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Explains a decision in sentences: which unit removed a host, and why another host is the best.
 
-Pure: a decision is the struct of contract 8.1, and lines of text come out. Names, reasons and
+Pure: a decision is a ``Record``, and lines of text come out. Names, reasons and
 messages come from plugins and callers, so a decision is ``cleaned`` first.
 """
 

@@ -32,7 +32,7 @@ class Query:
         outcomes: some of ``OUTCOMES``: a unit (with ``unit``, that one) ended in one of these.
         since, until: seconds since 1970; the second is not included.
         limit: how many of the newest, at most ``MOST_ROWS``.
-        brief: only what a list shows (contract 8.4), instead of whole records.
+        brief: only what a list shows, instead of whole records.
         before: id of a decision: those that come after it in a list, which has the newest first.
     """
 

@@ -1,7 +1,7 @@
 """Ranks the hosts of a decision by their costs, also as they would rank without one of the units.
 
 A decision has its factors and raw costs, so this is exact: without a unit each sum is made anew,
-with costs clamped as in a call without it (contract 3.6). A decision is the struct of contract 8.1.
+with costs clamped as in a call without it (contract 3.6). A decision is a ``Record``.
 
 Of a selection the rank is the scheduler's order. What it would be without a unit is told only if
 that order is one of costs; and of hosts whose costs would become equal nothing is told, because

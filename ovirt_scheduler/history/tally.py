@@ -17,7 +17,7 @@ from ovirt_scheduler.history import explanation, ranking
 from ovirt_scheduler.history.record import NOT_ASKED, OK, REMOVED, Record, Unit
 from ovirt_scheduler.model.results import RequestOutcome
 
-# Seconds: upper ends of the histograms' buckets (contract 9).
+# Seconds: upper ends of the histograms' buckets.
 BUCKETS = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
     1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0,
@@ -128,7 +128,7 @@ class Tally:
         """Count a decision, without its units in shadow.
 
         Args:
-            record: as the history keeps it (contract 8.1).
+            record: as the history keeps it.
             time: when it was made, seconds since 1970.
         """
         removed = _removed_hosts(record)

@@ -23,7 +23,10 @@ _MOST_FACTOR = 10**6  # of a function; an engine multiplies it by the number of 
 def narrow(
     remaining: tuple[str, ...], result: CallResult, on_failure: OnFailure
 ) -> tuple[str, ...]:
-    """The hosts that are left after one more filter (contract 4.1, 4.2)."""
+    """The hosts that remain after one more filter.
+
+    All of them remain after one that failed, or none, as its ``on_failure`` says.
+    """
     if result.ok:
         accepted: tuple[str, ...] = result.value  # some of those left, in their order
         return accepted

@@ -17,7 +17,7 @@ class FoundUnit:
     kind: Kind
     description: str
     line: int
-    class_name: Optional[str] = None  # of a class unit (contract 5.3)
+    class_name: Optional[str] = None  # of a class unit
     properties: str = ""  # its own properties_validation, in the engine's syntax
     unchecked: tuple[str, ...] = ()  # of these, as only Java reads their patterns
 
@@ -53,7 +53,7 @@ class FoundDriver:
 
 @dataclass(frozen=True)
 class FileFault:
-    """Why a file cannot be loaded (contract 5.5)."""
+    """Why a file cannot be loaded."""
 
     file: str
     line: Optional[int]

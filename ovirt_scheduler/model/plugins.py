@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 @dataclass(frozen=True)
 class Limits:
-    """What one plugin call may use (contract 6)."""
+    """What one plugin call may use."""
 
     timeout: float  # seconds of wall clock
     memory: int  # bytes of RLIMIT_DATA above what the process has when the call begins

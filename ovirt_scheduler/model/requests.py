@@ -10,24 +10,24 @@ from typing import NamedTuple, Optional, Union
 
 from ovirt_scheduler.model.answer_memory import Claim
 
-LONGEST_ID = 255  # characters of the id of a host or a VM (contract 1.4)
+LONGEST_ID = 255  # characters of the id of a host or a VM
 
-# Elements of VMs that may hold passwords: the daemon writes them into no file (contract 10.5).
+# Elements of VMs that may hold passwords: the daemon writes them into no file.
 NEVER_KEPT = ("initialization", "payloads")
 
-# An id as the engine makes them (contract 3.6).
+# An id as the engine makes them; it reads no other.
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class AnswerForm(enum.Enum):
-    """Which of the two shapes a caller gets (contract 1.3)."""
+    """The shape of answers: of the design pages, or of what released engines read."""
 
     DESIGN = "design"
     ENGINE = "engine"
 
 
 class Pages(enum.Enum):
-    """What GET serves, and to whom (contract 6)."""
+    """What GET serves, and to whom: the setting ``pages``."""
 
     OFF = "off"
     HEALTH = "health"
@@ -36,7 +36,7 @@ class Pages(enum.Enum):
 
 
 class EngineScores(enum.Enum):
-    """What the engine form answers to ``runCostFunctions`` (contract 3.4)."""
+    """What the engine form answers to ``runCostFunctions``: the setting ``engine_scores``."""
 
     SUMMED = "summed"
     PER_UNIT = "per_unit"
@@ -60,16 +60,16 @@ class Document:
 
 
 def is_document(text: str) -> bool:
-    """Whether a text is an XML document, and not an id (contract 1.4)."""
+    """Whether a text is an XML document, and not an id."""
     return text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
-Hosts = Union[tuple[str, ...], Document]  # ids, or a document (contract 1.4)
+Hosts = Union[tuple[str, ...], Document]  # ids, or a document
 Vm = Union[str, Document]
 
 
 class Entities(NamedTuple):
-    """What a request is about: documents, or ids (contract 1.4)."""
+    """What a request is about: documents, or ids."""
 
     hosts: Hosts = ()
     vms: Hosts = ()

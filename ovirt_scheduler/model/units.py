@@ -12,7 +12,7 @@ from ovirt_scheduler.model.plugins import Limits, PluginCode, PropertySet
 from ovirt_scheduler.model.tasks import Function, Returns, Setup
 
 LONGEST_NAME = 128  # characters of the name of a unit or a driver (contract 3.1)
-MOST_UNITS = 256  # that one call may name (contract 4.2a)
+MOST_UNITS = 256  # that one call may name
 
 
 _OF_KIND = {
@@ -28,8 +28,8 @@ class Kind(enum.Enum):
     """What a policy unit does; the value is the word used in conf files, logs and faults.
 
     Attributes:
-        method: of XML-RPC, which calls units of the kind (contract 2).
-        function: the name of the plugin's function (contract 5.2).
+        method: of XML-RPC, which calls units of the kind.
+        function: the name of the plugin's function.
         parameters: what the function takes, in this order.
         returns: what the function returns.
         label: the kind in a sentence: ``cost function``.
@@ -45,7 +45,7 @@ class Kind(enum.Enum):
 
 
 class OnFailure(enum.Enum):
-    """What a failed filter does to the hosts (contract 4.2)."""
+    """What a failed filter does to the hosts: nothing, or it rejects them all."""
 
     IGNORE = "ignore"
     REJECT = "reject"
@@ -63,8 +63,8 @@ class PolicyUnit:
     limits: Limits
     properties: Optional[PropertySet] = None
     on_failure: OnFailure = OnFailure.IGNORE
-    class_name: Optional[str] = None  # of a class unit (contract 5.3); None: a function unit
-    shadow: bool = False  # it looks on, and counts for nothing (contract 10.4)
+    class_name: Optional[str] = None  # of a class unit; None: a function unit
+    shadow: bool = False  # it looks on, and counts for nothing
 
     @functools.cached_property
     def function(self) -> Function:
@@ -92,7 +92,7 @@ class PolicyUnit:
 
     @property
     def mode(self) -> str:
-        """Whether it counts (contract 8.1)."""
+        """Whether it counts, in the record's words."""
         return "shadow" if self.shadow else "live"
 
 

@@ -147,7 +147,7 @@ def _dump_int(
 
 
 def encode_fault(code: int, message: str) -> bytes:
-    """Write a fault as the document of a ``methodResponse``; ``code`` as in contract 1.5."""
+    """Write a fault as the document of a ``methodResponse``; ``code`` as in ``errors``."""
     return _to_bytes(xmlrpc.client.dumps(xmlrpc.client.Fault(code, message)))
 
 

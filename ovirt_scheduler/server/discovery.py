@@ -37,7 +37,7 @@ def document(units: Iterable[PolicyUnit]) -> str:
 
 
 def structs(units: Iterable[PolicyUnit]) -> dict[str, object]:
-    """The units for the engine (contract 3.1).
+    """The units for the engine.
 
     Exactly three keys, each a struct of name to [description, properties]; anything else makes
     the engine drop all units.

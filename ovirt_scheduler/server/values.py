@@ -130,7 +130,7 @@ def _document(value: Union[str, bytes]) -> Document:
 
 
 def properties(value: object) -> Mapping[str, str]:
-    """Read properties (contract 3.7).
+    """Read properties.
 
     Nil, the empty string and an empty array count as none, a nil value as not given.
 

@@ -34,7 +34,7 @@ _LINGER = 2.0  # seconds in which a client may read our last answer
 _BUFFER = 65536  # bytes of a connection that are read at once
 _SMALL = 65536  # bytes of an answer for which there is always room
 
-_PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say (contract 1.3)
+_PATHS: Mapping[str, Optional[AnswerForm]] = {  # None: what the settings say
     "/design": AnswerForm.DESIGN,
     "/engine": AnswerForm.ENGINE,
     "/": None,
@@ -287,7 +287,7 @@ class ConnectionHandler:
 
 
 def _answer_form(request: HttpRequest) -> Optional[AnswerForm]:
-    """The answer form that the path asks for (contract 1.3); None: what the settings say.
+    """The answer form that the path asks for; None: what the settings say.
 
     Raises:
         RequestRefused: no call is taken there, or not from a page in a browser.

@@ -54,7 +54,7 @@ _REPORT_EVERY = 60.0  # seconds from one line of the log on trouble of a kind to
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How to serve (contract 6); times in seconds, sizes in bytes."""
+    """How to serve; times in seconds, sizes in bytes."""
 
     address: str = "localhost"
     port: int = 18781  # 0: the kernel chooses

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, made when they are asked for, by prometheus_client (contract 9).
+"""Metrics for Prometheus, made when they are asked for, by prometheus_client.
 
 Names and units follow Prometheus' conventions, and kube-scheduler's for equal metrics. No label
 holds a host, a VM or a message; there are as many labels of units as loaded units.

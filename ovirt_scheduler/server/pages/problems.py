@@ -1,4 +1,4 @@
-"""What is wrong: every state in which callers are not served as they asked (contract 9).
+"""What is wrong: every state in which callers are not served as they asked.
 
 A state that is to be shown is gathered here, and nowhere else: the page, ``ovirt-scheduler status``
 and its exit status, and the line of ``systemctl status`` all come from these problems.

@@ -1,6 +1,6 @@
 """The templates, and the values for those of decisions.
 
-A decision is as in contract 8.1.
+A decision is a record of the history (``history.record``).
 """
 
 from __future__ import annotations

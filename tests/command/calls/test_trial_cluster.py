@@ -23,11 +23,11 @@ SHIPPED = Path(ovirt_scheduler.schedulers.__file__).with_name("default.py")
 
 EACH = {  # what is told of serval, the fullest, and of the VM that is moved from there
     "EvenVms": r"serval .* 12$",
-    "HostMemoryBalance": r"^ntp +puma ",
+    "HostMemoryBalance": r"^ntp .* serval +puma ",
     "KsmScore": r"serval .* 0$",
     "MaxVms": r"serval .* rejected ",
     "Memory": r"serval .* rejected$",
-    "VmBalance": r"^ntp +ocelot ",
+    "VmBalance": r"^ntp .* serval +ocelot ",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ovirt_scheduler.command import cli
 from tests.support.command import of_page, program
 from tests.support.daemon import reserved_port
 from tests.support.paths import PROJECT
@@ -23,6 +24,18 @@ def test_the_two_commands_and_what_it_is_stand_at_its_head():
     assert [line.split()[1] for line in first if line.startswith("    make ")] == ["run", "test"]
     assert "    $ ovirt-scheduler why wiki" in first
     assert len(first) < 50
+
+
+def test_every_command_that_it_names_is_one_of_the_program():
+    """With its options, in text and in blocks; a placeholder such as VM is a word like another."""
+    pattern = r"`(ovirt-scheduler [^`\n]+)`|^ *(?:\$ |/\S+/)?(ovirt-scheduler .*)$"
+    named = re.findall(pattern, README, re.MULTILINE)
+    commands = {(one or other).partition("#")[0].strip() for one, other in named}
+    assert len(commands) > 15
+    for command in commands:
+        words = command.split()[1:]
+        if words[0] != "COMMAND":
+            assert cli.parser().parse_args(words).run, command
 
 
 def test_a_cluster_is_tried_and_nothing_is_changed(tmp_path):

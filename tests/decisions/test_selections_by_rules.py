@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ovirt_scheduler.catalogue.last_good import LastGood
@@ -9,7 +11,8 @@ from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.recent import RecentSelections
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.model.affinity import AffinityGroup, AffinityRules, Rule
+from ovirt_scheduler.history import recording
+from ovirt_scheduler.model.affinity import AffinityGroup, AffinityRules, PlacedVms, Rule
 from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.requests import Caller, Document, Entities
 from tests.support.elements import id_of
@@ -31,15 +34,18 @@ def service(tmp_path, place, executor):
         yield made
 
 
-def decide(service, name, driver="default"):
+def requested(service, name, driver="default"):
     hosts = Document(service.engine.hosts_document(follow=True).encode())
     vm = Document(service.engine.vm_document(name).encode())
     driver = service.scheduler(driver, "select_host")
-    request = Request(
+    return Request(
         Caller.of_cluster("a test"), Entities(hosts, vm=vm), {"policy": "none"},
-        last=DriverCall(driver, "select_host"),
+        driver_call=DriverCall(driver, "select_host"),
     )  # fmt: skip
-    return service.decide(request)
+
+
+def decide(service, name, driver="default"):
+    return service.decide(requested(service, name, driver))
 
 
 def selected(service, name):
@@ -93,3 +99,13 @@ def test_a_scheduler_of_a_users_gets_the_rules_with_where_vms_run(service, place
     service.registry.refresh()
     note(service, HARD, {"b": "lynx", "c": "puma"})
     assert decide(service, "a", "Mine").answer == (id_of("ocelot"),)
+
+
+def test_the_rules_of_a_selection_are_recorded_for_its_replay(service):
+    """Those of the VM alone."""
+    note(service, HARD, {"b": "lynx"})
+    trace = service.trace(requested(service, "a"))
+    known = recording.inputs(trace.decision.request, trace.replies, trace.selected)
+    placed = PlacedVms.of_plain(json.loads(json.dumps(known.driver_call["rules"])))
+    assert placed.plain() == trace.decision.request.driver_call.rules.plain()
+    assert [group.name for group in placed.rules.groups] == ["fw"]

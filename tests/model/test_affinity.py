@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import time
 from collections.abc import Iterable
@@ -151,6 +152,34 @@ def test_a_vm_moves_with_those_on_its_host_that_belong_to_it_in_closure():
     assert here.unit_of("b") == ("b", "a", "c")
     assert here.unit_of("d") == ("d",)
     assert here.unit_of("e") == ("e",)
+
+
+def test_it_survives_json_whole():
+    groups = [vms("a b", APART, priority=2.5), hosts("a c", "h1 h2", NEAR), vms("d", TOGETHER)]
+    here = placed(groups, "a@h1 b@h2 c@h3")
+    again = PlacedVms.of_plain(json.loads(json.dumps(here.plain())))
+    assert again.rules.groups == here.rules.groups
+    assert again.plain() == here.plain()
+
+
+@pytest.mark.parametrize(
+    ("groups", "where", "refusals"),
+    [
+        ([vms("a b", APART, "fw")], "b@h1", ["{} apart from a VM there", "", ""]),
+        ([vms("a b", TOGETHER, "fw")], "b@h1", ["", *["{} with VMs on another host"] * 2]),
+        ([hosts("a", "h1", APART, "fw")], "", ["{} off this host", "", ""]),
+        ([hosts("a", "h1", TOGETHER, "fw")], "", ["", *["{} on other hosts"] * 2]),
+    ],
+)
+def test_a_refusal_names_the_group(groups, where, refusals):
+    words = [text.format("the affinity group fw keeps it") for text in refusals]
+    assert [*placed(groups, where).refusals(("a",), HOSTS).values()] == words
+
+
+def test_a_contradiction_is_refused_everywhere_with_both_names():
+    groups = [hosts("a", "h1", TOGETHER, "x"), hosts("a", "h2", TOGETHER, "y")]
+    refusals = placed(groups, "a@h1").refusals(("a",), HOSTS)
+    assert {*refusals.values()} == {"its affinity groups x and y contradict each other"}
 
 
 def test_what_moves_together_is_named_once():

@@ -64,7 +64,7 @@ def test_a_host_that_a_hard_rule_forbids_is_none_and_the_reason_names_the_group(
     decision = decide(service, "a")
     assert id_of("lynx") not in decision.answer
     assert len(decision.answer) == 2
-    reasons = decision.execution.result.reasons
+    reasons = decision.execution.driver_call.reasons
     assert reasons[id_of("lynx")] == "the affinity group fw keeps it apart from a VM there"
 
 
@@ -106,6 +106,6 @@ def test_the_rules_of_a_selection_are_recorded_for_its_replay(service):
     note(service, HARD, {"b": "lynx"})
     trace = service.trace(requested(service, "a"))
     known = recording.inputs(trace.decision.request, trace.replies, trace.selected)
-    placed = PlacedVms.of_plain(json.loads(json.dumps(known.driver_call["rules"])))
+    placed = PlacedVms.of_plain(json.loads(json.dumps(known.request["rules"])))
     assert placed.plain() == trace.decision.request.driver_call.rules.plain()
     assert [group.name for group in placed.rules.groups] == ["fw"]

@@ -122,6 +122,19 @@ class Reader:
             ).fetchall()
         return [number for (number,) in reversed(rows)]
 
+    def number_of(self, decision: str) -> Optional[int]:
+        """The number of a recorded decision, by its id; None if it was not recorded.
+
+        Raises:
+            HistoryUnreadable: as for ``decisions``.
+        """
+        with self._open() as db:
+            row = db.execute(
+                "SELECT number FROM decisions JOIN recordings ON decision = number WHERE id = ?",
+                (_bound(decision.lower()),),
+            ).fetchone()
+            return None if row is None else int(row["number"])
+
     def recording(self, number: int) -> Optional[Recorded]:
         """A recorded decision, by its number; None if it is gone.
 

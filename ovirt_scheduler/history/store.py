@@ -61,6 +61,7 @@ class HistoryState(NamedTuple):
     dropped: int
     problem: str = ""  # why it cannot be written
     undeleted: str = ""  # why its oldest decisions cannot be deleted
+    records: bool = False  # whether the inputs of decisions are kept, too
 
 
 class _QueueEntry(NamedTuple):
@@ -185,7 +186,12 @@ class History:
     def state(self) -> HistoryState:
         """How it is now."""
         return HistoryState(
-            *self._totals, self.waiting, self.dropped, self._problem, self._undeleted
+            *self._totals,
+            self.waiting,
+            self.dropped,
+            self._problem,
+            self._undeleted,
+            self._records,
         )
 
     def drain(self, seconds: float = 2.0) -> None:

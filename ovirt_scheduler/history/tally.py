@@ -71,6 +71,7 @@ class UnitTally:
     last_note: str = ""  # what was put right
     last_error: str = ""
     last_error_at: Optional[float] = None
+    last_error_decision: str = ""  # the id of the decision
     hosts_removed: Counter[str] = field(default_factory=Counter)  # by mode
     decisive: Counter[str] = field(default_factory=Counter)  # by mode
 
@@ -235,6 +236,7 @@ def _add_call(tally: UnitTally, unit: Unit, decision: str, time: float) -> None:
         del tally.minutes[old]
     if failed:
         tally.last_error, tally.last_error_at = unit.get("message", outcome), time
+        tally.last_error_decision = decision
         if tally.failing_since is None:
             tally.failing_since = time
     else:

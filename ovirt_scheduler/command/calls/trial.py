@@ -24,6 +24,7 @@ from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.calls import commands, daemon_client, input_files, scheduler_calls
 from ovirt_scheduler.command.calls.daemon_client import MethodCaller
 from ovirt_scheduler.command.calls.input_files import CommandInputs
+from ovirt_scheduler.command.calls.recorded_inputs import recorded_inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Runtime
@@ -34,6 +35,7 @@ from ovirt_scheduler.errors import (
     PluginError,
     SchedulerError,
 )
+from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import spelling
@@ -76,6 +78,8 @@ def add(to: arguments.Add) -> None:
         "--cluster FILE": "a cluster that ovirt-scheduler snapshot saved, instead of --hosts, "
         "--vms and an engine; --vm names one of its VMs (default: the first that is down, else the "
         "first)",
+        "--decision ID": "the hosts, VMs and properties of a recorded decision (record = true), "
+        "instead of --hosts, --vm and --vms; --property changes a property",
         "--watch": "run it again after each edit of the plugin, its helpers, its conf file or the "
         "files given, until Ctrl-C",
     })  # fmt: skip
@@ -109,6 +113,7 @@ def _run(options: argparse.Namespace) -> Shown:
       try Quiet.py --hosts hosts.xml --kind filter --property most=5
       try Spread.py --cluster cluster.xml.gz --watch
       try Spread.py --cluster c.xml --call on_host_status_changed host=lynx new_status=maintenance
+      try Quiet.py --decision 1f2e3d4c5b6a7988
       try Backups.py --call windows 'gigabytes={"mail": 900}'
     """
     files = [options.hosts, options.vms, options.vm, options.cluster]
@@ -154,7 +159,15 @@ def _run_once(options: argparse.Namespace) -> Shown:
     settings = settings_for(arguments.settings(options), options.plugin)
     with contextlib.ExitStack() as stack:
         engine, snapshot = None, None
-        if options.cluster is None:
+        if options.decision is not None:
+            if options.cluster or options.hosts or options.vms or options.vm:
+                raise BadUsage("--decision has hosts and VMs: leave out the other options for them")
+            call_inputs = recorded_inputs(Reader(arguments.history()), options.decision)
+            properties = {
+                **call_inputs.properties, **input_files.pairs(options.property, "--property")
+            }  # fmt: skip
+            call_inputs = call_inputs._replace(properties=properties)
+        elif options.cluster is None:
             call_inputs = input_files.read_options(options)
             if options.vms is not None:
                 call_inputs = call_inputs._replace(vms=input_files.hosts(options.vms, "VM"))

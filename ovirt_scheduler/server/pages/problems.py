@@ -124,10 +124,16 @@ def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
     for unit in units:
         if unit["state"] == "failing":
             name, file = shlex.quote(unit["name"]), shlex.quote(unit["file"])
+            trial = (
+                "save a cluster: ovirt-scheduler snapshot CLUSTER -f cluster.xml; try it there: "
+                f"ovirt-scheduler try {file} --cluster cluster.xml"
+            )
+            if state.history is not None and state.history.records:
+                decision = unit["last_error_decision"]
+                trial = f"try it on the last one: ovirt-scheduler try {file} --decision {decision}"
             yield Problem(
                 "failing", f"{unit['name']} ({unit['kind']}) is failing",
-                f"See its calls: ovirt-scheduler decisions --unit {name}; "
-                f"try it: ovirt-scheduler try {file}",
+                f"See its calls: ovirt-scheduler decisions --unit {name}; {trial}",
                 unit.get("because", ""), unit["since"], unit["name"],
                 page=path_of("units", unit["name"]),
             )  # fmt: skip

@@ -140,6 +140,7 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
         p99_ms=_in_milliseconds(tally.quantile(0.99)),
         last_error=tally.last_error,
         last_error_at=moment(tally.last_error_at),
+        last_error_decision=tally.last_error_decision,
     )
 
 

@@ -11,6 +11,7 @@ import lxml.html
 import pytest
 
 from ovirt_scheduler.history.query import written
+from ovirt_scheduler.history.store import HistoryState
 from ovirt_scheduler.model.plans import ClusterLook, HostLook, Plan, Step
 from ovirt_scheduler.server.pages import views
 from tests.support.site import DECISION, VM, MadeSite, call, record, unit_state
@@ -81,11 +82,17 @@ def test_units_that_fail_come_first_and_lead_to_their_page(tmp_path: Path) -> No
 
 def test_commands_stand_in_monospace(tmp_path: Path) -> None:
     failed = record([call("Night", outcome="raised", message="oh")])
-    page = page_of(MadeSite(tmp_path, [failed], units=(unit_state("Night"),)), "/status")
-    assert page.xpath("//span[@class='mend']/code/text()") == [
-        "ovirt-scheduler decisions --unit Night",
-        "ovirt-scheduler try /plugins/Night.py",
-    ]
+    for records, commands in (
+        (True, [f"ovirt-scheduler try /plugins/Night.py --decision {DECISION}"]),
+        (False, ["ovirt-scheduler snapshot CLUSTER -f cluster.xml",
+                 "ovirt-scheduler try /plugins/Night.py --cluster cluster.xml"]),
+    ):  # fmt: skip
+        history = HistoryState(0, 0, 0, 0, records=records)
+        folder = tmp_path / str(records)
+        folder.mkdir()
+        site = MadeSite(folder, [failed], units=(unit_state("Night"),), history=history)
+        shown = page_of(site, "/status").xpath("//span[@class='mend']/code/text()")
+        assert shown == ["ovirt-scheduler decisions --unit Night", *commands]
 
 
 def test_the_same_failure_is_one_row_with_how_often_and_since_when(tmp_path: Path) -> None:

@@ -49,11 +49,11 @@ def service(make_vm, hosts):
     ]  # fmt: skip
 
 
-def test_there_are_ten_rules(rules):
+def test_there_are_eleven_rules(rules):
     """Helpers are none; the table of the page names each."""
     text = (PROJECT / "docs" / "cookbook.md").read_text("utf-8")
     named = re.findall(r"^\|.*\| `(\w+)` \| (?:filter|cost function) \|", text, re.MULTILINE)
-    assert len(named) == 10
+    assert len(named) == 11
     assert {path.stem for path in rules.glob("[!_]*.py")} == {*named}
 
 
@@ -73,6 +73,24 @@ def test_licence_bound_hosts(rules, hosts, make_vm, run_filter):
     assert run_filter(rules / "Licensed.py", hosts, bound) == ["lynx"]
     assert len(run_filter(rules / "Licensed.py", hosts, free)) == 3
     assert run_filter(rules / "Licensed.py", hosts, nowhere) == []
+
+
+def test_dedicated_hosts(rules, make_host, make_vm, run_filter):
+    """Both ways; a host and a VM with several tags need one in common."""
+    tags = {"db": ["dedicated-db", "rack-1"], "both": ["dedicated-db", "dedicated-sap"]}
+    hosts = [make_host(name, tags=tags.get(name, ["rack-1"])) for name in ("db", "both", "free")]
+    for of_vm, fit in (
+        (["dedicated-db"], ["db", "both"]), (["dedicated-sap", "other"], ["both"]),
+        (["other"], ["free"]), (["dedicated-web"], []),
+    ):  # fmt: skip
+        assert run_filter(rules / "Dedicated.py", hosts, make_vm("vm", tags=of_vm)) == fit, of_vm
+
+
+def test_dedicated_hosts_in_real_documents(rules, run_filter):
+    """Their hosts have no element of tags, and so no host is dedicated."""
+    hosts, (vm,) = (entities_of(DOCUMENTS / f"{kind}-v4.xml") for kind in ("hosts", "vm"))
+    assert all(host.tags is None for host in hosts)
+    assert run_filter(rules / "Dedicated.py", hosts, vm) == [host.name for host in hosts]
 
 
 def test_keep_apart(rules, hosts, service, make_vm, run_filter):

@@ -198,7 +198,7 @@ def test_the_plugins_of_the_pages_are_called(daemon):
     groups = ElementTree.fromstring(daemon.design.discover())
     found = {unit.get("name") or unit.findtext("name") for group in groups for unit in group}
     assert found == {
-        "Apart", "EnoughCores", "Everything", "FreeMemory", "Generation", "Licensed", "NightPacking", "OneNode", "Power", "Quiet", "QuietNight", "Racks", "Reserve", "Roomy", "Together", "Window", "few_vms", "max_vms", "max_vms_4",
+        "Apart", "Dedicated", "EnoughCores", "Everything", "FreeMemory", "Generation", "Licensed", "NightPacking", "OneNode", "Power", "Quiet", "QuietNight", "Racks", "Reserve", "Roomy", "Together", "Window", "few_vms", "max_vms", "max_vms_4",
     }  # fmt: skip
 
 

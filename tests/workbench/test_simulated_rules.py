@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -18,6 +19,7 @@ from ovirt_scheduler.workbench.simulated_rules import read_rules
 from ovirt_scheduler.workbench.simulation import ENFORCED, MIGRATED, Simulation
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support.command import run
+from tests.support.paths import PROJECT
 from tests.support.rest_affinity import HARD, SOFT, Group, groups_document
 from tests.support.rest_server import Host, RestServer, Vm, id_of
 from tests.support.snapshots import host, snapshot, vm
@@ -52,6 +54,11 @@ class Obedient(Scheduler):
 def running(tmp_path_factory):
     plugins = tmp_path_factory.mktemp("plugins")
     (plugins / "Eager.py").write_text(EAGER)
+    manual = (PROJECT / "docs" / "schedulers.md").read_text("utf-8")
+    (mender,) = re.findall(
+        r"^```python\n(# Mender\.py\n.*?)^```$", manual, re.MULTILINE | re.DOTALL
+    )
+    (plugins / "Mender.py").write_text(mender, "utf-8")
     conf = plugins / "scheduler.conf"
     conf.write_text(f"plugins_path = {plugins}\nplugins_conf_path = {plugins}")
     with runtime.started(config.load(conf, {})) as started:
@@ -245,3 +252,20 @@ def test_try_gives_a_scheduler_the_rules_of_a_saved_cluster(tmp_path):
     )  # fmt: skip
     assert (status, err) == (0, "")
     assert id_of("a") in out
+
+
+def test_the_scheduler_of_the_manual_mends_all_soft_rules_at_once(simulate):
+    """A pair off its host, VMs apart, and what soft rules want; a rule that holds is left alone."""
+    saved = with_groups(
+        three_hosts(*(vm(name, "lynx") for name in "abcd"), vm("e", "puma")),
+        Group("pair", ["a", "b"], ["lynx"], together=HARD, off=SOFT),
+        Group("apart", ["c", "d"], apart=SOFT),
+        Group("well", ["e"], ["puma"], on=HARD),
+    )
+    outcome = simulate(saved, scheduler="mender", hold="0", margin="0")
+    assert {move.what for move in outcome.moves} == {MIGRATED}
+    assert {move.hour for move in outcome.moves} == {0}
+    moved = {move.vm for move in outcome.moves}
+    assert len(moved) == 3
+    assert {"a", "b"} < moved
+    assert outcome.views[-1].broken == ()

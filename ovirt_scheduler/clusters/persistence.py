@@ -21,6 +21,8 @@ from ovirt_scheduler.security.atomic_file import write_state
 
 _log = logging.getLogger(__name__)
 
+FILE = "clusters.json"  # in the state folder
+
 
 @dataclass
 class Migrating:

@@ -19,6 +19,7 @@ from typing import Callable, NamedTuple, Optional, Protocol
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 
 MOST_TRIES = 1000  # in which a VM is asked about again, after one had no place
+_CROWDED = "wherever it could go, others would have no place"
 _END = object()
 
 
@@ -245,7 +246,7 @@ class Placing:
         choices, allowed = self._choices(vm)
         steps = [_Step(vm, host, choices.why, host not in allowed) for host in choices.hosts]
         if may_stay:
-            steps.append(_Step(vm, None, choices.why))
+            steps.append(_Step(vm, None, _CROWDED if choices.hosts else choices.why))
         elif not steps and tuple(self._order[:-1]) == self._longest.hosts:
             blocked = {self._order[-1]: (vm, choices.why), **self._longest.blocked}
             self._longest = self._longest._replace(blocked=blocked)

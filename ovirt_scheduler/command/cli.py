@@ -34,6 +34,7 @@ _MODULES = {
     "try": "calls.trial",
     "new": "skeleton",
     **dict.fromkeys(("replay", "snapshot", "simulate"), "workbench"),
+    **dict.fromkeys(("maintenance", "capacity"), "questions"),
     "cert": "certificate",
     "setup": "setup.run",
     "completion": "completion",

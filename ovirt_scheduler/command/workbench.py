@@ -362,6 +362,20 @@ def _initial_snapshot(options: argparse.Namespace) -> Snapshot:
     return Snapshot.read(options.snapshot)
 
 
+def section_of(named: Optional[str], settings: Settings, cluster: str) -> ClusterSettings:
+    """The section that the option ``--section`` names, or else the cluster's, or its defaults.
+
+    Raises:
+        BadUsage: there is no such section.
+    """
+    name = named or cluster
+    sections = {section.name.lower(): section for section in settings.clusters}  # as in engines
+    if named and name.lower() not in sections:
+        hint = spelling.hint(name, [section.name for section in settings.clusters])
+        raise BadUsage(f"--section {name}: there is no such section in [clusters]{hint}")
+    return sections.get(name.lower(), ClusterSettings(name))
+
+
 def _policies(
     options: argparse.Namespace, settings: Settings, cluster: str
 ) -> Mapping[str, ClusterSettings]:
@@ -370,12 +384,8 @@ def _policies(
     Raises:
         BadUsage: there is no such section, or none may have such a key.
     """
-    name = options.section or cluster
-    sections = {each.name.lower(): each for each in settings.clusters}  # as engines find clusters
-    if options.section and name.lower() not in sections:
-        hint = spelling.hint(name, [each.name for each in settings.clusters])
-        raise BadUsage(f"--section {name}: there is no such section in [clusters]{hint}")
-    section = sections.get(name.lower(), ClusterSettings(name))
+    section = section_of(options.section, settings, cluster)
+    name = section.name
     unchanged = "as in [clusters]" if section.file else f"defaults, as [clusters] has no {name}"
     policies: dict[str, ClusterSettings] = {}
     changes: dict[str, str] = {}

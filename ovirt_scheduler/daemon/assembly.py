@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.clusters import persistence
 from ovirt_scheduler.clusters.drive import ClusterThreads
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory
@@ -90,7 +91,7 @@ class Assembly:
         services = self.runtime.services
         # Plain HTTP does without that module, and so without 10 MB.
         self._tls: Any = importlib.import_module(_TLS) if settings.ssl else None
-        self._drive_memory = DriveMemory(self._state / "clusters.json")
+        self._drive_memory = DriveMemory(self._state / persistence.FILE)
         self._plans = Plans(self.runtime.keep_event, self._wake)
         self._drive = self._make_drive(services)
         server_settings, self._certificate = self._server_settings(services)

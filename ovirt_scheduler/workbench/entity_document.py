@@ -49,6 +49,7 @@ class EntityDocument:
             is ``statistics/`` and its name. ``host`` is the id of a VM's host, or empty.
         memory: bytes; 0: not known.
         processors: 0: not known.
+        pinned_to: ids of the only hosts that a VM may run on; empty: any.
 
     Raises:
         BadInput: a value is no number that has to be one.
@@ -66,6 +67,8 @@ class EntityDocument:
             if part is not None and part.text and not len(part):
                 self.values[path] = part.text.strip()
                 part.text = f"{_MARK}{path}{_MARK}"
+        pins = element.iterfind("placement_policy/hosts/host")
+        self.pinned_to = frozenset(host.get("id", "") for host in pins)
         for host in element.findall(HOST):
             self.values[HOST] = host.get("id", "")
             element.remove(host)

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
 from xml.sax.saxutils import escape
 
+from ovirt_scheduler.clusters.placing import Choices
 from ovirt_scheduler.errors import BadInput
 from ovirt_scheduler.model.cluster_state import HOSTED_ENGINE, ClusterState, HostState, VmState
 from ovirt_scheduler.model.plugins import EngineAccess
@@ -35,7 +37,7 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 UP, DOWN = "up", "down"
 _WITHOUT_HOST = (DOWN, "suspended", "image_locked", "unassigned")  # a VM runs in any other status
 _OFF = ("down", "non_responsive")
-_TOGETHER = 16  # hosts or VMs in one document, or more; it is made anew when one of them changes
+_TOGETHER = 4  # hosts or VMs in one document, or more; it is made anew when one of them changes
 _MOST_DOCUMENTS = 256  # of a kind; each has a descriptor open once it was read
 
 
@@ -102,6 +104,14 @@ class SimulatedVm(EntityDocument):
         return self.values.get("origin") in HOSTED_ENGINE
 
     @property
+    def why_stays(self) -> str:
+        """Why an engine does not migrate it off a host that goes to maintenance; empty: it does."""
+        if not self.is_movable:
+            return "may not be migrated, or by hand only"
+        status = self.values.get("status", UP)
+        return "" if status == UP or status.startswith("migrating") else f"is {status}"
+
+    @property
     def is_up(self) -> bool:
         """Whether it runs, and could be migrated."""
         return self.host is not None and self.values.get("status", UP) == UP
@@ -165,6 +175,11 @@ class SimulatedHost(EntityDocument):
         own = 0.0 if self.status in _OFF else self._own_memory
         return own + sum(vm.used_memory for vm in self.vms.values())
 
+    @property
+    def free_memory(self) -> float:
+        """Bytes for VMs that are started there; infinite if that is not known."""
+        return self._room - self._vm_memory
+
     def view(self) -> HostView:
         """Its use now; 0 if it is not known."""
         cpu = min(1.0, self.busy / self.processors) if self.processors else 0.0
@@ -177,8 +192,10 @@ class SimulatedHost(EntityDocument):
             return f"is {self.status}"
         if self.processors and vm.processors > self.processors:
             return "has too few processors"
-        if vm.memory > self._room - self._vm_memory:
+        if vm.memory > self.free_memory:
             return "has too little memory left"
+        if vm.pinned_to and self.id not in vm.pinned_to:
+            return "is not among those that it is pinned to"
         return ""
 
     def update_document(self) -> None:
@@ -255,6 +272,14 @@ class SimulatedCluster:
         )  # fmt: skip
         self.vms[identity] = vm
         return vm
+
+    def add_like(self, vm: SimulatedVm) -> SimulatedVm:
+        """A new VM that is as another one, and does not run."""
+        identity = str(uuid.uuid5(uuid.NAMESPACE_URL, f"like:{self.name}:{vm.id}"))
+        copy = SimulatedVm(vm.written().replace(vm.id.encode(), identity.encode()))
+        self.vms[identity] = copy
+        self.remove(copy)
+        return copy
 
     def place(self, vm: SimulatedVm, host: SimulatedHost) -> None:
         """Have a VM run on a host, wherever it was."""
@@ -340,6 +365,54 @@ class SimulatedCluster:
             reply = EngineReply(Document(data, "utf-8"), ids, keeps_document=False)
             self._replies[kind, place] = elements, reply
         return reply
+
+
+class SimulatedPlaces:
+    """The hosts of a simulated cluster as places of VMs (``clusters.placing``).
+
+    Args:
+        ask: returns the hosts on which a policy places a VM, of those that an engine allows.
+        offers: returns the hosts that an engine would migrate a VM to; None: it does not say.
+    """
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        ask: Callable[[SimulatedVm, Sequence[str]], Choices],
+        offers: Callable[[str], Optional[Collection[str]]] = lambda _: None,
+    ) -> None:
+        self._cluster = cluster
+        self._ask = ask
+        self._offers = offers
+
+    def choices(self, vm: str, allow: Callable[[Sequence[str]], Sequence[str]]) -> Choices:
+        """As ``Places`` has it."""
+        machine, offered = self._cluster.vms[vm], self._offers(vm)
+        others = (host for host in self._cluster.hosts.values() if host is not machine.host)
+        refusals = {host.id: host.refusal(machine) for host in others}
+        for host in refusals.keys() - (refusals if offered is None else offered):
+            refusals[host] = refusals[host] or "refused by the engine's filters"
+        hosts = allow([host for host, refusal in refusals.items() if not refusal])
+        answer, why = self._ask(machine, hosts) if hosts else Choices((), "")
+        reasons = Counter(filter(None, refusals.values()))
+        words = [f"{number} {reason}" for reason, number in sorted(reasons.items())]
+        return Choices(answer, "; ".join(filter(None, (why, *words))))
+
+    def move(self, vm: str, host: Optional[str]) -> None:
+        """As ``Places`` has it."""
+        if host is None:
+            self._cluster.remove(self._cluster.vms[vm])
+        else:
+            self._cluster.place(self._cluster.vms[vm], self._cluster.hosts[host])
+
+    def size(self, vm: str) -> float:
+        """Its bytes of memory."""
+        return self._cluster.vms[vm].memory
+
+    def leaving(self, host: str) -> Sequence[str]:
+        """As ``Places`` has it."""
+        vms = self._cluster.hosts[host].vms
+        return [key for key, vm in vms.items() if not vm.why_stays]
 
 
 _VM = (

@@ -12,6 +12,7 @@ from ovirt_scheduler.clusters import reader
 from ovirt_scheduler.clusters.actions import MOST_MENDINGS
 from ovirt_scheduler.clusters.affinity import RuleWatch
 from ovirt_scheduler.clusters.destinations import BALANCE, MEND, ClusterDestinations
+from ovirt_scheduler.clusters.placing import Choices
 from ovirt_scheduler.clusters.refusals import ANY_HOST
 from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.daemon.runtime import Runtime
@@ -80,7 +81,7 @@ class SimulatedPolicy(DecisionService):
         if problem:
             raise problem
         self._driver = catalogue.drivers[settings.scheduler]
-        self._selector, self._properties = self._driver, settings.properties
+        self._selector, self._properties = self._driver, dict(settings.properties)
         if not self._driver.defines("select_host"):  # the default goes by units alone
             self._selector = catalogue.drivers[_DEFAULT]
             items = settings.properties.items()
@@ -89,10 +90,10 @@ class SimulatedPolicy(DecisionService):
         self.placed_vms: set[str] = set()
         self.problems: Counter[str] = Counter()
 
-    def choose(
+    def choices(
         self, vm: SimulatedVm, hosts: Iterable[str], company: Iterable[str] = ()
-    ) -> tuple[Optional[str], str]:
-        """The host that a VM is started on or evacuated to; None, and why, if there is none.
+    ) -> Choices:
+        """The hosts that a VM can be started on or evacuated to, and why these.
 
         Args:
             company: VMs that go along.
@@ -113,7 +114,8 @@ class SimulatedPolicy(DecisionService):
         self.placed_vms.add(vm.id)
         self.accepted.update(decision.execution.remaining)
         answer = cast("tuple[str, ...]", decision.answer)
-        return (answer[0], "") if answer else (None, summary.text(decision))
+        why = summary.text(decision)
+        return Choices(answer, why.partition("; chosen")[0] if answer else why)
 
     def balance(
         self,

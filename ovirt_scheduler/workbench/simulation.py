@@ -22,6 +22,7 @@ from typing import Callable, NamedTuple
 from ovirt_scheduler.clusters.actions import MOST_ROUNDS
 from ovirt_scheduler.clusters.averages import UseAverages
 from ovirt_scheduler.clusters.migration_limits import MigrationLimits
+from ovirt_scheduler.clusters.placing import Choices
 from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.cluster_state import ClusterState, imbalance
@@ -267,18 +268,18 @@ class Simulation:
             refusals[host.id] = next(own, "") or refusals[host.id]
         fit = [host for host, refusal in refusals.items() if not refusal]
         company = [member.id for member in unit if member is not vm]
-        chosen, why = self._policy.choose(vm, fit, company) if fit else (None, "")
-        if chosen is None:
+        choices = self._policy.choices(vm, fit, company) if fit else Choices((), "")
+        if not choices.hosts:
             if vm.host is None:  # else it stays where it runs
                 reasons = Counter(filter(None, refusals.values()))
                 engine = [f"{number} {reason}" for reason, number in sorted(reasons.items())]
-                self._outcome.unplaced[vm.name] = "; ".join(filter(None, (why, *engine)))
+                self._outcome.unplaced[vm.name] = "; ".join(filter(None, (choices.why, *engine)))
                 vm.waits = what
             return
         for member in unit:
             member.waits = ""
             self._outcome.unplaced.pop(member.name, None)
-            self._move(member, self._cluster.hosts[chosen], what)
+            self._move(member, self._cluster.hosts[choices.hosts[0]], what)
 
     def _enforce(self, hours: float) -> None:
         """Have the engine's enforcer move a VM in each minute in which no other is migrated."""

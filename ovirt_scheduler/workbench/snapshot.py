@@ -18,11 +18,9 @@ import gzip
 import io
 import re
 import zlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import Callable, NoReturn, Optional
 from xml.etree.ElementTree import Element, fromstring, tostring
@@ -42,6 +40,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.model.requests import NEVER_KEPT, Document
 from ovirt_scheduler.model.tasks import Role
+from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.security.atomic_file import read_whole, write_whole
 from ovirt_scheduler.settings.config import CLUSTER_NAME
 from ovirt_scheduler.settings.table import EngineSettings
@@ -164,6 +163,25 @@ def _cut(path: Path, in_snapshot: bool = False) -> _Cutter:
     return _Cutter(data, str(path), BadInput, in_snapshot)
 
 
+def cluster_of(inventory: Inventory, host: str) -> str:
+    """The name of the cluster that a host of the engine is in.
+
+    Raises:
+        EngineUnavailable: it gives no answer, or none that can be used.
+        BadUsage: there is no such host.
+    """
+    hosts, clusters = (
+        [fromstring(element) for element in _pages(inventory, kind).values()]  # noqa: S314
+        for kind in ("hosts", "clusters")
+    )
+    names = {cluster.get("id"): cluster.findtext("name") or "" for cluster in clusters}
+    by_name = {element.findtext("name") or "": element.find("cluster") for element in hosts}
+    cluster = by_name.get(host)
+    if cluster is None:
+        raise BadUsage(f"the engine knows no host {host}{spelling.hint(host, by_name)}")
+    return names.get(cluster.get("id"), "")
+
+
 def take(
     settings: EngineSettings, cluster: str, tell: Callable[[str], None] = lambda _: None
 ) -> Snapshot:
@@ -181,19 +199,11 @@ def take(
     if not CLUSTER_NAME.fullmatch(cluster):  # the engine would take * for anything
         raise BadUsage(f"{cluster!r:.60} {_NO_NAME}")
     time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    inventory, number = Inventory(settings), Counter[str]()
-
-    def cut(collection: str, page: Document) -> Elements:
-        where = f"the answer of {settings.url}/{collection}"
-        some = _Cutter(page.data, where, EngineUnavailable).members.get(collection, {})
-        number[collection] += len(some)
-        tell(f"{number[collection]} {collection}")
-        return some
-
+    inventory = Inventory(settings)
     try:
         members = {
-            name: inventory.read_pages(name, f'{key}="{cluster}"', partial(cut, name), follow)
-            for name, (key, follow) in _QUERIES.items()
+            kind: _pages(inventory, kind, f'{key}="{cluster}"', follow, tell)
+            for kind, (key, follow) in _QUERIES.items()
         }
     finally:
         inventory.close()
@@ -203,6 +213,27 @@ def take(
             f"may {settings.username} see it?"
         )
     return Snapshot(cluster, time, **members)
+
+
+def _pages(
+    inventory: Inventory,
+    kind: str,
+    search: str = "",
+    follow: str = "",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Elements:
+    """The elements of hosts, VMs or clusters that a search of the engine finds, by id."""
+    number = 0
+
+    def cut(page: Document) -> Elements:
+        nonlocal number
+        where = f"the answer of {inventory.settings.url}/{kind}"
+        elements = _Cutter(page.data, where, EngineUnavailable).members.get(kind, {})
+        number += len(elements)
+        tell(f"{number} {kind}")
+        return elements
+
+    return inventory.read_pages(kind, search, cut, follow)
 
 
 def recorded(reader: Reader) -> Snapshot:
@@ -238,7 +269,7 @@ class _Cutter:
 
     Attributes:
         about: the attributes of the element around.
-        found: the members of each collection, by id.
+        members: those of each collection, by id.
     """
 
     def __init__(

@@ -87,7 +87,7 @@ def placing(shelves, rules, **how):
 
 def allowed(rules, running, vm, host) -> bool:
     """Whether hard rules let a VM go to a host beside those that run; worked out for itself."""
-    if rules.is_contradicted(vm):
+    if rules.contradiction_of(vm):
         return False
     for group in rules.groups:
         if vm not in group.vms:

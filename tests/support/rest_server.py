@@ -372,17 +372,19 @@ class RestServer:
     def _clusters(self, query: Query) -> str:
         if query.path.endswith("/affinitygroups"):
             return rest_affinity.groups_document(self)
-        name = query.search.partition(" sortby ")[0].removeprefix("name=").strip('"')
-        there = {"id": id_of(f"cluster {name}")}
-        known = any(host.cluster == name for host in self.hosts)
+        name = query.search.partition("sortby ")[0].strip().removeprefix("name=").strip('"')
+        names = dict.fromkeys(host.cluster for host in self.hosts if name in ("", host.cluster))
+        return collection("clusters", [self._cluster(each, query.follow) for each in names])
+
+    def _cluster(self, name: str, follow: str) -> Element:
         policy = Element("scheduling_policy", "", at("schedulingpolicies", id_of(self.policy)))
         content = [Element("name", name), policy]
         content += [Element("upgrade_in_progress", "true")] if self.upgrading else []
         parts = zip(("major", "minor"), self.version)
         content.append(Element("version", [Element(part, number) for part, number in parts]))
-        if query.follow == "affinity_groups":
+        if follow == "affinity_groups":
             content.append(rest_affinity.groups_element(self))
-        return collection("clusters", [Element("cluster", content, there)] if known else [])
+        return Element("cluster", content, {"id": id_of(f"cluster {name}")})
 
     def _policies(self, query: Query) -> str:
         """The policy of the clusters, or its balances: one made by somebody may have one."""

@@ -1,0 +1,366 @@
+"""``ovirt-scheduler maintenance`` and ``capacity``: questions before a host is taken down."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import statistics
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Optional
+
+from ovirt_scheduler.clusters.offers import Offers
+from ovirt_scheduler.clusters.persistence import FILE, DriveMemory
+from ovirt_scheduler.command import arguments, tables
+from ovirt_scheduler.command.arguments import show_progress
+from ovirt_scheduler.command.tables import Shown
+from ovirt_scheduler.command.workbench import section_of
+from ovirt_scheduler.daemon import runtime
+from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.model.values import spelling
+from ovirt_scheduler.model.values.text import count_of
+from ovirt_scheduler.settings.table import ClusterSettings
+from ovirt_scheduler.settings.value_types import TYPES
+from ovirt_scheduler.workbench import snapshot
+from ovirt_scheduler.workbench.entity_document import EntityDocument
+from ovirt_scheduler.workbench.questions import ACT, WAITS, Loss, Questions
+from ovirt_scheduler.workbench.simulated_cluster import UP, SimulatedVm
+from ovirt_scheduler.workbench.snapshot import Snapshot
+
+_GIB = 1 << 30
+_SILENT_SECONDS = 1.0  # until there is progress to show
+_MOST_NAMES = 4  # in a cell
+_MOST_LINES = 20  # about VMs
+_SOURCE = {
+    "--cluster FILE": "a saved cluster, which snapshot writes, instead of the engine of [engine]",
+    "--section CLUSTER": "one of [clusters] (default: the cluster's)",
+}
+
+
+def add(to: arguments.Add) -> None:
+    """Add the commands to the command line."""
+    command = arguments.add_command(to, "maintenance", _maintenance, settings=("config", "plugins"))
+    command.add_argument("host", metavar="HOST", nargs="?", help="its name")
+    arguments.add_options(command, {
+        "--all CLUSTER": "an order in which all hosts of the cluster can be emptied", **_SOURCE,
+    })  # fmt: skip
+    command = arguments.add_command(to, "capacity", _capacity, settings=("config", "plugins"))
+    command.add_argument("all", metavar="CLUSTER", nargs="?", help="its name")
+    arguments.add_options(command, {
+        **_SOURCE,
+        "--vm MEMORY,PROCESSORS": "how many more of such a VM fit: 8GiB,4",
+        "--like VM": "how many more fit that are as this one",
+    })  # fmt: skip
+    command.set_defaults(host=None)
+
+
+def _maintenance(options: argparse.Namespace) -> Shown:
+    """Say what would happen if a host went to maintenance.
+
+    Say where each VM of the host can go, where the scheduler, filters, cost functions and affinity
+    rules of the cluster's section would place it, and what stands in the way: "blocks" (no host
+    takes it), "breaks RULE" (the engine goes on, and breaks it), "waits for you" (the engine waits
+    until you act). Then, what the loss of the fullest other host would do. With --all: an order in
+    which all hosts can be emptied and come back, or which cannot. Nothing is changed. The exit
+    status is 0 if it can be done, 1 if not.
+
+    examples:
+      maintenance lynx
+      maintenance lynx --cluster cluster.xml.gz
+      maintenance --all Default -o json
+    """
+    if (options.host is None) == (options.all is None):
+        raise BadUsage("name a host, or a cluster with --all")
+    with _questions(options) as (questions, about):
+        return _order(questions, about) if options.all else _empty(questions, about, options.host)
+
+
+def _empty(questions: Questions, about: _About, name: str) -> Shown:
+    """The answer on one host."""
+    hosts = {host.name: host for host in questions.cluster.hosts.values()}
+    host = hosts.get(name)
+    if host is None:
+        raise BadUsage(f"there is no host {name} in {about.cluster}{spelling.hint(name, hosts)}")
+    if host.status != UP and not host.vms:
+        text = f"{name} is {host.status} already, and runs no VM: nothing is left to do\n"
+        return Shown(text, {**about.fields(()), "host": name, "ready": True, "vms": []})
+    leaving, loss = questions.empty(host)
+    pace = about.seconds_a_gib
+    rows = [
+        (
+            vm.vm, f"{vm.memory / _GIB:g} GiB" if vm.memory else "not known", _names(vm.hosts),
+            vm.target, _duration(pace and pace * vm.memory / _GIB), vm.obstacle, vm.why,
+        )
+        for vm in leaving
+    ]  # fmt: skip
+    obstacles = [vm for vm in leaving if vm.obstacle]
+    ready = all(vm.target for vm in leaving)
+    headings = ("VM", "MEMORY", "CAN GO TO", "GOES TO", "TAKES", "OBSTACLE", "WHY")
+    whole = _duration(pace and sum(pace * vm.memory / _GIB for vm in leaving))
+    lines = [
+        *(f"{vm.vm} {vm.obstacle}: {vm.remedy}" for vm in obstacles),
+        f"{name} can{'' if ready else 'not'} be emptied: {count_of(len(leaving), 'VM')}"
+        + (f", {whole} one after another" if whole else ""),
+    ]
+    if loss is not None:
+        lines += _loss_lines(loss, f"afterwards, if {loss.host} fails, the fullest host: ")
+    values = {
+        **about.fields(questions.problems), "host": name, "ready": ready, "seconds_a_gib": pace,
+        "vms": [vm._asdict() for vm in leaving], "afterwards": loss and _loss_fields(loss),
+    }  # fmt: skip
+    table = tables.table(headings, rows)
+    return Shown(about.text(table, lines, questions.problems), values, ready)
+
+
+def _order(questions: Questions, about: _About) -> Shown:
+    """The answer on all hosts of a cluster."""
+    hosts, vms = questions.cluster.hosts, questions.cluster.vms
+    waiting = [vm for host in questions.up for vm in host.vms.values() if vm.why_stays]
+    order = questions.order()
+    names = [hosts[key].name for key in order.hosts]
+    blocked = {
+        hosts[host].name: f"{vms[vm].name} has no place: {why}"
+        for host, (vm, why) in order.blocked.items()
+        if host not in order.hosts
+    }
+    ready = len(names) == len(questions.up) and not waiting
+    lines = [f"{vm.name} {WAITS}: it {vm.why_stays}; {ACT}" for vm in waiting]
+    lines += [f"{host.name} is {host.status}, and not in the order" for host in hosts.values()
+              if host.status != UP]  # fmt: skip
+    if blocked:
+        after = f"after {', '.join(names)}" if names else "at all"
+        lines += [f"{host} cannot be emptied {after}: {why}" for host, why in blocked.items()]
+        lines += [] if order.is_best else ["not every order was tried: there are too many"]
+    else:
+        lines.append("all hosts can be emptied in this order, one after another")
+    values = {
+        **about.fields(questions.problems), "ready": ready, "order": names, "blocked": blocked,
+        "waiting": {vm.name: vm.why_stays for vm in waiting}, "all_tried": order.is_best,
+    }  # fmt: skip
+    table = tables.table(("", "HOST"), [*enumerate(names, 1)])
+    return Shown(about.text(table, lines, questions.problems), values, ready)
+
+
+def _capacity(options: argparse.Namespace) -> Shown:
+    """Say what a cluster can lose, and how many more VMs fit.
+
+    Say, for each host that is lost, which VMs find no place by the scheduler, filters, cost
+    functions and affinity rules of the cluster's section, and why: those that are highly available
+    first. With --vm or --like: how many more of such a VM fit, without a loss and with each. The
+    exit status is 0 if every VM finds a place whichever host is lost, 1 if not.
+
+    examples:
+      capacity Default
+      capacity Default --vm 8GiB,4
+      capacity --cluster cluster.xml.gz --like web
+    """
+    with _questions(options) as (questions, about):
+        kind = _kind(options, questions)
+        losses = [questions.lose(host, kind) for host in (None, *questions.up)]
+    rows = [
+        (
+            loss.host or "none", len(loss.homeless), loss.urgent, loss.more,
+            _names([vm.vm for vm in loss.homeless]),
+        )
+        for loss in losses
+    ]  # fmt: skip
+    worst = max(losses, key=lambda loss: (loss.urgent, len(loss.homeless)))
+    lines = _loss_lines(worst, f"the worst is the loss of {worst.host}: ") if worst.host else []
+    if not worst.homeless:
+        lines = ["every VM finds a place, whichever host is lost"]
+    if worst.urgent and questions.reserves:
+        lines.append("ha_reservation of the cluster is on: it does not count by the site's rules")
+    if kind is not None:
+        least = min(losses, key=lambda loss: loss.more or 0)
+        lines.append(
+            f"{losses[0].more} more fit; after the loss of {least.host or 'none'} {least.more} do"
+        )
+    values = {
+        **about.fields(questions.problems), "losses": [_loss_fields(loss) for loss in losses],
+        "worst": worst.host, "ha_reservation": questions.reserves,
+    }  # fmt: skip
+    table = tables.table(("LOST", "WITHOUT A PLACE", "HIGHLY AVAILABLE", "MORE FIT", "VMS"), rows)
+    return Shown(about.text(table, lines, questions.problems), values, not worst.homeless)
+
+
+def _kind(options: argparse.Namespace, questions: Questions) -> Optional[SimulatedVm]:
+    """The VM of which is asked how many more fit.
+
+    Raises:
+        BadUsage: the options name none, or both do.
+    """
+    vms = {vm.name: vm for vm in questions.cluster.vms.values()}
+    if options.vm and options.like:
+        raise BadUsage("give one of --vm and --like")
+    if options.like:
+        if options.like not in vms:
+            hint = spelling.hint(options.like, vms)
+            raise BadUsage(f"--like {options.like}: there is no such VM{hint}")
+        return questions.cluster.add_like(vms[options.like])
+    if options.vm is None:
+        return None
+    memory, _, processors = options.vm.partition(",")
+    try:
+        size, number = TYPES["size"].read(memory), int(processors or 1)
+    except ValueError:
+        raise BadUsage(f"--vm {options.vm}: write memory and processors: 8GiB,4") from None
+    return questions.cluster.add("new", size, number, 0.0)
+
+
+@contextlib.contextmanager
+def _questions(options: argparse.Namespace) -> Iterator[tuple[Questions, _About]]:
+    """What answers the questions, from a saved cluster or from the engine's.
+
+    Raises:
+        BadUsage: there is no engine to ask, or no such host, cluster or section.
+    """
+    settings = arguments.settings(options)
+    began = time.monotonic()
+
+    def tell(progress: str) -> None:
+        if time.monotonic() - began > _SILENT_SECONDS:
+            show_progress(progress)
+
+    with runtime.started(settings) as running:
+        running.registry.refresh()
+        inventory, offers = running.services.inventory, None
+        if options.cluster is not None:
+            saved = Snapshot.read(options.cluster)
+            if options.all and options.all.lower() != saved.cluster.lower():
+                hint = spelling.hint(options.all, [saved.cluster])
+                raise BadUsage(f"{options.cluster} has the cluster {saved.cluster}{hint}")
+        elif not (options.all or options.host):
+            raise BadUsage("name a cluster, or a --cluster FILE")
+        elif settings.engine is None or inventory is None:
+            raise BadUsage("there is no section [engine] in the settings; name a --cluster FILE")
+        else:
+            name = options.all or snapshot.cluster_of(inventory, options.host)
+            saved = snapshot.take(settings.engine, name, tell)
+            if options.host:
+                offers = Offers(saved.cluster, inventory, math.inf)
+        section = section_of(options.section, settings, saved.cluster)
+        about = _About.of(saved, options.cluster, section, offers)
+        questions = Questions(running, saved, section, about.offered, tell)
+        try:
+            yield questions, about
+        finally:
+            questions.close()
+            show_progress("")
+
+
+@dataclass
+class _About:
+    """What an answer rests on.
+
+    Attributes:
+        seconds_a_gib: of the migrations of the last hour, the median; None: there were none.
+    """
+
+    cluster: str
+    lines: list[str]
+    seconds_a_gib: Optional[float]
+    time: str
+    offers: Optional[Offers]
+    silent: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(
+        cls, saved: Snapshot, file: Optional[Path], section: ClusterSettings,
+        offers: Optional[Offers],
+    ) -> _About:  # fmt: skip
+        """What is said of a saved cluster."""
+        source = (
+            "the engine" if file is None else f"{file.name}, saved {saved.time}{_age(saved.time)}"
+        )
+        filters = "" if offers else ", without the engine's own filters"
+        policy = "as in [clusters]" if section.file else "the default scheduler alone"
+        lines = [
+            "the engine chooses by its own policy; the cluster's section would place VMs like this",
+            f"{saved.cluster} from {source}{filters}; policy: {policy}",
+        ]
+        return cls(saved.cluster, lines, _pace(saved), saved.time, offers)
+
+    def offered(self, vm: str) -> Optional[Collection[str]]:
+        """The hosts that the engine would migrate a VM to; None: it does not say."""
+        hosts = self.offers.hosts(vm) if self.offers else None
+        if hosts is None and self.offers:
+            self.silent.add(vm)
+        return hosts
+
+    def text(self, table: str, lines: Iterable[str], problems: Iterable[str]) -> str:
+        """The answer for a person."""
+        notes = [f"problem: {problem}; the answer counts without it" for problem in problems]
+        if self.silent:
+            number = count_of(len(self.silent), "VM")
+            notes.append(f"the engine does not say where it would migrate {number}")
+        head, tail = (
+            "".join(f"{line}\n" for line in some) for some in (self.lines, [*lines, *notes])
+        )
+        return f"{head}\n{table}\n{tail}" if table else head + tail
+
+    def fields(self, problems: Iterable[str]) -> dict[str, Any]:
+        """What is the same in the JSON of each answer."""
+        return {
+            "cluster": self.cluster, "taken": self.time, "policy": self.lines[1],
+            "engine_filters": bool(self.offers), "silent": len(self.silent),
+            "problems": [*problems],
+        }  # fmt: skip
+
+
+def _loss_lines(loss: Loss, words: str) -> list[str]:
+    if not loss.homeless:
+        return [f"{words}every VM finds a place"]
+    lines = [f"{words}{count_of(len(loss.homeless), 'VM')} without a place"]
+    lines += [
+        f"  {vm.vm}{' (highly available)' if vm.highly_available else ''}: {vm.why}"
+        for vm in loss.homeless[:_MOST_LINES]
+    ]
+    if len(loss.homeless) > _MOST_LINES:
+        lines.append("  and more; -o json has them all")
+    return (
+        lines if loss.is_best else [*lines, "  not every placement was tried: there are too many"]
+    )
+
+
+def _loss_fields(loss: Loss) -> dict[str, Any]:
+    return {**loss._asdict(), "homeless": [vm._asdict() for vm in loss.homeless]}
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _duration(seconds: Optional[float]) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _age(moment: str) -> str:
+    """How old a saved cluster is, in words."""
+    try:
+        then = datetime.fromisoformat(moment.replace("Z", "+00:00"))
+        hours = (datetime.now(timezone.utc) - then).total_seconds() / 3600
+    except (ValueError, TypeError):
+        return ""
+    return f", {hours / 24:.0f} days ago" if hours >= 48 else f", {hours:.0f} hours ago"
+
+
+def _pace(saved: Snapshot) -> Optional[float]:
+    """Seconds a GiB: the median of the migrations that this machine's daemon followed lately."""
+    migrated = DriveMemory(arguments.state() / FILE).cluster(saved.cluster).migrated
+    vms = {
+        key: EntityDocument(saved.vms[key]).memory
+        for key in {m.vm for m in migrated} & saved.vms.keys()
+    }
+    paces = [
+        (migration.ended - migration.begun) * _GIB / vms[migration.vm]
+        for migration in migrated
+        if migration.ended is not None and vms.get(migration.vm)
+    ]
+    return statistics.median(paces) if paces else None

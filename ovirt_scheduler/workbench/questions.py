@@ -1,0 +1,270 @@
+"""Questions about a cluster, which stays as it is: can hosts be emptied, and what if one fails?
+
+The answers are those of the policy of its section, placed by ``clusters.placing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple, Optional
+
+from ovirt_scheduler.clusters.placing import Order, Placed, Placing
+from ovirt_scheduler.daemon.runtime import Runtime
+from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
+from ovirt_scheduler.settings.table import ClusterSettings
+from ovirt_scheduler.workbench.simulated_cluster import (
+    UP,
+    SimulatedCluster,
+    SimulatedHost,
+    SimulatedPlaces,
+    SimulatedVm,
+)
+from ovirt_scheduler.workbench.simulated_policy import SimulatedPolicy
+from ovirt_scheduler.workbench.simulated_rules import read_rules
+from ovirt_scheduler.workbench.snapshot import Snapshot
+
+BLOCKS, BREAKS, WAITS = "blocks", "breaks", "waits for you"
+ACT = "shut it down, migrate it by hand, or wait until it may leave"
+_CAN_GIVE = (UP, "preparing_for_maintenance")  # VMs away, by migration
+MOST_MORE = 1000  # VMs of a kind that fit on one host, as far as they are counted
+
+
+class Leaving(NamedTuple):
+    """What becomes of a VM when its host is emptied.
+
+    Attributes:
+        hosts: names of the hosts that can take it now.
+        target: the name of the host that the policy places it on; empty: none.
+        obstacle: ``blocks``, ``breaks`` and a rule, or ``waits for you``; empty: nothing.
+        remedy: what to do about that.
+    """
+
+    vm: str
+    memory: float  # bytes; 0: not known
+    hosts: tuple[str, ...]
+    target: str
+    why: str
+    obstacle: str = ""
+    remedy: str = ""
+
+
+class Homeless(NamedTuple):
+    """A VM that has no place when its host fails."""
+
+    vm: str
+    highly_available: bool
+    why: str
+
+
+class Loss(NamedTuple):
+    """What the loss of a host does.
+
+    Attributes:
+        host: its name; empty: no host is lost.
+        homeless: the VMs that have no place; those that are highly available first.
+        more: how many more of the VM that is asked about fit then; None: none is.
+        is_best: whether no other placement has a place for more VMs.
+    """
+
+    host: str
+    homeless: tuple[Homeless, ...] = ()
+    more: Optional[int] = None
+    is_best: bool = True
+
+    @property
+    def urgent(self) -> int:
+        """How many of the VMs without a place are highly available."""
+        return sum(vm.highly_available for vm in self.homeless)
+
+
+class Questions:
+    """Answers questions about one saved cluster; used by one thread.
+
+    Args:
+        offers: as for ``SimulatedPlaces``.
+        tell: called with the progress, again and again.
+
+    Raises:
+        BadInput: the snapshot cannot be simulated.
+        ConfigError: the settings name what does not exist.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        snapshot: Snapshot,
+        settings: ClusterSettings,
+        offers: Callable[[str], Optional[Collection[str]]] = lambda _: None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.cluster = SimulatedCluster(snapshot)
+        rules = AffinityRules()
+        if settings.affinity:
+            rules = read_rules(runtime.executor, snapshot)
+        # It knows no rules: an engine that empties a host does not ask all of them.
+        self._policy = SimulatedPolicy(runtime, settings, self.cluster, AffinityRules())
+        self._places = SimulatedPlaces(self.cluster, self._policy.choices, self._offered)
+        self._offers, self._is_now = offers, True
+        running = {vm.id: vm.host.id for vm in self.cluster.vms.values() if vm.host}
+        self._placing = Placing(self._places, PlacedVms(rules, running))
+        self._tell = tell
+        clusters = snapshot.elements("clusters")
+        self._reserves = any(each.findtext("ha_reservation") == "true" for each in clusters)
+        # By a host and the VMs on it: how many more VMs of the kind that is asked about fit.
+        self._room: dict[tuple[str, frozenset[str]], int] = {}
+
+    @property
+    def problems(self) -> Mapping[str, int]:
+        """The failures of plugins, without which the answers are, and how often."""
+        return self._policy.problems
+
+    @property
+    def up(self) -> Sequence[SimulatedHost]:
+        """The hosts that are up."""
+        return [host for host in self.cluster.hosts.values() if host.status == UP]
+
+    @property
+    def reserves(self) -> bool:
+        """Whether the cluster's ``ha_reservation`` is on."""
+        return self._reserves
+
+    def close(self) -> None:
+        """End what answers plugins that ask the engine."""
+        self.cluster.close()
+
+    def empty(self, host: SimulatedHost) -> tuple[Sequence[Leaving], Optional[Loss]]:
+        """Empty a host, which then is in maintenance.
+
+        Returns:
+            Its VMs, the largest first; and what the loss of the fullest other host does then.
+        """
+        away = "" if host.status in _CAN_GIVE else f"runs on a host that is {host.status}"
+        staying = {vm: away or vm.why_stays for vm in host.vms.values() if away or vm.why_stays}
+        vms = [vm for vm in host.vms.values() if vm not in staying]
+        host.set("status", "preparing_for_maintenance")
+        hosts_of = {vm.id: self._hosts_now(vm, host) for vm in vms}
+        self._placing.may_break = True
+        placed = self._placing.place([vm.id for vm in vms], source=host.id)
+        self._placing.may_break = self._is_now = False
+        leaving = [self._leaving(vm, hosts_of[vm.id], placed) for vm in vms]
+        leaving += [
+            Leaving(
+                vm.name, vm.memory, (), "", why, WAITS, ACT,
+            ) for vm, why in staying.items()
+        ]  # fmt: skip
+        host.set("status", "maintenance")
+        fullest = max(self.up, key=_load, default=None)
+        loss = None if fullest is None else self.lose(fullest)
+        return sorted(leaving, key=lambda vm: -vm.memory), loss
+
+    def order(self) -> Order:
+        """An order in which all hosts that are up can be emptied, by their ids."""
+        self._placing.may_break = True
+        return self._placing.empty_in_turn([host.id for host in self.up])
+
+    def lose(self, host: Optional[SimulatedHost], more_of: Optional[SimulatedVm] = None) -> Loss:
+        """What the loss of a host does; None: no host is lost.
+
+        Args:
+            more_of: the kind of VM of which is told how many more fit.
+        """
+        self._tell(f"the loss of {host.name}" if host else "no loss")
+        vms = tuple(host.vms.values()) if host else ()
+        if host:
+            host.set("status", "non_responsive")
+        for vm in vms:
+            self.cluster.remove(vm)
+        urgent = {vm.id for vm in vms if vm.is_highly_available}
+        placed = self._placing.place([vm.id for vm in vms], urgent)
+        more = None if more_of is None else self._more(more_of)
+        if host:
+            for vm in vms:
+                self._placing.placed_vms.move(vm.id, host.id)
+                self.cluster.place(vm, host)
+            host.set("status", UP)
+        homeless = [
+            Homeless(self.cluster.vms[vm].name, vm in urgent, placed.whys[vm])
+            for vm, target in placed.targets.items()
+            if target is None
+        ]
+        homeless.sort(key=lambda vm: (not vm.highly_available, vm.vm))
+        return Loss(host.name if host else "", tuple(homeless), more, placed.is_best)
+
+    def _offered(self, vm: str) -> Optional[Collection[str]]:
+        """The hosts that the engine would migrate a VM to now; None: it does not say."""
+        hosts, here = self._offers(vm) if self._is_now else None, self.cluster.vms[vm].host
+        # Its filters ask the rules of VMs, which it does not ask when it empties a host.
+        is_ruled_out = not {*(hosts or ())}.difference((here.id,) if here else ())
+        return None if is_ruled_out and self._placing.hard_rules(vm) else hosts
+
+    def _hosts_now(self, vm: SimulatedVm, host: SimulatedHost) -> tuple[str, ...]:
+        hosts = self._places.choices(vm.id, lambda some: some).hosts
+        return tuple(self.cluster.hosts[key].name for key in hosts if key != host.id)
+
+    def _leaving(self, vm: SimulatedVm, hosts: tuple[str, ...], placed: Placed) -> Leaving:
+        target, why, rules = placed.targets[vm.id], placed.whys[vm.id], ""
+        if target is not None:
+            name = self.cluster.hosts[target].name
+            if vm.id not in placed.breaking:
+                return Leaving(vm.name, vm.memory, hosts, name, why)
+            rules = self._placing.hard_rules(vm.id)
+            return Leaving(
+                vm.name, vm.memory, hosts, name, why, f"{BREAKS} {rules}",
+                "nothing: the engine goes on, and mends it when it can",
+            )  # fmt: skip
+        rules = self._placing.hard_rules(vm.id)
+        change = f", or change {rules}" if rules else ""
+        return Leaving(
+            vm.name, vm.memory, hosts, "", why, BLOCKS,
+            f"make room on another host{change}, or shut it down",
+        )  # fmt: skip
+
+    def _more(self, kind: SimulatedVm) -> int:
+        """How many more VMs of a kind fit, each host by itself."""
+        keys = {host: (host.id, frozenset(host.vms)) for host in self.up}
+        unknown = [host for host, key in keys.items() if key not in self._room]
+        least = dict.fromkeys(unknown, 0)
+        most = {host: self._most_by_room(kind, host) for host in unknown}
+        probes = dict(most)  # most often the memory is the limit, and this the answer
+        while open_hosts := [host for host in unknown if least[host] < most[host]]:
+            accepted = self._takes(kind, {host: probes[host] for host in open_hosts})
+            for host in open_hosts:
+                if host.id in accepted:
+                    least[host] = probes[host]
+                else:
+                    most[host] = probes[host] - 1
+                probes[host] = (least[host] + most[host] + 1) // 2
+        self._room.update((keys[host], least[host]) for host in unknown)
+        return sum(self._room[key] for key in keys.values())
+
+    def _takes(self, kind: SimulatedVm, numbers: Mapping[SimulatedHost, int]) -> Collection[str]:
+        """The ids of the hosts that take so many VMs of a kind."""
+        copies = self._copies(kind)
+        running = [
+            (next(copies), host) for host, number in numbers.items() for _ in range(number - 1)
+        ]
+        for copy, host in running:
+            self.cluster.place(copy, host)
+        accepted = self._policy.choices(kind, [host.id for host in numbers]).hosts
+        for copy, _ in running:
+            self.cluster.remove(copy)
+            del self.cluster.vms[copy.id]
+        return accepted
+
+    def _copies(self, kind: SimulatedVm) -> Iterator[SimulatedVm]:
+        number = 0
+        while True:
+            number += 1
+            yield self.cluster.add(f"copy {number}", int(kind.memory), kind.processors, kind.load)
+
+    @staticmethod
+    def _most_by_room(kind: SimulatedVm, host: SimulatedHost) -> int:
+        if host.refusal(kind):
+            return 0
+        if not kind.memory or host.free_memory > MOST_MORE * kind.memory:
+            return MOST_MORE
+        return int(host.free_memory // kind.memory)
+
+
+def _load(host: SimulatedHost) -> float:
+    return sum(vm.memory for vm in host.vms.values())

@@ -1,0 +1,232 @@
+"""The commands maintenance and capacity."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+
+from ovirt_scheduler.clusters.migration_limits import Migrated
+from ovirt_scheduler.clusters.persistence import FILE, DriveMemory
+from tests.support.command import run
+from tests.support.paths import PROJECT
+from tests.support.rest_affinity import Group
+from tests.support.rest_server import Host, RestServer, Vm, id_of
+from tests.support.snapshots import filled, host, snapshot, vm
+
+pytestmark = pytest.mark.usefixtures("one_executor")
+
+PAGE = (PROJECT / "docs" / "questions.md").read_text("utf-8")
+SHOWN = re.findall(r"^    \$ ovirt-scheduler (.*)\n((?:    .*\n|\n(?=    ))*)", PAGE, re.MULTILINE)
+BROKEN = "def do_filter(hosts, vm, properties):\n    raise ValueError('oh')\n"
+
+
+@pytest.mark.parametrize(("words", "text"), SHOWN, ids=[words for words, _ in SHOWN])
+def test_the_manual_shows_what_the_commands_say(tmp_path, words, text):
+    """But for the age of the saved cluster."""
+    _, out, err = run(tmp_path, *words.split())
+    out = re.sub(r", \d+ days ago", ", 2 days ago", out)
+    assert (out, err) == (re.sub("^    ", "", text, flags=re.MULTILINE), "")
+
+
+def test_the_manual_shows_each_question():
+    assert {words.split()[0] for words, _ in SHOWN} == {"maintenance", "capacity"}
+    assert any("--all" in words for words, _ in SHOWN)
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """The status and the JSON of a command on a cluster that was saved."""
+
+    def of(saved, *words, plugins=(), section=""):
+        file, conf, folder = (tmp_path / name for name in ("cluster.xml", "s.conf", "plugins"))
+        saved.write(file)
+        folder.mkdir(exist_ok=True)
+        for name, text in plugins:
+            (folder / f"{name}.py").write_text(text)
+        conf.write_text(f"plugins_path = {folder}\n[clusters]\n[[Default]]\n{section}")
+        more = ("--cluster", str(file), "--config", str(conf), "-o", "json")
+        status, out, err = run(tmp_path, *words, *more)
+        assert err == ""
+        return status, json.loads(out)
+
+    return of
+
+
+def test_a_host_that_is_down_already_needs_nothing(ask):
+    saved = snapshot([host("lynx", status="maintenance"), host("puma")])
+    status, said = ask(saved, "maintenance", "lynx")
+    assert (status, said["ready"], said["vms"]) == (0, True, [])
+
+
+def test_a_host_that_failed_with_vms_cannot_be_emptied(ask):
+    saved = snapshot([host("lynx", status="non_responsive"), host("puma")], [vm("web", "lynx")])
+    status, said = ask(saved, "maintenance", "lynx")
+    assert (status, said["vms"][0]["obstacle"]) == (1, "waits for you")
+
+
+def test_the_only_host_of_a_cluster_cannot_be_emptied_nor_lost(ask):
+    saved = filled(lynx=[(4, 1)])
+    status, said = ask(saved, "maintenance", "lynx")
+    assert (status, said["vms"][0]["obstacle"], said["afterwards"]) == (1, "blocks", None)
+    status, said = ask(saved, "maintenance", "--all", "Default")
+    assert (status, [*said["blocked"]]) == (1, ["lynx"])
+    status, said = ask(saved, "capacity")
+    assert (status, said["worst"], len(said["losses"][1]["homeless"])) == (1, "lynx", 1)
+
+
+def test_a_vm_without_figures_has_a_place_anywhere(ask):
+    web = re.sub("<(memory|cpu|statistics)>.*</\\1>", "", vm("web", "lynx"))
+    saved = snapshot([host("lynx"), host("puma")], [web])
+    status, said = ask(saved, "maintenance", "lynx")
+    assert (status, said["vms"][0]["target"], said["vms"][0]["memory"]) == (0, "puma", 0)
+
+
+def test_an_answer_counts_without_a_filter_that_fails_and_says_so(ask):
+    saved = filled(lynx=[(4, 1)], puma=[])
+    status, said = ask(
+        saved, "maintenance", "lynx", plugins=[("Broken", BROKEN)], section="filters = Broken\n"
+    )
+    assert (status, said["vms"][0]["target"]) == (0, "puma")
+    assert any("Broken" in problem and "oh" in problem for problem in said["problems"])
+
+
+def test_what_waits_for_somebody_is_told_and_is_an_obstacle(ask):
+    saved = snapshot(
+        [host("lynx"), host("puma")],
+        [vm("db", "lynx", affinity="pinned"), vm("web", "lynx", affinity="user_migratable")],
+    )
+    status, said = ask(saved, "maintenance", "lynx")
+    assert status == 1
+    assert {each["obstacle"] for each in said["vms"]} == {"waits for you"}
+    status, said = ask(saved, "maintenance", "--all", "Default")
+    assert (status, {*said["order"]}) == (1, {"puma", "lynx"})
+    assert {*said["waiting"]} == {"db", "web"}
+
+
+def test_a_vm_that_is_pinned_to_its_host_has_no_place_after_its_loss(ask):
+    pins = f'<hosts><host id="{id_of("lynx")}"/></hosts></placement_policy>'
+    pinned = vm("db", "lynx", available=True).replace("</placement_policy>", pins)
+    saved = snapshot([host("lynx"), host("puma")], [pinned, vm("web", "lynx")])
+    status, said = ask(saved, "capacity")
+    (lost,) = [loss["homeless"] for loss in said["losses"] if loss["host"] == "lynx"]
+    assert (status, [each["vm"] for each in lost], lost[0]["highly_available"]) == (1, ["db"], True)
+    assert "1 is not among those that it is pinned to" in lost[0]["why"]
+
+
+def test_hosts_and_vms_that_are_not_there_are_told_with_the_nearest_name(tmp_path):
+    cluster = ("--cluster", "demo/cluster.xml")
+    for words, text in (
+        (("maintenance", "lnyx"), "there is no host lnyx in Default; did you mean lynx?"),
+        (("maintenance", "--all", "Defalt"), "the cluster Default; did you mean Default?"),
+        (("capacity", "--like", "web1"), "there is no such VM; did you mean web-1?"),
+        (("capacity", "--vm", "much"), "--vm much: write memory and processors: 8GiB,4"),
+        (("capacity", "--vm", "1GiB", "--like", "web-1"), "give one of --vm and --like"),
+        (("maintenance",), "name a host, or a cluster with --all"),
+    ):
+        status, out, err = run(tmp_path, *words, *cluster)
+        assert (status, out) == (2, "")
+        assert text in err
+    status, _, err = run(tmp_path, "capacity")
+    assert (status, "name a cluster, or a --cluster FILE" in err) == (2, True)
+
+
+def test_how_many_more_fit_is_counted_by_the_filters_too(ask):
+    """Worked out by hand: 64 GiB less what is there, and at most five VMs on a host."""
+    few = "def do_filter(hosts, vm, p):\n    return [h for h in hosts if h.summary.total < 5]\n"
+    saved = filled(lynx=[(4, 1)] * 2, puma=[(40, 1)], serval=[])
+    status, said = ask(saved, "capacity", "--vm", "8GiB,2", plugins=[("Few", few)])
+    more = {loss["host"]: loss["more"] for loss in said["losses"]}
+    assert more[""] == 7 + 3 + 8
+    status, said = ask(
+        saved, "capacity", "--vm", "8GiB,2", plugins=[("Few", few)], section="filters = Few\n"
+    )
+    more = {loss["host"]: loss["more"] for loss in said["losses"]}
+    assert (status, more[""]) == (0, 3 + 3 + 5)
+    assert more["serval"] == 3 + 3
+    status, said = ask(saved, "capacity", "--like", "lynx-1", section="filters = Few\n")
+    assert said["losses"][0]["more"] == 3 + 4 + 5
+
+
+def test_minutes_are_those_of_the_migrations_that_were_followed(tmp_path, ask):
+    """The median of the seconds a GiB: 10, 20 and 40."""
+    state = tmp_path / "state"
+    state.mkdir()
+    memory = DriveMemory(state / FILE)
+    now = time.monotonic()
+    for number, seconds in ((1, 40), (2, 80), (3, 160)):
+        moved = Migrated(id_of(f"lynx-{number}"), id_of("puma"), now - 200, True)
+        moved.target, moved.ended = id_of("lynx"), now - 200 + seconds
+        memory.cluster("Default").migrated.append(moved)
+    memory.save("Default")
+    _, said = ask(filled(lynx=[(4, 1)] * 3, puma=[]), "maintenance", "lynx")
+    assert said["seconds_a_gib"] == pytest.approx(20, abs=0.5)
+    _, out, _ = run(
+        tmp_path, "maintenance", "lynx", "--cluster", str(tmp_path / "cluster.xml"),
+    )  # fmt: skip
+    assert "lynx can be emptied: 3 VMs, 4 min one after another" in out
+
+
+class TestFromTheEngine:
+    """Of the settings, which is asked one request a VM, and for nothing that changes it."""
+
+    @pytest.fixture
+    def engine(self, tmp_path):
+        hosts = [Host("lynx"), Host("puma"), Host("serval")]
+        vms = [Vm("web", host="lynx"), Vm("db", host="lynx"), Vm("mail", host="puma")]
+        with RestServer(tmp_path, hosts, vms) as engine:
+            (tmp_path / "scheduler.conf").write_text(engine.conf())
+            yield engine
+
+    @pytest.fixture
+    def answer(self, tmp_path):
+        def of(*words):
+            conf = str(tmp_path / "scheduler.conf")
+            status, out, err = run(tmp_path, *words, "--config", conf, "-o", "json")
+            return status, json.loads(out) if out else err
+
+        return of
+
+    def test_a_vm_goes_where_the_engine_would_migrate_it(self, engine, answer):
+        engine.refusing = lambda vm, host: "no" * ((vm.name, host.name) == ("web", "puma"))
+        status, said = answer("maintenance", "lynx")
+        assert (status, said["engine_filters"], said["silent"]) == (0, True, 0)
+        hosts = {each["vm"]: {*each["hosts"]} for each in said["vms"]}
+        assert hosts == {"web": {"serval"}, "db": {"puma", "serval"}}
+        targets = [query.target_of for query in engine.queries if query.target_of]
+        assert sorted(targets) == sorted(map(id_of, ("web", "db")))
+        assert engine.requested == []
+
+    def test_a_vm_that_the_engine_offers_no_host_blocks(self, engine, answer):
+        engine.refusing = lambda vm, _: "no" * (vm.name == "web")
+        status, said = answer("maintenance", "lynx")
+        (web,) = [each for each in said["vms"] if each["vm"] == "web"]
+        assert (status, web["obstacle"], web["hosts"]) == (1, "blocks", [])
+        assert "2 refused by the engine's filters" in web["why"]
+
+    def test_an_engine_that_may_not_be_asked_is_told(self, engine, answer):
+        engine.denying = {"migration_target_of"}
+        status, said = answer("maintenance", "lynx")
+        assert (status, said["silent"]) == (0, 2)
+
+    def test_a_rule_of_vms_is_broken_where_the_engine_ignores_it(self, engine, answer):
+        """Its filters refuse the hosts, and it empties the host all the same."""
+        engine.groups.append(Group("apart", ["web", "mail"], apart=True))
+        engine.hosts.pop()
+        status, said = answer("maintenance", "lynx")
+        (web,) = [each for each in said["vms"] if each["vm"] == "web"]
+        assert (status, web["obstacle"], web["target"]) == (0, "breaks apart", "puma")
+
+    @pytest.mark.usefixtures("engine")
+    def test_a_host_that_the_engine_does_not_know_has_a_nearest_name(self, answer):
+        status, said = answer("maintenance", "lnyx")
+        assert (status, "the engine knows no host lnyx; did you mean lynx?" in said) == (2, True)
+
+    def test_an_order_and_the_capacity_come_without_the_engines_filters(self, engine, answer):
+        status, said = answer("maintenance", "--all", "Default")
+        assert (status, said["engine_filters"], len(said["order"])) == (0, False, 3)
+        status, said = answer("capacity", "Default")
+        assert (status, said["worst"], said["engine_filters"]) == (0, "", False)
+        assert not any(query.target_of for query in engine.queries)

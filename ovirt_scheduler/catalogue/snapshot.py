@@ -155,18 +155,17 @@ class Catalogue:
                 missed = self.missed.get(name) if kind is Kind.FILTER else None
                 errors[name] = (missed or str(error),)
                 rejected = rejected or missed is not None
-        of_shadows = [
-            UnitCall(unit, request.properties, in_shadow[name].factor, functions + 1)
-            if name in in_shadow
-            else UnitCall(unit, {}, functions=functions + 1)
-            for name, unit in shadows.items()
-        ]
+        of_shadows = [*job.shadows]
+        for name, shadow in shadows.items():
+            named = in_shadow.get(name)
+            properties, factor = ({}, 1) if named is None else (request.properties, named.factor)
+            of_shadows.append(UnitCall(shadow, properties, factor, functions + 1))
         return job._replace(
             request=request._replace(units={**request.units, kind: tuple(units.values())}),
             calls=tuple(calls),
             errors={**job.errors, kind: errors},
             rejected=rejected,
-            shadows=(*job.shadows, *of_shadows),
+            shadows=tuple(of_shadows),
         )
 
     def kinds_of(self, name: str) -> tuple[Kind, ...]:

@@ -261,7 +261,8 @@ class DecisionService:
             call = self._informed(call, request.entities.vm)
             job = job._replace(request=job.request._replace(driver_call=call))
         job, execution, engine_errors = self._run(job, known)
-        execution = _for_engine(job.request, execution)
+        if execution.balance is not None:
+            execution = _for_engine(job.request, execution, execution.balance)
         answer, of_answer = _answer(job, execution)
         decision = Decision(
             request=job.request,
@@ -313,10 +314,9 @@ def _answer(job: Job, execution: Execution) -> tuple[Any, tuple[str, ...]]:
     return _NOTHING[returns] if answer is None else answer, errors
 
 
-def _for_engine(request: Request, execution: Execution) -> Execution:
+def _for_engine(request: Request, execution: Execution, result: CallResult) -> Execution:
     """Make a failure of a balance whose VM no engine has, as its id is no UUID (contract 3.6)."""
-    caller, result = request.caller, execution.balance
-    if result is None or caller.form is AnswerForm.DESIGN or caller.cluster:
+    if request.caller.form is AnswerForm.DESIGN or request.caller.cluster:
         return execution
     if not isinstance(result.value, Migration) or UUID.fullmatch(result.value.vm):
         return execution
@@ -328,10 +328,12 @@ def _for_engine(request: Request, execution: Execution) -> Execution:
 def _unit_errors(job: Job, results: Sequence[CallResult]) -> dict[str, tuple[str, ...]]:
     """What is wrong with each unit, by its name: why it was left out, how its call ended."""
     errors: dict[str, tuple[str, ...]] = {}
-    for problems in (*job.errors.values(), *({each.unit: each.problems} for each in results)):
-        for name, texts in problems.items():
-            if texts:
-                errors[name] = errors.get(name, ()) + texts
+    for left_out in job.errors.values():
+        for name, problems in left_out.items():
+            errors[name] = errors.get(name, ()) + problems
+    for result in results:
+        if result.problems:
+            errors[result.unit] = errors.get(result.unit, ()) + result.problems
     return errors
 
 

@@ -46,7 +46,7 @@ class Names:
     """The first of many names, and how many more there are."""
 
     def __init__(self, names: Collection[str]) -> None:
-        self.first = tuple(Name(name) for name in itertools.islice(names, _IN_A_FIELD))
+        self.first = tuple(map(Name, itertools.islice(names, _IN_A_FIELD)))
         self._all = len(names)
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional, Union
 from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
 from ovirt_scheduler.model.drivers import Coming, Destinations, DriverUnit, InterfaceMethod
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
 from ovirt_scheduler.model.results import CallResult, RequestOutcome
 from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
 from ovirt_scheduler.model.units import Kind, UnitCall
@@ -88,6 +88,10 @@ class Request(NamedTuple):
         """What the answer is."""
         call = self.driver_call
         return next(iter(self.units)).returns if call is None else call.returns
+
+    def came_as_document(self, role: Role) -> bool:
+        """Whether the caller gave these entities as a document, and not as ids."""
+        return isinstance(getattr(self.entities, role.value), Document)
 
     @property
     def strict(self) -> bool:

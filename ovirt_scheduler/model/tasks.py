@@ -149,8 +149,9 @@ class CallInputs(NamedTuple):
     def names(self) -> Mapping[str, str]:
         """The known names of hosts and VMs, by id; a VM without an id has the key ""."""
         names_by_id: dict[str, str] = {}
-        for pack in reversed([pack for packs in self.packs.values() for pack in packs]):
-            names_by_id.update(pack.names)
+        for packs in self.packs.values():
+            for pack in packs:
+                names_by_id = {**pack.names, **names_by_id}
         return names_by_id
 
 

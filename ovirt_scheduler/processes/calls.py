@@ -132,7 +132,8 @@ class _Call(Exchange):
             remarks += (f"printed more than {OUTPUT_LIMIT >> 20} MiB; the rest was cut",)
         if self.function.returns is Returns.VALUE:
             value = without_secrets(value)
-        stdout, stderr = (kept[: self.shown].decode("utf-8", "replace") for kept in self.output)
+        stdout = self.output[0][: self.shown].decode("utf-8", "replace")
+        stderr = self.output[1][: self.shown].decode("utf-8", "replace")
         texts = (result.message, result.traceback, result.reasons, result.notes, remarks)
         message, traceback, reasons, notes, remarks, stdout, stderr = without_secrets(
             (*texts, stdout, stderr)

@@ -112,7 +112,7 @@ class Exchange:
     lacks_descriptors = False
     ending: Optional[Ending] = None
     status: Optional[int] = None
-    started = ended = 0.0
+    started = seconds = 0.0  # when it began, on the monotonic clock, and how long it took
     worker: Worker
     nonce: int
     unsent: memoryview
@@ -135,11 +135,6 @@ class Exchange:
         self._task = task
         self._passed: Sequence[int] = ()
         self.until = math.inf
-
-    @property
-    def seconds(self) -> float:
-        """How long it took."""
-        return self.ended - self.started
 
     @property
     def events(self) -> int:
@@ -272,7 +267,7 @@ class Exchange:
 
     def _end(self, state: State) -> None:
         self.state = state
-        self.ended = time.monotonic()
+        self.seconds = time.monotonic() - self.started
 
     def end_in_time(self, now: float) -> None:
         """End the exchange: its time, or the patience with its worker, is over."""
@@ -301,18 +296,14 @@ class Exchange:
 
     def release(self, pool: Pool) -> None:
         """Give the worker back or, for whatever reason it cannot be kept, end it."""
-        self.close_descriptors()
+        while self.descriptors:  # that nobody took
+            os.close(self.descriptors.pop())
         if self.state is State.NOT_READY:
             pool.put_back(self.worker)
         elif ends := self.ending or _ENDINGS[self.state]:
             pool.discard(self.worker, ends)
         else:
             pool.give_back(self.worker, self.nonce, self.runs_plugin)
-
-    def close_descriptors(self) -> None:
-        """Close what came with the answer and was not taken."""
-        while self.descriptors:
-            os.close(self.descriptors.pop())
 
     def how_it_ended(self, limits: Limits) -> tuple[Outcome, str]:
         """Why a call has no answer, in a sentence for an administrator."""
@@ -383,8 +374,8 @@ def completed(pool: Pool, waiting: deque[AnyExchange], parallel: int = 1) -> Ite
                     waiting.appendleft(exchange)
     finally:
         for exchange in running:
-            exchange.close_descriptors()
-            pool.discard(exchange.worker, exchange.ending or ABANDONED)
+            exchange.ending = exchange.ending or ABANDONED
+            exchange.release(pool)
 
 
 def _wait(exchanges: Sequence[AnyExchange]) -> list[AnyExchange]:

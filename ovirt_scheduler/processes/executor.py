@@ -45,7 +45,7 @@ from ovirt_scheduler.model.tasks import (
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.processes import readers, single_use
 from ovirt_scheduler.processes.calls import check_values, has_values, make_calls
-from ovirt_scheduler.processes.inputs import joined, packs_of, read_inputs
+from ovirt_scheduler.processes.inputs import joined, read_inputs
 from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.zygotes import Zygotes
@@ -204,13 +204,18 @@ class Executor:
             strict: a value of a property that is refused ends it all (contract 1.5).
         """
         inputs, problems = read_inputs(self._pool, job)
+        of_vm = inputs.packs.get(Role.VM, ())
         about = Execution(
             inputs.hosts,
             errors=problems,
             vm=inputs.vm,
             names=inputs.names,
-            packs=packs_of(job.request.entities, inputs),
-            vm_sizes=next((pack.states for pack in inputs.packs.get(Role.VM, ())), None),
+            packs={
+                role: packs[0]
+                for role, packs in inputs.packs.items()
+                if role in (Role.HOSTS, Role.VM) and job.request.came_as_document(role)
+            },
+            vm_sizes=of_vm[0].states if of_vm else None,
             rejected=job.rejected,
         )
         if job.rejected or (not inputs.hosts and job.request.driver_call is None):

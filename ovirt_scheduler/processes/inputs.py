@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Optional, cast
 
 from ovirt_scheduler.errors import BadParameters, ExecutorUnavailable, UnreadableDocument
@@ -24,7 +24,7 @@ from ovirt_scheduler.processes.protocol import frames
 # Packs of one role: a plugin's process may have few descriptors open, and each pack is one.
 _MOST_PACKS = 2
 
-_VM_SIZES = "amounts:vm_sizes"  # what the daemon has to know of a VM that is placed
+_REPORTS = {Role.VM: "amounts:vm_sizes"}  # what the daemon has to know of a VM that is placed
 
 
 def read_inputs(pool: Pool, job: Job) -> tuple[CallInputs, tuple[str, ...]]:
@@ -34,60 +34,51 @@ def read_inputs(pool: Pool, job: Job) -> tuple[CallInputs, tuple[str, ...]]:
         UnreadableDocument: of the caller's documents.
         BadParameters: the host whose status has changed is not among the hosts.
     """
-    entities, replies, known = job.request.entities, job.replies, job.packs
-    brought = {
-        role: document
-        for role, document in (
-            (Role.HOSTS, entities.hosts), (Role.VMS, entities.vms),
-            (Role.VM, entities.vm), (Role.HOST, entities.host),
-        )
-        if isinstance(document, Document) and role not in known
-    }  # fmt: skip
-    by_role = {
-        Role.HOSTS: replies.hosts,
-        Role.VMS: replies.vms,
-        Role.VM: () if replies.vm is None else (replies.vm,),
-    }
-    packs = _packs(pool, brought, by_role, job.deadline)
-    packs.update((role, (pack,)) for role, pack in known.items())
-    problems = tuple(p for each in by_role.values() for one in each for p in one.problems)
-    return _call_inputs(entities, packs), problems
-
-
-def _report(role: Role) -> str:
-    return _VM_SIZES if role is Role.VM else ""
-
-
-def _packs(
-    pool: Pool,
-    brought: Mapping[Role, Document],
-    by_role: Mapping[Role, Sequence[EngineReply]],
-    deadline: float,
-) -> dict[Role, tuple[Pack, ...]]:
-    """The packs of each role: of documents that were read before, or are read now."""
+    documents: list[tuple[Unread, Optional[EngineReply]]] = []
     # The engine's first: what a caller's document does to the reader is no other request's.
-    due: list[tuple[Unread, Optional[EngineReply]]] = [
-        (Unread(Role.VMS if role is Role.VM else role, document, each.ids, _report(role)), each)
-        for role, several in by_role.items()
-        for each in several
-        if (document := each.document) and each.pack is None and not each.problems
-    ]  # the reply on one VM is read as a collection is
-    due += [
-        (Unread(role, document, report=_report(role)), None) for role, document in brought.items()
-    ]
-    found: dict[Role, tuple[Pack, ...]] = {}
-    for first in range(0, len(due), frames.MOST_DESCRIPTORS):
-        some = due[first : first + frames.MOST_DESCRIPTORS]
-        packs, documents, seen = readers.read(pool, [unread for unread, _ in some], deadline)
-        left = iter(packs)
-        for (unread, reply), about, states in zip(some, documents, seen):
-            pack = None if about.problem else next(left)
+    of_vm = () if job.replies.vm is None else (job.replies.vm,)
+    replies = (Role.HOSTS, job.replies.hosts), (Role.VMS, job.replies.vms), (Role.VM, of_vm)
+    for role, of_role in replies:
+        for reply in of_role:
+            if reply.document and reply.pack is None and not reply.problems:
+                like = Role.VMS if role is Role.VM else role  # it is read as a collection is
+                unread = Unread(like, reply.document, reply.ids, _REPORTS.get(role, ""))
+                documents.append((unread, reply))
+    for role, document in zip(Role, job.request.entities):
+        if isinstance(document, Document) and role not in job.packs:
+            documents.append((Unread(role, document, report=_REPORTS.get(role, "")), None))
+    packs = _read_packs(pool, documents, job.deadline) if documents else {}
+    problems: list[str] = []
+    for role, of_role in replies:
+        if of_role:
+            of_engine = [reply.pack for reply in of_role if reply.pack is not None]
+            if len(of_engine) > _MOST_PACKS:
+                of_engine = [joined(of_engine)]
+            if of_engine:
+                packs[role] = tuple(of_engine)
+            problems += [problem for reply in of_role for problem in reply.problems]
+    for role, pack in job.packs.items():
+        packs[role] = (pack,)
+    return _call_inputs(job.request.entities, packs), tuple(problems)
+
+
+def _read_packs(
+    pool: Pool, documents: Sequence[tuple[Unread, Optional[EngineReply]]], deadline: float
+) -> dict[Role, tuple[Pack, ...]]:
+    """Read documents: the packs of the caller's; the engine's are put into its replies."""
+    packs_by_role: dict[Role, tuple[Pack, ...]] = {}
+    for first in range(0, len(documents), frames.MOST_DESCRIPTORS):
+        some = documents[first : first + frames.MOST_DESCRIPTORS]
+        packs, read, reports = readers.read(pool, [unread for unread, _ in some], deadline)
+        packs.reverse()
+        for (unread, reply), about, report in zip(some, read, reports):
+            pack = None if about.problem else packs.pop()
             if pack is not None:
-                pack.states = states
+                pack.states = report
             if reply is None:
                 if pack is None:
                     raise UnreadableDocument(about.problem)
-                found[unread.role] = (pack,)
+                packs_by_role[unread.role] = (pack,)
             elif about.problem:
                 reply.problems = (f"the engine's reply cannot be read: {about.problem}",)
             else:
@@ -95,11 +86,7 @@ def _packs(
                 reply.pack = pack
                 if not reply.keeps_document:  # it takes more memory than the pack
                     reply.document = None
-    for role, several in by_role.items():
-        kept = tuple(each.pack for each in several if each.pack is not None)
-        if kept:
-            found[role] = kept if len(kept) <= _MOST_PACKS else (joined([*kept]),)
-    return found
+    return packs_by_role
 
 
 def _call_inputs(entities: Entities, packs: dict[Role, tuple[Pack, ...]]) -> CallInputs:
@@ -128,15 +115,6 @@ def _call_inputs(entities: Entities, packs: dict[Role, tuple[Pack, ...]]) -> Cal
             )
         packs[Role.HOST] = packs.get(Role.HOSTS, ())
     return CallInputs(ids[Role.HOSTS], ids[Role.VMS], vm, host, packs)
-
-
-def packs_of(entities: Entities, inputs: CallInputs) -> dict[Role, Pack]:
-    """The packs of the hosts and the VM that came as documents."""
-    return {
-        role: inputs.packs[role][0]
-        for role, brought in ((Role.HOSTS, entities.hosts), (Role.VM, entities.vm))
-        if isinstance(brought, Document)
-    }
 
 
 def joined(packs: list[Pack]) -> Pack:

@@ -27,7 +27,7 @@ def unit_request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Re
     named, hosts, *vms, custom = parameters
     if kind is Kind.FILTER:
         place = "filters"
-        units = [WantedUnit(name) for name in values.strings(place, named)]
+        units = [*map(WantedUnit, values.strings(place, named))]
     elif kind is Kind.COST_FUNCTION:
         place = "cost_functions"
         units = _factors(place, named)

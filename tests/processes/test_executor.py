@@ -212,7 +212,7 @@ def test_a_call_over_its_time_is_killed_and_told(executor, unit_named, name):
 def test_a_timeout_that_is_shown_as_over_was_the_calls_own(seconds, more):
     """However many milliseconds its process took to be there."""
     late = Exchange(None, math.inf, 0)
-    late.state, late.ended = State.TIMED_OUT, seconds
+    late.state, late.seconds = State.TIMED_OUT, seconds
     _, message = late.how_it_ended(LIMITS)
     assert message == f"was killed after {seconds:.1f} s; its timeout is 10 s{more}"
 

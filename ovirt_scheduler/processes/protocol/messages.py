@@ -99,7 +99,7 @@ def unpack_answer(
     try:
         most = packing.most(inputs)[1] + 2 * len(inputs.hosts)
         word, packed, message, trace, read, *rest = _loaded(payload, most)
-        outcome, message = _OUTCOMES[word], one_line(text(message))
+        outcome, message = _OUTCOMES[word], text(message) and one_line(message)
         if outcome is Outcome.OK:
             try:
                 value, notes = packing.unpack(packed, inputs)

@@ -134,7 +134,7 @@ def _unpack_hosts(packed: Any, inputs: CallInputs) -> tuple[list[int], tuple[str
     places, strangers, first = _unpack_places(packed, inputs.hosts)
     if strangers and not places:
         _refuse_names(first, inputs)
-    return places, _note("hosts", strangers, first), bool(strangers)
+    return places, _note("hosts", strangers, first) if strangers else (), bool(strangers)
 
 
 def _refuse_names(strangers: Sequence[str], inputs: CallInputs) -> None:

@@ -26,8 +26,6 @@ ALLOWED: dict[str, int] = {
     "clusters": 10,
     "decisions": 4,
     "history": 1,
-    "processes": 29,
-    "processes/worker": 37,
     "workbench": 1,
 }
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -73,10 +73,10 @@ class Runtime:
             settings.max_waiting,
             settings.plugin_user,
             adopts=state is not None,
-            kept=settings.kept_processes,
+            most_processes=settings.kept_processes,
         )
         store = LastGood(None if state is None else state / "plugins")
-        want = None if state is None else self.executor.want
+        want = None if state is None else self.executor.prewarm
         loader = Loader(settings, self.executor.analyse, SHIPPED)
         self.registry = Registry(loader, store, want, self.keep_event)
         self.history: Optional[History] = None
@@ -155,7 +155,7 @@ class Runtime:
             self._former, self._inventory = self._inventory, services.inventory
         self.services = services
         self._write_events()
-        self.executor.keep(services.settings.kept_processes)
+        self.executor.keep_at_most(services.settings.kept_processes)
         self._bound(services.settings)
         self.registry.renew(Loader(services.settings, self.executor.analyse, SHIPPED))
 

@@ -3,13 +3,13 @@
 ::
 
     executor      one request: the calls of its plugins, their inputs and their order
-    places        how many calls may run at once
+    slots         how many calls may run at once
     inputs        the inputs of the calls of a request: documents, read and packed
     calls         calls of plugins, each in a process of its plugin, and their results
     readers       documents, read by processes that are kept for that
     single_use    processes that do one thing and end: documents are cut, a file is analysed
     pool          the processes that are kept, of plugins and readers, and spare ones
-    keeper        the thread that keeps them ready, and how many it may make
+    maintenance   the thread that keeps them ready, and how many it may make
     endings       counts why processes have ended
     exchange      one task and its answer, over sockets and pipes that never block; the loop that
                   hands tasks to processes
@@ -21,7 +21,7 @@
 One request goes this way::
 
     Executor.run
-        Places.taken                   it has a place
+        Slots.hold                     it has a slot
         inputs.read_inputs             its documents are packs, by way of readers.read
         calls.make_calls               for each call, in exchange.completed:
             Exchange.begin                 the task goes to a process of its plugin (Pool.take)

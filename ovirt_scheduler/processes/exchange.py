@@ -261,8 +261,8 @@ class Exchange:
 
     def keep_output(self, place: int, data: bytes) -> None:
         """Keep what came of stdout (0) or stderr (1) as far as there is room; count all of it."""
-        kept = self.output[place]
-        kept += data[: self.kept_output - len(kept)]
+        buffer = self.output[place]
+        buffer += data[: self.kept_output - len(buffer)]
         self.printed[place] += len(data)
 
     def _end(self, state: State) -> None:

@@ -46,8 +46,8 @@ from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.processes import readers, single_use
 from ovirt_scheduler.processes.calls import check_values, has_values, make_calls
 from ovirt_scheduler.processes.inputs import joined, read_inputs
-from ovirt_scheduler.processes.places import Places
 from ovirt_scheduler.processes.pool import Pool
+from ovirt_scheduler.processes.slots import Slots
 from ovirt_scheduler.processes.zygotes import Zygotes
 
 States = TypeVar("States")
@@ -59,12 +59,12 @@ _OF_GIVEN_HOSTS = (Returns.MIGRATION, Returns.SELECTION, Returns.TRUTH)
 class ProcessesState(NamedTuple):
     """The processes below the daemon, and the calls in them."""
 
-    kept: int
+    of_plugins: int
     started: int
     replaced: Mapping[str, int]  # by reason
     zygotes_started: int  # that were started, the present one included
-    running: int  # places for calls
-    places: int
+    running: int  # slots for calls that are held
+    slots: int
     waiting: int  # requests
     refused: int  # requests, for the daemon was at its limit
 
@@ -78,7 +78,7 @@ class Executor:
         user: whom plugins run as, which takes root; None: this process's own user.
         adopts: this process has no other children than the executor's, so it kills all that a
             dead zygote leaves behind.
-        kept: processes of plugins that are kept between calls.
+        most_processes: of plugins, that are kept between calls.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Executor:
         max_waiting: int,
         user: Optional[PluginUser] = None,
         adopts: bool = False,
-        kept: int = 64,
+        most_processes: int = 64,
     ) -> None:
-        self._places = Places(parallel, max_waiting)
+        self._slots = Slots(parallel, max_waiting)
         self._zygotes = Zygotes(user, adopts)
-        self._pool = Pool(self._zygotes.fork, kept, parallel)
+        self._pool = Pool(self._zygotes.fork, most_processes, parallel)
 
     def start(self) -> None:
         """Start the zygote and what keeps processes ready.
@@ -110,22 +110,22 @@ class Executor:
 
     def state(self) -> ProcessesState:
         """The state of the processes, with counts since the start."""
-        pool, zygotes, places = self._pool, self._zygotes, self._places
+        pool, zygotes, slots = self._pool, self._zygotes, self._slots
         return ProcessesState(
-            pool.kept, zygotes.forked, pool.endings.counts(), zygotes.started,
-            places.busy, places.capacity, places.waiting, places.refused,
+            pool.of_plugins, zygotes.forked, pool.endings.counts(), zygotes.started,
+            slots.busy, slots.capacity, slots.waiting, slots.refused,
         )  # fmt: skip
 
     @property
     def trouble(self) -> Trouble:
         """The failures of the thread that keeps processes ready."""
-        return self._pool.keeper.trouble
+        return self._pool.maintenance.trouble
 
-    def keep(self, most: int) -> None:
+    def keep_at_most(self, most: int) -> None:
         """Change how many processes of plugins are kept between calls."""
-        self._pool.keep(most)
+        self._pool.keep_at_most(most)
 
-    def settle(self, seconds: float) -> Sequence[str]:
+    def wait_until_idle(self, seconds: float) -> Sequence[str]:
         """Wait until each process that was called has compared its state.
 
         Args:
@@ -134,11 +134,11 @@ class Executor:
         Returns:
             Why processes have ended by themselves since the last call of this, in words.
         """
-        return self._pool.settle(seconds)
+        return self._pool.wait_until_idle(seconds)
 
-    def want(self, plugins: Sequence[tuple[PluginCode, Limits]]) -> None:
+    def prewarm(self, plugins: Sequence[tuple[PluginCode, Limits]]) -> None:
         """Have a process of each of these plugins ready before it is called."""
-        self._pool.want([Setup(*each) for each in plugins])
+        self._pool.prewarm([Setup(*each) for each in plugins])
 
     def analyse(self, candidate: Candidate) -> Analysis:
         """Look at a plugin's file in a process of its own; a fault in it is in the result.
@@ -162,16 +162,16 @@ class Executor:
             UnreadableDocument: the hosts or the VMs cannot be read.
             BadParameters: the host whose status has changed is not among the hosts.
             RefusedProperty: a value that a unit or the driver refuses, where its form is strict.
-            Overloaded: no place became free in time, too many wait, or the executor is closed.
+            Overloaded: no slot became free in time, too many wait, or the executor is closed.
             ExecutorUnavailable: no process is available for it.
         """
-        with self._taken(len(job.of(Kind.COST_FUNCTION)), job.deadline) as parallel:
+        with self._slots_held(len(job.of(Kind.COST_FUNCTION)), job.deadline) as parallel:
             return self._run(job, parallel, job.request.strict)
 
     @property
     def is_free(self) -> bool:
-        """Whether a request would have a place at once."""
-        return self._places.is_free
+        """Whether a request would have a slot at once."""
+        return self._slots.is_free
 
     def run_shadow(self, job: Job) -> Execution:
         """Call units in shadow one after another, like ``run``, but without taking slots.
@@ -181,15 +181,15 @@ class Executor:
         return self._run(job, 1, strict=False)
 
     @contextlib.contextmanager
-    def _taken(self, wanted: int, deadline: float) -> Iterator[int]:
-        """Hold places, as ``Places.taken`` gives them.
+    def _slots_held(self, requested: int, deadline: float) -> Iterator[int]:
+        """Hold slots, as ``Slots.hold`` gives them.
 
         Raises:
             Overloaded: too many wait, none became free in time, or this is closed.
         """
-        with self._places.taken(wanted, deadline) as held:
+        with self._slots.hold(requested, deadline) as count:
             try:
-                yield held
+                yield count
             except ExecutorUnavailable:
                 if not self._zygotes.closed:
                     raise
@@ -276,7 +276,7 @@ class Executor:
         owners = [owner for owner in owners if has_values(owner.properties, values)]
         if not owners:
             return None
-        with self._taken(1, deadline):
+        with self._slots_held(1, deadline):
             results = check_values(self._pool, owners, values, deadline)
         return next((result for result in results if not result.ok), None)
 
@@ -294,7 +294,7 @@ class Executor:
         Raises:
             UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``run``.
         """
-        with self._taken(1, deadline):
+        with self._slots_held(1, deadline):
             unread = Unread(role, page, report=report)
             packs, (read,), (reported,) = readers.read(self._pool, [unread], deadline)
         if read.problem:

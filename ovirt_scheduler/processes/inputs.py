@@ -34,19 +34,9 @@ def read_inputs(pool: Pool, job: Job) -> tuple[CallInputs, tuple[str, ...]]:
         UnreadableDocument: of the caller's documents.
         BadParameters: the host whose status has changed is not among the hosts.
     """
-    documents: list[tuple[Unread, Optional[EngineReply]]] = []
-    # The engine's first: what a caller's document does to the reader is no other request's.
     of_vm = () if job.replies.vm is None else (job.replies.vm,)
     replies = (Role.HOSTS, job.replies.hosts), (Role.VMS, job.replies.vms), (Role.VM, of_vm)
-    for role, of_role in replies:
-        for reply in of_role:
-            if reply.document and reply.pack is None and not reply.problems:
-                like = Role.VMS if role is Role.VM else role  # it is read as a collection is
-                unread = Unread(like, reply.document, reply.ids, _REPORTS.get(role, ""))
-                documents.append((unread, reply))
-    for role, document in zip(Role, job.request.entities):
-        if isinstance(document, Document) and role not in job.packs:
-            documents.append((Unread(role, document, report=_REPORTS.get(role, "")), None))
+    documents = _unread(job, replies)
     packs = _read_packs(pool, documents, job.deadline) if documents else {}
     problems: list[str] = []
     for role, of_role in replies:
@@ -60,6 +50,24 @@ def read_inputs(pool: Pool, job: Job) -> tuple[CallInputs, tuple[str, ...]]:
     for role, pack in job.packs.items():
         packs[role] = (pack,)
     return _call_inputs(job.request.entities, packs), tuple(problems)
+
+
+def _unread(
+    job: Job, replies: Sequence[tuple[Role, Sequence[EngineReply]]]
+) -> list[tuple[Unread, Optional[EngineReply]]]:
+    """The documents that are yet to be read, those of the engine with its reply."""
+    documents: list[tuple[Unread, Optional[EngineReply]]] = []
+    # The engine's first: what a caller's document does to the reader is no other request's.
+    for role, of_role in replies:
+        for reply in of_role:
+            if reply.document and reply.pack is None and not reply.problems:
+                like = Role.VMS if role is Role.VM else role  # it is read as a collection is
+                unread = Unread(like, reply.document, reply.ids, _REPORTS.get(role, ""))
+                documents.append((unread, reply))
+    for role, document in zip(Role, job.request.entities):
+        if isinstance(document, Document) and role not in job.packs:
+            documents.append((Unread(role, document, report=_REPORTS.get(role, "")), None))
+    return documents
 
 
 def _read_packs(

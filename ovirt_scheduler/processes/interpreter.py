@@ -56,7 +56,7 @@ def run_main(module: str, stdin: str, seconds: float) -> str:
         OSError: it cannot be started, ends with a failure or takes longer; the text says why.
     """
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-I", "-c", _MAIN.format(module), *_paths()],
             input=stdin.encode("utf-8"),
             capture_output=True,
@@ -67,10 +67,10 @@ def run_main(module: str, stdin: str, seconds: float) -> str:
         )
     except subprocess.TimeoutExpired:
         raise OSError(f"it was not done after {seconds:g} s") from None
-    if done.returncode:
-        last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise OSError(last or f"it ended with status {done.returncode}")
-    return done.stdout.decode("utf-8")
+    if completed.returncode:
+        last = completed.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise OSError(last or f"it ended with status {completed.returncode}")
+    return completed.stdout.decode("utf-8")
 
 
 def _paths() -> list[str]:

@@ -5,8 +5,8 @@
     take ──► one that is idle, the one used last first ──► a task ──► give_back
          └─► else a spare one, which gets its setup before the task
 
-    one keeping thread: ends a process that settles too slowly, sends something unasked, is
-      (keeper.py)       old, or is one too many; loads a process for a plugin that has none
+    maintenance thread: ends a process that settles too slowly, sends something unasked, is
+      (maintenance)       old, or is one too many; loads a process for a plugin that has none
 
 A process serves one version of one plugin under its limits, or reads documents (``ProcessKey``).
 Safe to use from many threads.
@@ -27,7 +27,7 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import ProcessKey
 from ovirt_scheduler.model.tasks import READERS, ReaderSetup, Setup
 from ovirt_scheduler.processes.endings import Endings
-from ovirt_scheduler.processes.keeper import Allowance, Delays, Keeper
+from ovirt_scheduler.processes.maintenance import Allowance, Delays, Maintenance
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.ending import ENDED, Ending, Reason
 from ovirt_scheduler.processes.workers import NO_SETUP, Worker
@@ -41,7 +41,7 @@ _LOAD_SECONDS = 60.0  # from the setup until it has to be
 _LIFE_SECONDS = 3600.0  # of a process: libraries are updated under it
 _IDLE_SECONDS = 5.0  # for which more than one process of a key are kept
 _GROWN_SECONDS = 5.0  # without a call, after which one that has grown is replaced
-_TICK = 0.25  # seconds between two looks of the keeping thread while a process settles
+_TICK = 0.25  # seconds between two looks of the maintenance thread while a process settles
 _REST = 5.0  # ... while none does
 _BREATH = 0.002  # seconds before a process is made that nobody waits for
 _SETTLED_EVERY = 0.01  # seconds between two looks of who waits for processes to be compared
@@ -62,7 +62,7 @@ class Pool:
 
     Attributes:
         endings: why processes have ended.
-        keeper: the thread that keeps processes ready.
+        maintenance: the thread that keeps processes ready.
     """
 
     def __init__(self, fork: Callable[[float], Worker], most: int, parallel: int) -> None:
@@ -75,14 +75,14 @@ class Pool:
         self._spare: list[Worker] = []
         self._over: deque[tuple[Worker, Ending]] = deque()  # idle no more, to be ended for a reason
         self._ending = 0  # processes of these that are being ended
-        self._wanted: Mapping[ProcessKey, AnySetup] = {READERS: ReaderSetup()}
+        self._setups: Mapping[ProcessKey, AnySetup] = {READERS: ReaderSetup()}
         self.endings = Endings()
         self._failed = Delays()  # loads ahead whose process ended before a call
         self._unproven = False  # whether one said READY since its task, and was not asked again
         self._looked = 0.0  # when all idle processes were looked at last, on the monotonic clock
         self._closed = False
         self._allowance = Allowance()
-        self.keeper = Keeper(self._breath, self._end_and_make)
+        self.maintenance = Maintenance(self._breath, self._end_and_make)
 
     def start(self) -> None:
         """Start the thread that keeps processes ready.
@@ -90,17 +90,17 @@ class Pool:
         Raises:
             ExecutorUnavailable: there is no thread for it.
         """
-        self.keeper.start()
+        self.maintenance.start()
 
     def stop(self) -> None:
         """Keep nothing from now on: all processes are about to end."""
         with self._lock:
             self._closed = True
-        self.keeper.stop()
+        self.maintenance.stop()
 
     def close(self) -> None:
         """Forget everything; to be called after ``stop``, once the zygote has ended."""
-        self.keeper.join(1.0)  # it may wait for a zygote that starts
+        self.maintenance.join(1.0)  # it may wait for a zygote that starts
         with self._lock:
             over = (worker for worker, _ in self._over)
             for worker in itertools.chain(*self._idle.values(), self._spare, over):
@@ -115,24 +115,24 @@ class Pool:
             for worker in [each for each in self._spare if not each.zygote.alive]:
                 self._spare.remove(worker)  # its own end could not be noted
                 worker.close()
-        self.keeper.wake()
+        self.maintenance.wake()
 
     @property
-    def kept(self) -> int:
+    def of_plugins(self) -> int:
         """How many processes of plugins there are, idle and busy."""
         with self._lock:
             keys = {*self._idle, *self._busy} - {READERS}
             return sum(len(self._idle.get(key, ())) + self._busy[key] for key in keys)
 
-    def want(self, plugins: Sequence[Setup]) -> None:
+    def prewarm(self, plugins: Sequence[Setup]) -> None:
         """Keep a process of each of these plugins ready, and end those of all others soon."""
-        wanted: list[AnySetup] = [ReaderSetup(), *plugins]
+        setups: list[AnySetup] = [ReaderSetup(), *plugins]
         with self._lock:
-            self._wanted = {each.key: each for each in wanted}
+            self._setups = {each.key: each for each in setups}
             self._failed.clear()
-        self.keeper.wake()
+        self.maintenance.wake()
 
-    def settle(self, seconds: float) -> list[str]:
+    def wait_until_idle(self, seconds: float) -> list[str]:
         """Wait until each process that was called has compared its state.
 
         Args:
@@ -150,15 +150,15 @@ class Pool:
                 return self.endings.pop_latest()
             time.sleep(_SETTLED_EVERY)
 
-    def keep(self, most: int) -> None:
+    def keep_at_most(self, most: int) -> None:
         """Change how many processes are kept at most."""
         self._most = most
-        self.keeper.wake(_TICK)
+        self.maintenance.wake(_TICK)
 
     def _fresh(self, deadline: float) -> Worker:
         """A worker that has done nothing yet."""
         with self._lock:
-            self.keeper.wake()
+            self.maintenance.wake()
             if self._spare:
                 return self._spare.pop()
         return self._fork(deadline)
@@ -243,7 +243,7 @@ class Pool:
             if lives:
                 self._idle.setdefault(worker.key, deque()).append(worker)
         if lives:
-            self.keeper.wake(_TICK)
+            self.maintenance.wake(_TICK)
         else:
             self._end(worker, worker.poll_messages() or ENDED)
 
@@ -269,7 +269,7 @@ class Pool:
         how they ended, and would take no further message.
         """
         worker.abandon()
-        self.keeper.wake()
+        self.maintenance.wake()
         if not self._closed:
             self.endings.note(why, worker.file, is_of_a_plugin=worker.key != READERS)
 
@@ -298,7 +298,7 @@ class Pool:
             if worker in self._spare:
                 self._spare.remove(worker)
                 worker.close()
-                self.keeper.wake(_TICK)
+                self.maintenance.wake(_TICK)
                 return
             for idle in self._idle.values():
                 if worker in idle:
@@ -341,7 +341,7 @@ class Pool:
         settled, self._unproven = True, False
         everyone = sorted(itertools.chain(*self._idle.values()), key=lambda worker: worker.used)
         of_plugins = [worker for worker in everyone if worker.key != READERS]
-        too_many = {*of_plugins[: max(0, self.kept - self._most)]}  # those used longest ago
+        too_many = {*of_plugins[: max(0, self.of_plugins - self._most)]}  # those used longest ago
         try:
             for worker in everyone:
                 why = worker.poll_messages()
@@ -367,7 +367,7 @@ class Pool:
 
     def _superfluous(self, worker: Worker, now: float, too_many: bool) -> Optional[Ending]:
         """Why a process that is ready should not be kept; None if it should."""
-        if worker.key not in self._wanted and now >= worker.used + _IDLE_SECONDS:
+        if worker.key not in self._setups and now >= worker.used + _IDLE_SECONDS:
             return Ending(Reason.OUTDATED)
         if worker.has_grown and now >= worker.used + _GROWN_SECONDS:
             return Ending(Reason.SURPLUS, "it took more memory than a new one, and was idle")
@@ -385,8 +385,8 @@ class Pool:
 
     def _missing(self) -> Iterator[ProcessKey]:
         """The plugins in use that have too few processes; one that lacks two comes twice."""
-        room = self._most - self.kept
-        for key in self._wanted:
+        room = self._most - self.of_plugins
+        for key in self._setups:
             there = len(self._idle.get(key, ())) + (0 if key.serves_one_call else self._busy[key])
             for _ in range(there, self._ahead_of(key)):
                 has_room = room > 0 or key == READERS
@@ -409,7 +409,7 @@ class Pool:
                 if not (self._spare or self._allowance.spend()):
                     return True
                 try:
-                    self._load(self._new(self._wanted[key], math.inf))
+                    self._load(self._new(self._setups[key], math.inf))
                 except (ExecutorUnavailable, KeyError):
                     raise
                 except Exception as error:  # noqa: BLE001

@@ -60,10 +60,10 @@ def split(pool: Pool, cut: str, documents: Sequence[Document]) -> list[Optional[
         if total > _MOST_GROWN * size or total != os.fstat(cutter.descriptors[0]).st_size:
             raise UnreadableDocument("the process that cut documents gave other bytes")
         whole = os.pread(cutter.descriptors[0], total, 0)
-    places = itertools.accumulate((n for each in lengths for n in each or ()), initial=0)
+    begins = itertools.accumulate((n for each in lengths for n in each or ()), initial=0)
     return [
-        None if each is None else [whole[at : at + length] for length, at in zip(each, places)]
-        for each in lengths
+        None if sizes is None else [whole[at : at + size] for size, at in zip(sizes, begins)]
+        for sizes in lengths
     ]
 
 

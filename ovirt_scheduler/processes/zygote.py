@@ -43,10 +43,10 @@ _PAGE = 4096  # bytes: one read of a list of children gives no more
 _SERIALS = itertools.count(1)
 
 
-def unavailable(wanted: str, error: OSError) -> str:
+def unavailable(what: str, error: OSError) -> str:
     """The message of an error: descriptors or memory are short, or a file to run is missing."""
     file = f"{error.filename}: " if error.filename else ""
-    return f"{wanted} cannot be had: {file}{error.strerror}"
+    return f"{what} cannot be had: {file}{error.strerror}"
 
 
 def _opened_children(pid: int) -> int:
@@ -99,8 +99,8 @@ class Zygote:
             with theirs:
                 self._process = interpreter.start_zygote(theirs.fileno(), user)
         except OSError as error:
-            wanted = "the process that starts those of plugins"
-            raise ExecutorUnavailable(unavailable(wanted, error)) from None
+            what = "the process that starts those of plugins"
+            raise ExecutorUnavailable(unavailable(what, error)) from None
         self.pid = self._process.pid
         self.alive = self.over = self.was_killed = False
         self.problem = ""
@@ -189,14 +189,14 @@ class Zygote:
         if self._is_settled and not os.pread(self._children, _PAGE, len(self._swept)):
             return
         with self._news:
-            found, now = b"", time.monotonic()
-            while part := os.pread(self._children, _PAGE, len(found)):
-                found += part
-            is_same = found == self._swept
+            listed, now = b"", time.monotonic()
+            while part := os.pread(self._children, _PAGE, len(listed)):
+                listed += part
+            is_same = listed == self._swept
             self._is_settled = is_same and now >= self._swept_by
             if is_same:
                 return
-            self._swept, self._swept_by = found, now + _SWEPT_SECONDS
+            self._swept, self._swept_by = listed, now + _SWEPT_SECONDS
         with contextlib.suppress(OSError):  # it has ended, or takes no message now
             self._control.send(frames.ORDER.pack(frames.SWEEP, 0), socket.MSG_DONTWAIT)
 
@@ -304,7 +304,7 @@ class Zygote:
             return
         try:
             while message := self._control.recv(64):
-                self._hear(message)
+                self._note(message)
         except ConnectionError:  # it has ended, and had messages to read
             pass
         except Exception as error:  # noqa: BLE001  nobody would hear of another end
@@ -333,14 +333,14 @@ class Zygote:
                 )
                 self._on_death()
 
-    def _hear(self, message: bytes) -> None:
-        serial, status, left = 0, 0, False
+    def _note(self, message: bytes) -> None:
+        serial, status, has_remains = 0, 0, False
         if message != frames.ALIVE:
-            serial, status, left = frames.ENDED.unpack(message)
+            serial, status, has_remains = frames.ENDED.unpack(message)
         with self._news:
             worker = self._workers.pop(serial, None)
             self._is_settled = False  # the list has become shorter
-        if left and worker is not None:  # told before the call that waits for the end goes on
+        if has_remains and worker is not None:  # before the call that waits goes on
             _log.error(
                 "what a call of %(file)s left behind does not end (below the zygote, pid %(pid)d)",
                 {"file": worker.file, "pid": self.pid},

@@ -414,7 +414,7 @@ def test_a_request_waits_for_a_place_and_no_longer_than_its_time(unit_named, hel
         thread = threading.Thread(target=small.run, args=(waiting,))
         thread.start()
         wait_until(end.with_name("begun").exists)
-        assert small._pool.kept == 1  # as kept_processes counts them: busy ones, too
+        assert small._pool.of_plugins == 1  # as kept_processes counts them: busy ones, too
         with pytest.raises(Overloaded, match="no plugin process became free"):
             small.run(job_of([unit_named("keeps_all")], seconds=0.2))
         end.touch()

@@ -192,7 +192,7 @@ def test_setups_for_which_there_is_no_memory_leave_no_processes(own, unit_named,
 
     with monkeypatch.context() as patched:
         patched.setattr(frames, "pack_task", packed)
-        own.want([(unit.plugin, unit.limits)])
+        own.prewarm([(unit.plugin, unit.limits)])
         wait_until(lambda: times, suits=lambda tried: len(tried) > 3)
         assert len(offspring(zygote_of(own))) == SPARE_BELOW
         assert times[3] - times[1] > pool._TICK  # not again at once
@@ -210,7 +210,7 @@ def test_a_process_that_cannot_be_set_up_ahead_is_set_up_later(own, unit_named, 
         return send(worker, *what)
 
     monkeypatch.setattr(Worker, "send", sends)
-    own.want([(unit.plugin, unit.limits)])
+    own.prewarm([(unit.plugin, unit.limits)])
     wait_until(lambda: refused and refused[0].is_ready)
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 1 + SPARE_BELOW)
     assert own._pool._idle[refused[0].key] == deque(refused)
@@ -251,7 +251,7 @@ def test_where_memory_lacks_while_processes_are_looked_at_none_is_lost(
 ):
     """Those that were found to be superfluous are ended, the others are kept."""
     units = [unit_named("keeps_all"), unit_named("tells_its_pid")]
-    own.want([(unit.plugin, unit.limits) for unit in units])
+    own.prewarm([(unit.plugin, unit.limits) for unit in units])
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 2 + SPARE_BELOW)
     idle = [own._pool._idle[key][0] for key in own._pool._idle if key != pool.READERS]
     first, last = sorted(idle, key=lambda worker: worker.used)
@@ -265,7 +265,7 @@ def test_where_memory_lacks_while_processes_are_looked_at_none_is_lost(
     monkeypatch.setattr(Worker, "drop_output", drops)
     with own._pool._lock:
         first.born -= pool._LIFE_SECONDS
-    own._pool.keeper.wake()
+    own._pool.maintenance.wake()
     wait_until(lambda: not left and first.channel.fileno() == -1)
     assert last.channel.fileno() != -1
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 2 + SPARE_BELOW)
@@ -296,7 +296,7 @@ def test_who_replaces_a_zygote_does_not_wait_until_the_next_has_started(own, mon
 def test_a_zygotes_death_costs_no_process_of_the_next(own, unit_named):
     """It may be told when the next one has forked already."""
     unit = unit_named("tells_its_pid")
-    own.want([(unit.plugin, unit.limits)])
+    own.prewarm([(unit.plugin, unit.limits)])
     of_next = wait_until(
         lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 1 + SPARE_BELOW
     )
@@ -395,7 +395,7 @@ def test_a_request_that_closing_cuts_off_is_told_of_the_end(unit_named):
         os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         request = pool.submit(closing.run, job_of([unit]))
-        wait_until(lambda: closing._places._free, suits=operator.not_)
+        wait_until(lambda: closing._slots._free, suits=operator.not_)
         closing.close()
         with pytest.raises(Overloaded, match="shutting down"):
             request.result(LONG)

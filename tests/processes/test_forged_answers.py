@@ -132,7 +132,7 @@ def test_who_forges_that_it_has_loaded_is_not_called(own, unit_of, tmp_path, mon
         "def do_filter(hosts, vm, properties):\n    return hosts\n"
     )
     loaded.touch()
-    own.want([(unit.plugin, unit.limits)])
+    own.prewarm([(unit.plugin, unit.limits)])
     wait_until(lambda: own.state().replaced == {"not ready": 1})
     assert only(own.run(job_of([unit]))).value == HOSTS
 

@@ -58,7 +58,7 @@ def test_nor_is_it_where_a_call_follows_before_anybody_has_looked(own, unit_of):
         "    print(os.getpid())\n"
         "    return hosts\n"
     )
-    own._pool.keeper.stop()
+    own._pool.maintenance.stop()
     results = []
     for _ in range(3):
         results.append(only(own.run(job_of([unit]))))
@@ -381,7 +381,7 @@ def test_the_login_goes_with_its_call_and_an_open_connection_costs_no_process(
     pids = set()
     for _ in range(3):
         pids.add(only(own.run(job_of([unit], engine=engine))).stdout)
-        own.settle(LONG)
+        own.wait_until_idle(LONG)
     assert len(pids) == 1
     assert late.read_text().splitlines() == ["none"] * 3
     assert own.state().replaced == {}

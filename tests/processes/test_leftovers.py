@@ -164,13 +164,13 @@ def test_a_child_that_a_call_made_the_zygotes_is_ended(own, unit_of):
         "    print(pid)\n"
         "    return hosts\n"
     )
-    own.want([(unit.plugin, unit.limits)])  # no process ends, which would have the zygote look
-    wait_until(lambda: own._pool.kept)
+    own.prewarm([(unit.plugin, unit.limits)])  # no process ends, which would have the zygote look
+    wait_until(lambda: own._pool.of_plugins)
     zygote = own._zygotes._zygote
     for _ in range(3):
         result = only(own.run(job_of([unit])))
         assert result.value == HOSTS
-        own.settle(LONG)
+        own.wait_until_idle(LONG)
         # With something to do all the time it has no leisure in which it would look by itself.
         child = Path(f"/proc/{int(result.stdout)}")
         wait_until(lambda its=child: zygote.check_alive() and not its.exists())
@@ -180,9 +180,9 @@ def test_the_zygote_is_told_to_sweep_only_if_it_may_have_others(own, unit_named,
     """Its children are read with each answer, and are its workers."""
     monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
     unit = unit_named("keeps_all")
-    own.want([(unit.plugin, unit.limits)])
+    own.prewarm([(unit.plugin, unit.limits)])
     wait_until(lambda: len(offspring(zygote_of(own))), suits=lambda count: count == 1 + SPARE_BELOW)
-    own.settle(LONG)
+    own.wait_until_idle(LONG)
     zygote = own._zygotes._zygote
     told: list[bytes] = []
     control = zygote._control

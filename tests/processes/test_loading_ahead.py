@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import keeper, pool
+from ovirt_scheduler.processes import maintenance, pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
@@ -35,7 +35,7 @@ def load_ahead(own, unit_named, tmp_path, loaded):
         (tmp_path / f"{name}.py").write_text(f"{top}{function}")
         unit = unit_named(name, folder=tmp_path)
         loaded.unlink()  # the analysis has loaded it, too
-        own.want([(unit.plugin, unit.limits)])
+        own.prewarm([(unit.plugin, unit.limits)])
         return unit
 
     return load
@@ -50,9 +50,9 @@ def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded, m
     )
     ahead = wait_until(lambda: _ready(own))
     assert int(only(own.run(job_of([unit]))).stdout) == ahead
-    own.settle(LONG)
+    own.wait_until_idle(LONG)
     monkeypatch.setattr(pool, "_TICK", 3600.0)
-    monkeypatch.setattr(keeper, "_LONGEST_DELAY", 3600.0)
+    monkeypatch.setattr(maintenance, "_LONGEST_DELAY", 3600.0)
     os.kill(ahead, signal.SIGKILL)
     wait_until(lambda: _ready(own), suits=lambda pid: pid not in (0, ahead))
 
@@ -61,7 +61,7 @@ def test_a_process_that_serves_one_call_is_replaced_at_once(own, load_ahead, loa
     """Callers would be there before the next look, and pay for the plugin's imports."""
     unit = load_ahead("Once", f"import os\nprint(os.getpid(), file=open({str(loaded)!r}, 'a'))\n")
     unit = replace(unit, limits=replace(unit.limits, calls_per_process=1))
-    own.want([(unit.plugin, unit.limits)])
+    own.prewarm([(unit.plugin, unit.limits)])
     pids = lambda: {*loaded.read_text().split()} if loaded.exists() else set()  # noqa: E731
     before = len(wait_until(pids, suits=lambda seen: len(seen) >= 2))
     monkeypatch.setattr(pool, "_TICK", 3600.0)
@@ -84,7 +84,7 @@ def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
     wait_until(lambda: below(own), suits=lambda seen: len(seen) == SPARE_BELOW)
     for pid in below(own):
         os.kill(pid, signal.SIGSTOP)
-    own.want([(unit.plugin, unit.limits) for unit in units])
+    own.prewarm([(unit.plugin, unit.limits) for unit in units])
     wait_until(loaded.exists)
     for pid in below(own):
         os.kill(pid, signal.SIGCONT)
@@ -154,7 +154,7 @@ def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(
     """After a pause, each time: who kills it may stop doing so."""
     monkeypatch.setattr(pool, "_TICK", 0.01)
     unit = unit_named("keeps_all")
-    own.want([(unit.plugin, unit.limits)])
+    own.prewarm([(unit.plugin, unit.limits)])
     for _ in range(5):
         kept = wait_until(lambda: _ready(own))
         os.kill(kept, signal.SIGKILL)

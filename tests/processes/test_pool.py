@@ -103,7 +103,7 @@ def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
     monkeypatch.setattr(pool, "_REST", 0.05)
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
-    own.want([])
+    own.prewarm([])
     wait_until(lambda: below(own), suits=lambda seen: pid not in seen)
     assert own.state().replaced["outdated"] == 1
 
@@ -124,7 +124,7 @@ def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypat
     monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.2)
     monkeypatch.setattr(pool, "_REST", 0.05)
     unit = unit_named("tells_its_pid")
-    own.want([(unit.plugin, unit.limits)])
+    own.prewarm([(unit.plugin, unit.limits)])
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(lambda _: own.run(job_of([unit])), range(200)))
     assert wait_until(lambda: len(below(own)), suits=lambda seen: seen == 1 + SPARE_BELOW)
@@ -132,7 +132,7 @@ def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypat
 
 def test_no_more_processes_are_kept_than_are_allowed(unit_of):
     """Those that were used longest ago end."""
-    with running(parallel=2, max_waiting=8, kept=2) as few:
+    with running(parallel=2, max_waiting=8, most_processes=2) as few:
         text = (
             "import os\ndef do_filter(hosts, vm, properties):\n"
             "    print(os.getpid())\n    return hosts\n"
@@ -147,9 +147,9 @@ def test_the_process_used_longest_ago_ends_first_where_there_are_too_many(own, u
     """Used, and not made: the older one is called last."""
     text = "def do_filter(hosts, vm, properties):\n    return hosts\n"
     units = {name: unit_of(text, name) for name in ("one", "two")}
-    own.want([(unit.plugin, unit.limits) for unit in units.values()])
-    wait_until(lambda: own.state().kept == 2)
-    own.settle(LONG)
+    own.prewarm([(unit.plugin, unit.limits) for unit in units.values()])
+    wait_until(lambda: own.state().of_plugins == 2)
+    own.wait_until_idle(LONG)
     with own._pool._lock:
         ((older,), (younger,)) = sorted(
             (idle for key, idle in own._pool._idle.items() if key != pool.READERS),
@@ -157,7 +157,7 @@ def test_the_process_used_longest_ago_ends_first_where_there_are_too_many(own, u
         )
     for worker in (younger, older):
         assert only(own.run(job_of([units[Path(worker.file).stem]]))).value == HOSTS
-        own.settle(LONG)
+        own.wait_until_idle(LONG)
     with own._pool._lock:
         own._pool._most = 1
         own._pool._look()
@@ -171,7 +171,7 @@ def test_a_call_that_gets_no_process_is_counted_nowhere(own, unit_named):
     own.close()
     with pytest.raises(Overloaded):
         own.run(job_of([unit]))
-    assert own._pool.kept == 0
+    assert own._pool.of_plugins == 0
 
 
 def test_idle_processes_may_be_killed_and_no_request_notices(own, unit_named):
@@ -214,7 +214,7 @@ def test_a_reader_reads_one_request_after_another(own, unit_named):
     for number in range(20):
         document = Document(b"<hosts><host id='%d'/></hosts>" % number)
         assert only(own.run(job_of([unit], hosts=document))).value == (str(number),)
-        own.settle(LONG)
+        own.wait_until_idle(LONG)
     assert reader_of(own) == reader
     assert own.state().replaced == {}
 
@@ -236,20 +236,20 @@ def test_a_document_that_is_not_plain_is_its_readers_last(own, unit_named, last)
         own.run(job_of([unit], hosts=Document(last)))
     wait_until(lambda: own.state().replaced, suits=lambda seen: seen.get("served") == 1)
     wait_until(lambda: below(own), suits=lambda seen: reader not in seen)
-    assert own.settle(LONG) == []  # it is nobody's fault
+    assert own.wait_until_idle(LONG) == []  # it is nobody's fault
     assert reader_of(own) != reader
 
 
 @pytest.mark.long
 def test_readers_are_no_processes_of_plugins_to_be_kept(unit_named):
     """``kept_processes = 0`` ends none of them, and one is ready ahead."""
-    with running(parallel=2, max_waiting=8, kept=0) as few:
+    with running(parallel=2, max_waiting=8, most_processes=0) as few:
         reader = reader_of(few)
         unit = unit_named("keeps_all")
         for number in range(5):
             document = Document(b"<hosts><host id='%d'/></hosts>" % number)
             assert only(few.run(job_of([unit], hosts=document))).value == (str(number),)
-            few.settle(LONG)
+            few.wait_until_idle(LONG)
         assert reader_of(few) == reader
         with contextlib.suppress(UnreadableDocument):
             few.run(job_of([unit], hosts=Document(b"<hosts>")))
@@ -357,12 +357,12 @@ def test_a_task_that_cannot_be_told_costs_no_process(own, unit_named):
         deep = [deep]
     unit = unit_named("keeps_all")
     own.run(job_of([unit]))
-    before = own._pool.kept
+    before = own._pool.of_plugins
     job = job_of([unit])
     job = job._replace(calls=tuple(each._replace(properties={"a": deep}) for each in job.calls))
     with pytest.raises(RecursionError):
         own.run(job)
-    assert own._pool.kept == before
+    assert own._pool.of_plugins == before
     assert own.state().replaced == {}
 
 
@@ -392,14 +392,14 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
     def fork(deadline: float) -> Worker:
         if not refused:
             refused.append(True)
-            kept.want([Setup(unit.plugin, unit.limits)])
+            kept.prewarm([Setup(unit.plugin, unit.limits)])
             raise ExecutorUnavailable("not now")
         return own._zygotes.fork(deadline)
 
     kept = pool.Pool(fork, 4, 1)
     kept.start()
     try:
-        assert wait_until(lambda: kept.kept) == 1
+        assert wait_until(lambda: kept.of_plugins) == 1
     finally:
         kept.close()
 
@@ -418,8 +418,8 @@ def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_name
     kept = pool.Pool(fork, 4, 1)
     kept.start()
     try:
-        kept.want([Setup(unit.plugin, unit.limits)])
-        assert wait_until(lambda: kept.kept) == 1
+        kept.prewarm([Setup(unit.plugin, unit.limits)])
+        assert wait_until(lambda: kept.of_plugins) == 1
     finally:
         kept.close()
     assert caplog.text.count("keeping processes ready: RuntimeError: odd") == 1
@@ -433,14 +433,14 @@ def test_many_processes_that_end_together_are_no_knot(unit_named, request):
         pytest.skip("too few descriptors for as many processes")
     request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_MANY * 4, hard))
-    with running(parallel=2, max_waiting=8, kept=_MANY) as many:
+    with running(parallel=2, max_waiting=8, most_processes=_MANY) as many:
         zygote = many._zygotes._zygote
         zygote._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # holds few messages
         unit = unit_named("keeps_all")
         more = [replace(unit.limits, cpu=unit.limits.cpu + number) for number in range(_MANY)]
-        many.want([(unit.plugin, limits) for limits in more])
-        wait_until(lambda: many._pool.kept, suits=lambda seen: seen == _MANY)
-        many.keep(2)
+        many.prewarm([(unit.plugin, limits) for limits in more])
+        wait_until(lambda: many._pool.of_plugins, suits=lambda seen: seen == _MANY)
+        many.keep_at_most(2)
         wait_until(lambda: zygote._workers, suits=lambda seen: len(seen) <= 2 + SPARE_BELOW)
         assert only(many.run(job_of([unit]))).value == HOSTS
         assert zygote_of(many) == zygote.pid

@@ -54,7 +54,9 @@ def one_executor(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     def of_command(parallel: int, max_waiting: int, user: Any, **more: Any) -> Any:
         if user is not None:
             return started_by_command(parallel, max_waiting, user, **more)
-        executor.settle(_SETTLE_SECONDS)  # what other tests called is no matter of this command's
+        executor.wait_until_idle(
+            _SETTLE_SECONDS
+        )  # what other tests called is no matter of this command's
         return _LeftRunning(executor)
 
     monkeypatch.setattr(runtime, "Executor", of_command)

@@ -25,7 +25,7 @@ class Calls:
         self.unit = unit
         self.folder = Path(unit.plugin.folder)
         self._pool = executor._pool
-        executor.want([(unit.plugin, unit.limits)])
+        executor.prewarm([(unit.plugin, unit.limits)])
         self._ahead = 2 if unit.limits.calls_per_process == 1 else 1
         self.settle()
         self._before = executor.state().replaced
@@ -46,7 +46,7 @@ class Calls:
         with self._pool._lock:
             settled = self._pool._look()
             self._pool._end_over()
-            return settled and self._pool.kept == self._ahead
+            return settled and self._pool.of_plugins == self._ahead
 
     def call(self, settles: bool = True, **properties: str) -> CallResult:
         result = only(self._executor.run(job_of([self.unit], properties=properties)))

@@ -289,7 +289,7 @@ def _run_trial(trial: _Trial, running: Runtime, engine: Optional[FakeEngine]) ->
     after = [
         f"after this call the plugin's process cannot be kept: {why}; each such call "
         f"starts a new process ({manual.page('plugins.md')}, A process of its own)"
-        for why in dict.fromkeys(running.executor.settle(_SETTLE_SECONDS))
+        for why in dict.fromkeys(running.executor.wait_until_idle(_SETTLE_SECONDS))
     ]
     after += _engine_notes(engine)
     # A scheduler's call is the last one, after those of the units that a property names.

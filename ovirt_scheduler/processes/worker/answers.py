@@ -41,36 +41,36 @@ def accepted_hosts(value: object) -> tuple[str, ...]:
 
 def costs(value: object) -> dict[str, int]:
     """The cost of each host, as a cost function returned it."""
-    wanted = "(host, cost) pairs or a dict of them"
-    pairs = value.items() if isinstance(value, Mapping) else items(value, wanted)
-    found: dict[str, int] = {}
+    expected = "(host, cost) pairs or a dict of them"
+    pairs = value.items() if isinstance(value, Mapping) else items(value, expected)
+    costs_by_host: dict[str, int] = {}
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise BadAnswer(f"returned {_shown(pair)} among the costs; expected {wanted}")
+            raise BadAnswer(f"returned {_shown(pair)} among the costs; expected {expected}")
         host = entity_id(pair[0])
         try:
             cost = whole_cost(pair[1])
         except ValueError as error:
             raise BadAnswer(f"returned a bad cost for host {host}: {error}") from None
-        found[host] = cost if -_HUGE < cost < _HUGE else max(-_HUGE, min(_HUGE, cost))
-    return found
+        costs_by_host[host] = cost if -_HUGE < cost < _HUGE else max(-_HUGE, min(_HUGE, cost))
+    return costs_by_host
 
 
 def migration(value: object) -> Optional[Migration]:
     """The VM and the hosts that a balance returned; None if there is nothing to do."""
-    wanted = "a VM and the hosts it may go to, or None"
+    expected = "a VM and the hosts it may go to, or None"
     if value is None:
         return None
     if isinstance(value, Mapping):  # {vm: hosts}
         parts = [part for item in value.items() for part in item]
     else:
-        parts = items(value, wanted)
+        parts = items(value, expected)
     if not parts or (len(parts) == 2 and parts[0] in (None, "")):
         return None
     if len(parts) != 2 or parts[1] is None:
-        raise BadAnswer(f"returned {_shown(value)}; expected {wanted}")
+        raise BadAnswer(f"returned {_shown(value)}; expected {expected}")
     vm, hosts = parts
-    return Migration(entity_id(vm), tuple(map(entity_id, items(hosts, wanted))))
+    return Migration(entity_id(vm), tuple(map(entity_id, items(hosts, expected))))
 
 
 def selection(value: object) -> tuple[str, ...]:
@@ -95,17 +95,17 @@ def migrations(value: object) -> dict[str, tuple[str, ...]]:
         return {}
     if not isinstance(value, Mapping):
         raise BadAnswer(f"returned {_shown(value)}; expected a dict of VM to hosts")
-    found: dict[str, tuple[str, ...]] = {}
+    hosts_by_vm: dict[str, tuple[str, ...]] = {}
     for vm, hosts in value.items():
         vm_id = entity_id(vm)
-        if vm_id in found:
+        if vm_id in hosts_by_vm:
             raise BadAnswer(f"returned the VM {vm_id} twice")
-        found[vm_id] = _ids(hosts, "the hosts that the VM may go to")
-    return found
+        hosts_by_vm[vm_id] = _ids(hosts, "the hosts that the VM may go to")
+    return hosts_by_vm
 
 
-def _ids(value: object, wanted: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(map(entity_id, items(value, wanted))))
+def _ids(value: object, expected: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(entity_id, items(value, expected))))
 
 
 def plain(value: object) -> object:
@@ -192,29 +192,29 @@ def _is_statement_of_python_2(line: str) -> bool:
     return False
 
 
-def items(value: object, wanted: str) -> list[object]:
-    """The members of a value that has to hold several; ``wanted`` says which, for the message."""
+def items(value: object, expected: str) -> list[object]:
+    """The members of a value that has to hold several; ``expected`` says which, for the message."""
     if value is None:
-        raise BadAnswer(f"returned nothing; expected {wanted}")
+        raise BadAnswer(f"returned nothing; expected {expected}")
     if isinstance(value, list):  # no need to ask what else it may be
         return value
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         one = isinstance(getattr(value, "id", None), str)
         shown = f"one {type(value).__name__}" if one else f"{_shown(value)}"
-        raise BadAnswer(f"returned {shown}; expected {wanted}")
+        raise BadAnswer(f"returned {shown}; expected {expected}")
     return list(value)
 
 
 def entity_id(entity: object) -> str:
     """The id of an entity of the SDK, or the id itself."""
-    found = entity if isinstance(entity, str) else getattr(entity, "id", None)
-    if not isinstance(found, str):
+    text = entity if isinstance(entity, str) else getattr(entity, "id", None)
+    if not isinstance(text, str):
         raise BadAnswer(
             f"returned {_shown(entity)}, which is neither an entity with an id nor an id"
         )
-    if not found or (not found.isprintable() and NOT_IN_XML.search(found)):
-        raise BadAnswer(f"returned {_shown(found)}, which cannot be an id")
-    return found
+    if not text or (not text.isprintable() and NOT_IN_XML.search(text)):
+        raise BadAnswer(f"returned {_shown(text)}, which cannot be an id")
+    return text
 
 
 class _Plain:
@@ -252,12 +252,12 @@ class _Plain:
     ) -> object:
         if not isinstance(value, Mapping):
             return [self.of(item, f"{place}[{at}]", level) for at, item in enumerate(value)]
-        found: dict[str, object] = {}
+        struct: dict[str, object] = {}
         for key, item in value.items():
             if not isinstance(key, str):
                 raise _refused(key, place, "is a key; a struct's keys are strings")
-            found[self._text(key, place)] = self.of(item, f"{place}[{key!r:.40}]", level)
-        return found
+            struct[self._text(key, place)] = self.of(item, f"{place}[{key!r:.40}]", level)
+        return struct
 
     def _text(self, value: str, place: str) -> str:
         text = str.__str__(value)

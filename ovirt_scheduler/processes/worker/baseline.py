@@ -188,7 +188,7 @@ class Baseline:
                 return Ending(Reason.LEFTOVERS, "child processes")
         return _THREADS if _stays(_python_threads) else None
 
-    def settle(self) -> Optional[Ending]:
+    def reset_and_compare(self) -> Optional[Ending]:
         """Restore what can be restored, and compare the rest, once the call's modules are dropped.
 
         Returns:
@@ -203,7 +203,7 @@ class Baseline:
         if changed:
             return Ending(Reason.CHANGED, changed)
         self._status.read()
-        ending = self._left(bool(new)) or self._of_state() or self._of_memory(bool(new))
+        ending = self._leftovers(bool(new)) or self._of_state() or self._of_memory(bool(new))
         if new and not ending:
             self._modules.update(new)
             self._take_in_new()
@@ -219,11 +219,11 @@ class Baseline:
         _lift_limits()
         return new
 
-    def _left(self, imported: bool) -> Optional[Ending]:
+    def _leftovers(self, imported: bool) -> Optional[Ending]:
         """LEFTOVERS if the call left something that runs, or would run at the exit; else None."""
-        left = self.left_running()
-        if left or imported:  # which may have brought native threads, and functions for the exit
-            return left
+        running = self.left_running()
+        if running or imported:  # which may have brought native threads, and functions for the exit
+            return running
         if self._status.number(b"Threads") > self._threads and _stays(
             lambda: self._status.read().number(b"Threads") > self._threads
         ):
@@ -339,12 +339,12 @@ def _stays(look: Callable[[], object]) -> bool:
 
 def _opened(path: str) -> int:
     """A file of /proc for reading; an empty one where the kernel has no such file."""
-    found = path if os.path.exists(path) else os.devnull  # noqa: PTH110  no objects on this path
-    return os.open(found, os.O_RDONLY)
+    readable = path if os.path.exists(path) else os.devnull  # noqa: PTH110  no objects on this path
+    return os.open(readable, os.O_RDONLY)
 
 
 def _descriptors() -> list[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = []
+    descriptors: list[tuple[int, ...]] = []
     for name in _listdir("/proc/self/fd"):
         descriptor = int(name)
         try:
@@ -352,5 +352,5 @@ def _descriptors() -> list[tuple[int, ...]]:
             flags = _fcntl(descriptor, fcntl.F_GETFL), _fcntl(descriptor, fcntl.F_GETFD)
         except OSError:  # the one that listed the folder
             continue
-        found.append((descriptor, about.st_dev, about.st_ino, *flags))
-    return found
+        descriptors.append((descriptor, about.st_dev, about.st_ino, *flags))
+    return descriptors

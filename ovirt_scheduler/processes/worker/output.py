@@ -18,40 +18,40 @@ class Output(io.FileIO):
     Attributes:
         holds: whether to hold back what is written, to be sent with the answer: each write to the
             pipe would wake the daemon once more.
-        held: the output that is held back; it is written if it becomes too much.
+        unsent: the output that is held back; it is written if it becomes too much.
     """
 
-    __slots__ = ("held", "holds", "kept")  # so that ``vars`` has what a plugin added
+    __slots__ = ("holds", "unsent", "written")  # so that ``vars`` has what a plugin added
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "wb", closefd=False)
-        self.kept = bytearray()
+        self.written = bytearray()
         self.holds = False
-        self.held = bytearray()
+        self.unsent = bytearray()
 
     def begin(self) -> None:
         """Forget what was kept: another call follows."""
-        self.kept.clear()
+        self.written.clear()
         self.holds = False
-        self.held.clear()
+        self.unsent.clear()
 
     def write(self, data: ReadableBuffer) -> int:
         """Write, and keep what is written."""
-        written = memoryview(data).nbytes
-        if self.holds and len(self.held) + written <= _MOST_HELD:
-            self.held += data
+        count = memoryview(data).nbytes
+        if self.holds and len(self.unsent) + count <= _MOST_HELD:
+            self.unsent += data
         else:
             self.release()
-            written = super().write(data)
-        self.kept += memoryview(data)[: min(written, KEPT - len(self.kept))]
-        return written
+            count = super().write(data)
+        self.written += memoryview(data)[: min(count, KEPT - len(self.written))]
+        return count
 
     def release(self) -> None:
         """Write the output that is held back, and hold back no more."""
         self.holds = False
-        if self.held:
-            super().write(self.held)
-            self.held.clear()
+        if self.unsent:
+            super().write(self.unsent)
+            self.unsent.clear()
 
 
 class Stream(io.TextIOWrapper):

@@ -153,14 +153,14 @@ class PluginProcess:
             raise TypeError(f"a task of type {type(task).__name__}")
         whole = b""
         for kind, output in zip((frames.STDOUT, frames.STDERR), self._outputs):
-            if output.held:
-                whole += frames.pack(kind, nonce, bytes(output.held))
+            if output.unsent:
+                whole += frames.pack(kind, nonce, bytes(output.unsent))
         if ending:  # this goes first: the answer is to wait for the end of all that was started
             whole += frames.pack(frames.DIFFERS, nonce, ending.pack())
         self._send(whole + frames.pack(frames.ANSWER, nonce, answer))
         for output in self._outputs:
             output.holds = False
-            output.held.clear()
+            output.unsent.clear()
         for descriptor in descriptors:
             with contextlib.suppress(OSError):  # the plugin may have closed it
                 os.close(descriptor)
@@ -199,8 +199,8 @@ class PluginProcess:
         """Run the plugin's module anew, and give what its function returns."""
         plugin.provide(task.engine)
         reasons.of_call.begin(task.hosts)
-        made, self._module = self._module, None
-        module = self._finder.run(made or self._finder.make(self._plugin.name))
+        unused, self._module = self._module, None
+        module = self._finder.run(unused or self._finder.make(self._plugin.name))
         return _returned(module, task, descriptors)
 
     def _printed(self, task: tasks.CallTask) -> bytes:
@@ -208,8 +208,10 @@ class PluginProcess:
         self._end_output()
         if children.exist():
             children.end_all(_CHILDREN_SECONDS)
-        stdout, stderr = (bytes(output.kept) for output in self._outputs)
-        return _read_printed(tasks.PrintedTask(task.function, task.hosts, stdout, stderr), _said())
+        stdout, stderr = (bytes(output.written) for output in self._outputs)
+        return _read_printed(
+            tasks.PrintedTask(task.function, task.hosts, stdout, stderr), _reasons()
+        )
 
     def _forgotten(self) -> Optional[Ending]:
         """Forget the call.
@@ -223,7 +225,7 @@ class PluginProcess:
         try:
             plugin.forget()
             self._forget_modules()
-            ending = self._baseline.settle()
+            ending = self._baseline.reset_and_compare()
             if ending:
                 return ending
             self._flush()  # what was printed when objects of the call were freed
@@ -322,11 +324,11 @@ def _argument(name: str, task: tasks.CallTask, descriptors: Sequence[int]) -> ob
         return task.arguments[name]
     if function.takes_ids:
         return list(task.hosts) if name == "hosts" else task.vm
-    role, wanted = tasks.Role(name), getattr(task, name)
+    role, ids = tasks.Role(name), getattr(task, name)
     if name in ("hosts", "vms"):
-        return _entities(role, wanted, task, descriptors)
-    is_given = wanted is not None or task.packs.get(name)
-    return _entities(role, [wanted], task, descriptors)[0] if is_given else None
+        return _entities(role, ids, task, descriptors)
+    is_given = ids is not None or task.packs.get(name)
+    return _entities(role, [ids], task, descriptors)[0] if is_given else None
 
 
 def _entities(
@@ -341,7 +343,7 @@ def _entities(
     return serialization.unpack(role.kind, sources, ids)
 
 
-def _said() -> messages.ReasonsAndNotes:
+def _reasons() -> messages.ReasonsAndNotes:
     return reasons.of_call.texts, reasons.of_call.notes
 
 
@@ -351,11 +353,11 @@ def _read_returned(task: tasks.CallTask, returned: object) -> bytes:
         value = answers.read_returned(function, returned)
     except BadAnswer as error:
         return messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)))
-    return messages.pack_answer(function.returns, value, task.hosts, reasons=_said())
+    return messages.pack_answer(function.returns, value, task.hosts, reasons=_reasons())
 
 
 def _read_printed(
-    task: tasks.PrintedTask, said: messages.ReasonsAndNotes = messages.NO_REASONS
+    task: tasks.PrintedTask, explained: messages.ReasonsAndNotes = messages.NO_REASONS
 ) -> bytes:
     read = (len(task.stdout), len(task.stderr))
     stdout, stderr = (text.decode("utf-8", "replace") for text in (task.stdout, task.stderr))
@@ -363,7 +365,7 @@ def _read_printed(
         value = answers.read_printed(task.function, stdout, stderr)
     except BadAnswer as error:
         return messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)), read=read)
-    return messages.pack_answer(task.function.returns, value, task.hosts, read, said)
+    return messages.pack_answer(task.function.returns, value, task.hosts, read, explained)
 
 
 def _raised(code: PluginCode, error: BaseException) -> bytes:

@@ -155,7 +155,7 @@ def _read_all(task: ReadTask) -> tuple[bytes, list[int], bool]:
     Returns:
         The answer; a file for each that could be read; whether this task is the reader's last.
     """
-    is_last = sum(len(each.document.data) for each in task.documents) > _LARGE
+    is_last = sum(len(unread.document.data) for unread in task.documents) > _LARGE
     read: list[ReadDocument] = []
     descriptors: list[int] = []
     reports: list[dict[str, list[object]]] = []
@@ -185,10 +185,10 @@ def _read(unread: Unread) -> tuple[list[State], bool, str, bytes]:
     kind = _KINDS[unread.role]
     limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * len(unread.document.data)))
     try:
-        (found, took_sdk), note = entities.read_states(unread.document, kind), ""
+        (states, took_sdk), note = entities.read_states(unread.document, kind), ""
         if unread.ids is not None:
-            found, note = _asked(found, unread.ids, unread.role)
-        return found, took_sdk, note, packing.pack(unread.role.kind, found)
+            states, note = _with_ids(states, unread.ids, unread.role)
+        return states, took_sdk, note, packing.pack(unread.role.kind, states)
     except MemoryError:
         pass  # what was read is freed behind this
     finally:
@@ -196,16 +196,16 @@ def _read(unread: Unread) -> tuple[list[State], bool, str, bytes]:
     raise parser.too_large(kind)
 
 
-def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State], str]:
+def _with_ids(states: Sequence[State], requested: Ids, role: Role) -> tuple[list[State], str]:
     """The entities that the engine was asked for, with their ids as they were asked."""
-    there = {state["_id"] for state in found}
-    wanted: dict[str, list[str]] = {}
-    for each in asked:  # the engine writes its ids in small letters
-        wanted.setdefault(each if each in there else each.lower(), []).append(each)
-    kept: dict[str, State] = {}
+    there = {state["_id"] for state in states}
+    spellings: dict[str, list[str]] = {}
+    for key in requested:  # the engine writes its ids in small letters
+        spellings.setdefault(key if key in there else key.lower(), []).append(key)
+    by_id: dict[str, State] = {}
     strangers: list[str] = []
-    for state in found:
-        ids = wanted.get(state["_id"]) or wanted.get(state["_id"].lower()) or []
+    for state in states:
+        ids = spellings.get(state["_id"]) or spellings.get(state["_id"].lower()) or []
         if not ids:
             strangers.append(state["_id"])
         href, statistics = state.get("_href"), state.get("_statistics")
@@ -213,7 +213,7 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State],
             # Where they are, if they are not in the document.
             statistics = ["list", f"{href}/statistics", *statistics[2:]]
         more = {} if statistics is None else {"_statistics": statistics}
-        kept.update((each, {**state, **more, "_id": each}) for each in ids)
+        by_id.update((key, {**state, **more, "_id": key}) for key in ids)
     note = ""
     if strangers:
         shown = ", ".join(strangers[:3]) + (", ..." if len(strangers) > 3 else "")
@@ -221,4 +221,4 @@ def _asked(found: Sequence[State], asked: Ids, role: Role) -> tuple[list[State],
             f"the engine told of {_KINDS[role].subject} that it was not asked for "
             f"({len(strangers)} dropped: {shown:.200})"
         )
-    return list(kept.values()), note
+    return list(by_id.values()), note

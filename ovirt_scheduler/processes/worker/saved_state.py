@@ -94,10 +94,10 @@ class SavedState:
         Args:
             new: names of libraries that were imported meanwhile; their import hooks stay.
         """
-        for each in self._lists:
-            each.restore(())
-        for each in self._hooks:
-            if each.restore(new):
+        for members in self._lists:
+            members.restore(())
+        for hooks in self._hooks:
+            if hooks.restore(new):
                 sys.path_importer_cache.clear()
         _notice_filters()  # also: what was warned of once is warned of again
         asyncio = sys.modules.get("asyncio.events")
@@ -160,9 +160,9 @@ class _List:
         if now is self._list and now == self._members:
             return False
         added = [
-            each
-            for each in now
-            if each not in self._members and getattr(each, "__module__", None) in new
+            member
+            for member in now
+            if member not in self._members and getattr(member, "__module__", None) in new
         ]
         if added:
             self._members = [each for each in now if each in self._members or each in added]
@@ -172,8 +172,8 @@ class _List:
 
 
 def _loggers() -> list[tuple[str, logging.Logger]]:
-    known: Mapping[str, object] = logging.root.manager.loggerDict
-    named = [(name, each) for name, each in known.items() if isinstance(each, logging.Logger)]
+    by_name: Mapping[str, object] = logging.root.manager.loggerDict
+    named = [(name, each) for name, each in by_name.items() if isinstance(each, logging.Logger)]
     return [("", logging.root), *named]
 
 
@@ -185,6 +185,6 @@ def _settings(logger: logging.Logger) -> _Settings:
 def _of_new(logger: logging.Logger) -> _Settings:
     """The settings that a new logger has; a library's keeps the handler that does nothing."""
     quiet: list[logging.Handler] = [
-        each for each in logger.handlers if type(each) is logging.NullHandler
+        handler for handler in logger.handlers if type(handler) is logging.NullHandler
     ]
     return logging.NOTSET, quiet, [], True, False

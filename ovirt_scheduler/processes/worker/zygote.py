@@ -153,7 +153,7 @@ class _Zygote:
             return False
         order, serial = frames.ORDER.unpack(message)
         if order == frames.FORK and len(descriptors) < 3:
-            self._tell(serial, -errno.EMFILE)  # there was none left for it
+            self._report(serial, -errno.EMFILE)  # there was none left for it
         elif order == frames.ASK:
             self._say(frames.ALIVE)
         elif order == frames.SWEEP:
@@ -173,7 +173,7 @@ class _Zygote:
         try:
             pid = os.fork()
         except OSError as error:
-            self._tell(serial, -(error.errno or 1))
+            self._report(serial, -(error.errno or 1))
             return
         if pid == 0:
             try:
@@ -190,20 +190,20 @@ class _Zygote:
         if not self._ended and not self._sweeping:
             return
         # Their children become this process's, but not all at once.
-        left = children.pids(spared=self._workers)
-        children.kill_all(left)
-        self._sweeping = bool(left)
-        self._lasting &= set(left)
-        waited_for = set(left) - self._lasting
+        orphans = children.pids(spared=self._workers)
+        children.kill_all(orphans)
+        self._sweeping = bool(orphans)
+        self._lasting &= set(orphans)
+        waited_for = set(orphans) - self._lasting
         due = [each for each in self._ended if not waited_for or now >= each.until]
-        for each in due:
-            self._ended.remove(each)
-            self._tell(each.serial, each.status, bool(waited_for))
+        for worker in due:
+            self._ended.remove(worker)
+            self._report(worker.serial, worker.status, bool(waited_for))
         if due:
             self._lasting |= waited_for
 
-    def _tell(self, serial: int, status: int, left: bool = False) -> None:
-        self._say(frames.ENDED.pack(serial, status, left))
+    def _report(self, serial: int, status: int, has_remains: bool = False) -> None:
+        self._say(frames.ENDED.pack(serial, status, has_remains))
 
     def _say(self, message: bytes) -> None:
         with contextlib.suppress(OSError):  # the daemon has gone: the next read says so
@@ -244,7 +244,7 @@ def _enter(zygote: int, channel: int, pipes: tuple[int, int]) -> socket.socket:
     prctl.become_subreaper()
     children.reset_signals([signal.SIGCHLD, signal.SIGINT])
     aside = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, _ASIDE) for each in (channel, *pipes)]
-    for descriptor, wanted in zip(aside, DESCRIPTORS):
-        os.dup2(descriptor, wanted, inheritable=False)
+    for descriptor, fixed in zip(aside, DESCRIPTORS):
+        os.dup2(descriptor, fixed, inheritable=False)
     children.close_all_but(DESCRIPTORS)
     return socket.socket(fileno=DESCRIPTORS[0])

@@ -124,9 +124,9 @@ def _daemon(state: DaemonState) -> Iterator[Any]:
                    processes.replaced, "reason")  # fmt: skip
     yield _counter("processes_started", "Processes started below the zygote.", processes.started)
     yield _counter("zygotes_started", "Zygotes started.", processes.zygotes_started)
-    yield _gauge("processes_kept", "Processes of plugins that are kept.", processes.kept)
+    yield _gauge("processes_kept", "Processes of plugins that are kept.", processes.of_plugins)
     yield _gauge("calls_running", "Places for calls that are taken.", processes.running)
-    yield _gauge("calls_places", "Places for calls.", processes.places)
+    yield _gauge("calls_places", "Places for calls.", processes.slots)
     yield _gauge("requests_waiting", "Requests that wait for a place.", processes.waiting)
     yield _counter("requests_refused", "Requests refused at the limit.", processes.refused)
     yield _gauge("start_time_seconds", "When the daemon started, since 1970.", state.started)

@@ -16,8 +16,12 @@ from ovirt_scheduler.server.pages.times import clock, moment
 
 Status = dict[str, Any]
 
-_PROCESSES = ("kept", "started", "replaced", "zygotes_started")
-_CALLS = ("running", "places", "waiting", "refused")
+# Keys of the status, and the attributes that they show.
+_PROCESSES = {
+    "kept": "of_plugins", "started": "started", "replaced": "replaced",
+    "zygotes_started": "zygotes_started",
+}  # fmt: skip
+_CALLS = {"running": "running", "places": "slots", "waiting": "waiting", "refused": "refused"}
 
 _FIRST = {
     "failing": 0,
@@ -44,8 +48,8 @@ def status(state: DaemonState, tally: Tally) -> Status:
         line=problems.line(len(units), wrong),
         problems=[problem.record() for problem in wrong],
         units=units,
-        processes={name: getattr(processes, name) for name in _PROCESSES},
-        calls={name: getattr(processes, name) for name in _CALLS},
+        processes={key: getattr(processes, name) for key, name in _PROCESSES.items()},
+        calls={key: getattr(processes, name) for key, name in _CALLS.items()},
         clusters=[_cluster(cluster) for cluster in state.clusters],
         plugins_path=state.plugins_path,
         certificate=ends and {"ends": moment(ends), "days_left": int((ends - now) // _DAY)},

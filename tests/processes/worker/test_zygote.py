@@ -11,7 +11,7 @@ from ovirt_scheduler.processes.worker.zygote import _Zygote
 daemons, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 zygote = _Zygote(control, lambda *_: None)
 daemons.close()
-zygote._tell(1, 0)
+zygote._report(1, 0)
 print("goes on")
 """
 

@@ -27,7 +27,7 @@ MOST_A_SECOND = 100  # processes
 _LONGEST_DELAY = 60.0  # seconds between two loads ahead of a plugin whose process ends by itself
 
 
-class Keeper:
+class Maintenance:
     """A thread that takes one turn after another, each when it is due. Safe to use from any thread.
 
     Args:
@@ -45,7 +45,7 @@ class Keeper:
         self._due = 0.0  # on the monotonic clock
         self._closed = False
         self._news = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
     def start(self) -> None:
         """Start the thread.

@@ -12,8 +12,13 @@ import pytest
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginCode, ProcessKey
 from ovirt_scheduler.model.tasks import Setup
-from ovirt_scheduler.processes import keeper
-from ovirt_scheduler.processes.keeper import MOST_A_SECOND, Allowance, Delays, Keeper
+from ovirt_scheduler.processes import maintenance
+from ovirt_scheduler.processes.maintenance import (
+    MOST_A_SECOND,
+    Allowance,
+    Delays,
+    Maintenance,
+)
 from ovirt_scheduler.processes.pool import READERS, SPARE, Pool
 from ovirt_scheduler.processes.workers import Worker
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
@@ -24,7 +29,7 @@ NO_CODE = PluginCode("forged", "/", ())  # as no analysis that is read can give 
 
 
 class Turns:
-    """The turns of a keeper: when each began; the first ``failing`` of them raise."""
+    """The turns of the maintenance: when each began; the first ``failing`` of them raise."""
 
     def __init__(self, failing: int) -> None:
         self.times: list[float] = []
@@ -38,9 +43,9 @@ class Turns:
 
 
 @pytest.fixture
-def kept() -> Iterator[list[Keeper]]:
+def kept() -> Iterator[list[Maintenance]]:
     """Those to be stopped."""
-    keepers: list[Keeper] = []
+    keepers: list[Maintenance] = []
     yield keepers
     for each in keepers:
         each.stop()
@@ -50,7 +55,7 @@ def kept() -> Iterator[list[Keeper]]:
 def test_after_a_turn_that_raised_it_pauses_longer_each_time_whoever_wakes_it(kept, caplog):
     """Counted, shown and logged once; the turn after those goes on as ever."""
     turns = Turns(failing=3)
-    busy = Keeper(lambda: 0.0, turns.take)
+    busy = Maintenance(lambda: 0.0, turns.take)
     kept.append(busy)
     busy.start()
     wait_until(lambda: busy.wake() or len(turns.times), suits=lambda count: count == 3)
@@ -66,7 +71,7 @@ def test_after_a_turn_that_raised_it_pauses_longer_each_time_whoever_wakes_it(ke
 
 def test_so_many_processes_are_made_a_second_and_one_for_each_that_a_call_used(monkeypatch):
     now = 1000.0
-    monkeypatch.setattr(keeper.time, "monotonic", lambda: now)
+    monkeypatch.setattr(maintenance.time, "monotonic", lambda: now)
     allowance = Allowance()
     allowance.earn()  # nothing is saved up
     assert sum(allowance.spend() for _ in range(5 * MOST_A_SECOND)) == MOST_A_SECOND
@@ -84,11 +89,11 @@ def test_beyond_that_bound_none_is_made_ahead_and_calls_have_theirs_all_the_same
 ):
     monkeypatch.setattr(Allowance, "spend", lambda _: False)
     unit = unit_named("keeps_all")
-    own.want([(unit.plugin, unit.limits)])
+    own.prewarm([(unit.plugin, unit.limits)])
     while own._pool._spare:  # what was there before
         own._pool._spare.pop().abandon()
     assert only(own.run(job_of([unit]))).value == HOSTS
-    own.settle(60)
+    own.wait_until_idle(60)
     assert own._pool._spare == []
 
 
@@ -97,7 +102,7 @@ def test_a_call_that_used_up_a_process_lets_another_one_be_made(own, unit_named)
     unit = unit_named("keeps_all")
     unit = replace(unit, limits=replace(unit.limits, calls_per_process=1))
     wait_until(lambda: len(own._pool._spare) == SPARE)
-    own._pool.keeper.stop()
+    own._pool.maintenance.stop()
     made = len(own._pool._allowance._times)
     assert only(own.run(job_of([unit]))).value == HOSTS
     assert len(own._pool._allowance._times) == made - 1
@@ -123,10 +128,10 @@ def test_delays_grow_and_begin_anew_when_a_load_went_well_or_all_are_to_be_tried
 
 def test_a_plugin_that_is_ready_for_a_while_is_no_longer_put_off(own, unit_named):
     unit = unit_named("keeps_all")
-    own.want([(unit.plugin, unit.limits)])
-    wait_until(lambda: own.state().kept)
-    own.settle(LONG)
-    own._pool.keeper.stop()
+    own.prewarm([(unit.plugin, unit.limits)])
+    wait_until(lambda: own.state().of_plugins)
+    own.wait_until_idle(LONG)
+    own._pool.maintenance.stop()
     with own._pool._lock:
         (key,) = (key for key in own._pool._idle if key != READERS)
         own._pool._failed.put_off(key, 3600)
@@ -141,8 +146,8 @@ def test_a_plugin_whose_process_cannot_be_made_loses_none_and_keeps_no_other_awa
     """Neither one that is made ahead, nor one that a call takes."""
     unit = unit_named("keeps_all")
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == SPARE_BELOW)
-    own.want([(NO_CODE, LIMITS), (unit.plugin, unit.limits)])
-    wait_until(lambda: own.state().kept)
+    own.prewarm([(NO_CODE, LIMITS), (unit.plugin, unit.limits)])
+    wait_until(lambda: own.state().of_plugins)
     failures = wait_until(lambda: own.trouble.failures)
     for _ in range(20):
         with pytest.raises(IndexError):
@@ -150,7 +155,7 @@ def test_a_plugin_whose_process_cannot_be_made_loses_none_and_keeps_no_other_awa
     wait_until(lambda: own.trouble.failures, suits=lambda count: count > failures)
     assert own._pool._busy == {}
     assert own.trouble.problem.startswith("IndexError: ")
-    own.want([(unit.plugin, unit.limits)])
+    own.prewarm([(unit.plugin, unit.limits)])
     wait_until(
         lambda: own._zygotes._zygote._workers, suits=lambda all_: len(all_) == 1 + SPARE_BELOW
     )
@@ -161,9 +166,9 @@ def test_a_plugin_whose_process_cannot_be_made_loses_none_and_keeps_no_other_awa
 def test_an_idle_process_is_not_lost_where_the_end_of_another_raises(own, unit_named, monkeypatch):
     """Those that are to end with it end at the next look."""
     units = [unit_named("keeps_all"), unit_named("tells_its_pid")]
-    own.want([(unit.plugin, unit.limits) for unit in units])
+    own.prewarm([(unit.plugin, unit.limits) for unit in units])
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 2 + SPARE_BELOW)
-    own.settle(60)
+    own.wait_until_idle(60)
     raised, kill = [], Worker.kill
 
     def kills(worker: Worker) -> None:
@@ -178,8 +183,8 @@ def test_an_idle_process_is_not_lost_where_the_end_of_another_raises(own, unit_n
         for idle in pool._idle.values():
             for worker in idle:
                 worker.born -= 10**6
-    pool.keeper.wake()
-    wait_until(lambda: pool.keeper.trouble.failures)
+    pool.maintenance.wake()
+    wait_until(lambda: pool.maintenance.trouble.failures)
     wait_until(lambda: own.state().replaced.get("served"), suits=lambda count: count and count >= 1)
     wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 2 + SPARE_BELOW)
     assert raised[0].channel.fileno() == -1
@@ -191,6 +196,6 @@ def test_without_a_thread_for_it_nothing_starts(monkeypatch):
     def refuse(thread: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(keeper.threading.Thread, "start", refuse)
+    monkeypatch.setattr(maintenance.threading.Thread, "start", refuse)
     with pytest.raises(ExecutorUnavailable, match="no thread to keep processes with"):
-        Keeper(lambda: 0.0, lambda: 1.0).start()
+        Maintenance(lambda: 0.0, lambda: 1.0).start()

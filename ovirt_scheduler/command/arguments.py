@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import json
 import os
+import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -149,7 +150,7 @@ def show(shown: Shown, output: str) -> int:
     else:
         json_too = output == "json" and shown.fields is not None
         write(tables.document(shown.fields) if json_too else shown.text)
-    return 0 if shown.well else 1
+    return 128 + signal.SIGINT if shown.stopped else 0 if shown.well else 1
 
 
 def write(text: str) -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any, NoReturn, Optional
 
 from ovirt_scheduler.command import arguments, control_client, tables
 from ovirt_scheduler.command.calls import daemon_client
@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> Shown:
     selection = replace(selection, brief=options.output in ("table", "names"))
     with daemon_client.history(options) as recorded:
         if options.follow:
-            return follow(recorded, selection, options.output)
+            follow(recorded, selection, options.output)
         records = recorded.decisions(selection)
         if not selection.brief:
             return Shown(fields=records)
@@ -163,7 +163,7 @@ def _event(event: Mapping[str, Any]) -> tuple[str, str, str]:
     return explanation.when(event["time"]), event["event"], ", ".join(more)
 
 
-def follow(recorded: RecordSource, selection: Query, output: str) -> Shown:
+def follow(recorded: RecordSource, selection: Query, output: str) -> NoReturn:
     """Show the last records that fit, then each new one, until Ctrl-C.
 
     Raises:
@@ -174,13 +174,10 @@ def follow(recorded: RecordSource, selection: Query, output: str) -> Shown:
     if selection.until is not None:
         raise BadUsage("--follow shows new decisions only: leave out --until")
     newest: Sequence[Record] = recorded.decisions(selection)
-    try:
-        _print(newest, output)
-        while True:
-            time.sleep(_PAUSE)
-            newest = _print(_since(recorded, selection, newest), output) or newest
-    except KeyboardInterrupt:
-        return Shown(fields=())
+    _print(newest, output)
+    while True:
+        time.sleep(_PAUSE)
+        newest = _print(_since(recorded, selection, newest), output) or newest
 
 
 def _print(records: Sequence[Record], output: str) -> Sequence[Record]:

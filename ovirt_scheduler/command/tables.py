@@ -30,6 +30,7 @@ class Shown(NamedTuple):
         fields: for JSON; None: the text is all that there is.
         well: whether all is well; if not, the exit status is 1.
         names: of all that is listed, such as units or hosts.
+        stopped: whether Ctrl-C came before the end, which the exit status says.
         problems: shown with the names; ``text`` and ``fields`` have them already.
     """
 
@@ -38,6 +39,7 @@ class Shown(NamedTuple):
     well: bool = True
     names: Sequence[str] = ()
     problems: Sequence[str] = ()
+    stopped: bool = False
 
 
 def table(

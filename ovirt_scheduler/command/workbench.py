@@ -145,7 +145,7 @@ def _replay(options: argparse.Namespace) -> Shown:
     shown = (*lines, *_difference_lines(comparison.differ))
     text = "".join(f"{printable(each)}\n" for each in shown)
     fields = {**comparison.fields(), "stopped": stopped, "problems": faults}
-    result = Shown(text + _sums(comparison), fields, not (stopped or faults))
+    result = Shown(text + _sums(comparison), fields, not (stopped or faults), stopped=stopped)
     findings = [each.finding(expectations.of_replay(comparison)) for each in expected]
     problems = ["stopped by Ctrl-C"] * stopped + faults
     result = _with_findings(result, options.junit, "replay", findings, problems)
@@ -339,6 +339,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
     }  # fmt: skip
     well = not any(each.problems or each.stopped for each in simulated.values())
     result = Shown(_text(simulated), reports.simulation_fields(simulated, about), well)
+    result = result._replace(stopped=any(each.stopped for each in simulated.values()))
     *_, outcome = simulated.values()  # with --against the second policy
     of_policy = expectations.of_simulation(outcome, len(initial.vms) + len(happens.arrivals))
     findings = [each.finding(of_policy) for each in expected]

@@ -195,7 +195,8 @@ class Simulation:
             outcome.course.append(
                 (self._hour, View(self._hour, self._host_views()).imbalance["used"])
             )
-            self.tell(f"hour {self._hour:.1f}: {count_of(len(outcome.moves), 'move')}")
+            moves = count_of(len(outcome.moves), "move")
+            self.tell(f"hour {self._hour:.1f} of {self.scenario.hours:g}: {moves}")
             number += 1
             if number * step > self.scenario.hours:
                 rounds -= 1

@@ -228,7 +228,7 @@ def test_what_is_recorded_is_followed(tmp_path):
             rest, _ = following.communicate(timeout=LONG)
         finally:
             following.kill()
-    assert (following.returncode, rest, first) == (0, "", f"{2:016x}\n")
+    assert (following.returncode, rest, first) == (130, "", f"{2:016x}\n")
     assert more == [f"{number:016x}\n" for number in range(100, 300)]
 
 
@@ -244,7 +244,8 @@ def test_nothing_is_shown_twice_after_looks_that_found_nothing_new(tmp_path, mon
             raise KeyboardInterrupt
 
     monkeypatch.setattr(decisions_command.time, "sleep", pause)
-    decisions_command.follow(Reader(tmp_path / "state" / FILE), Query(), "names")
+    with pytest.raises(KeyboardInterrupt):
+        decisions_command.follow(Reader(tmp_path / "state" / FILE), Query(), "names")
     assert capsys.readouterr().out.split() == [f"{number:016x}" for number in (1, 3, 7)]
 
 

@@ -290,7 +290,7 @@ def test_ctrl_c_shows_what_is_known_by_then(replay, monkeypatch):
         signal.raise_signal(signal.SIGINT)  # in this thread, at once
 
     monkeypatch.setattr(Comparison, "add", interrupted)
-    told = replay("-o", "json", status=1)
+    told = replay("-o", "json", status=130)
     assert (told["stopped"], told["decisions"]) == (True, 1)
 
 
@@ -312,7 +312,7 @@ def test_a_changed_rule_on_a_thousand_decisions(replay, start_daemon: StartDaemo
     stopped = re.match(r"stopped: (\d+) of 1000 decisions were replayed\n", shown)
     assert stopped
     assert f"as it was: {stopped[1]} of {stopped[1]} decisions come out the same" in shown
-    assert running.returncode == 1
+    assert running.returncode == 130
 
 
 def test_what_uses_chance_or_the_engine_is_told(replay, recording):

@@ -123,21 +123,18 @@ def _run(options: argparse.Namespace) -> Shown:
     if "-" in map(str, files):
         raise BadUsage("--watch reads files again and again: name a file instead of -")
     watched = [Path(file) for file in files if file]
-    try:
-        while True:
-            before = _stamps(options, watched)
-            arguments.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
-            try:
-                arguments.show(_run_once(options), options.output)
-            except NotOverwritten:  # nothing could be shown of a later run either
-                raise
-            except SchedulerError as error:
-                arguments.write(f"ovirt-scheduler: {error}\n")
-            arguments.write(f"\n{time.strftime('%X')}: waiting for an edit; Ctrl-C ends\n")
-            while _stamps(options, watched) == before:
-                time.sleep(_WATCH_SECONDS)
-    except KeyboardInterrupt:
-        return Shown()
+    while True:
+        before = _stamps(options, watched)
+        arguments.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
+        try:
+            arguments.show(_run_once(options), options.output)
+        except NotOverwritten:  # nothing could be shown of a later run either
+            raise
+        except SchedulerError as error:
+            arguments.write(f"ovirt-scheduler: {error}\n")
+        arguments.write(f"\n{time.strftime('%X')}: waiting for an edit; Ctrl-C ends\n")
+        while _stamps(options, watched) == before:
+            time.sleep(_WATCH_SECONDS)
 
 
 def _stamps(options: argparse.Namespace, watched: Sequence[Path]) -> plugin_files.Stamps:

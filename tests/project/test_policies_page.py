@@ -67,7 +67,9 @@ def test_the_example_shows_what_the_page_shows(repository: Path):
 
 def test_the_figures_that_the_page_names_are_there():
     """Each of them can be expected."""
-    named = set(re.findall(r"`((?:after|differ)[\w.]*|unplaced|migrations|same)`", PAGE))
+    named = set(
+        re.findall(r"`((?:after|differ)[\w.]*|unplaced|migrations|broken_rules|same)`", PAGE)
+    )
     there = {*expectations.of_nothing(), *expectations.of_replay(Comparison(changed=True))}
     assert len(named) > 6
     assert named <= there

@@ -77,6 +77,7 @@ def cluster(tmp_path):
         ("simulate", "unplaced < 1", "expected FIGURE = VALUE, FIGURE <= VALUE or FIGURE >= VALUE"),
         ("simulate", "unplaced = none", "expected FIGURE = VALUE"),
         ("simulate", "migration = 1", "no figure migration; did you mean migrations?"),
+        ("simulate", "closed <= 1 %", "there is no percentage of closed; leave out the %"),
         ("simulate", "colour = 1", "no figure colour; there are after.broken, after.hosts, "),
         ("replay", "difer <= 2 %", "no figure difer; did you mean differ?"),
         ("replay", "after.milliseconds.median <= 2 %", "no percentage of after.milliseconds.median"),

@@ -39,11 +39,12 @@ def test_every_command_that_it_names_is_one_of_the_program():
 
 
 def test_a_cluster_is_tried_and_nothing_is_changed(tmp_path):
-    """Saved, simulated, and looked after in a dry run; the engine is asked for no migration."""
+    """Saved, simulated, asked what it can lose, and looked after in a dry run; the engine is asked for no migration."""
     section = README[README.index("## Try it on your cluster") :]
     (conf,) = re.findall(r"^```ini\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)[:1]
-    commands = re.findall(r"^    ovirt-scheduler (.*)$", section, re.MULTILINE)[:3]
-    assert [command.split()[0] for command in commands] == ["snapshot", "simulate", "serve"]
+    commands = re.findall(r"^    ovirt-scheduler (.*)$", section, re.MULTILINE)[:4]
+    names = [command.split()[0] for command in commands]
+    assert names == ["snapshot", "simulate", "capacity", "serve"]
     with RestServer(tmp_path, *CLUSTER) as engine, reserved_port() as port:
         conf = re.sub(
             r"^\[engine\]\n(?:\w+ = .*\n)+", f"{engine.conf()}\n", conf, flags=re.MULTILINE
@@ -55,10 +56,12 @@ def test_a_cluster_is_tried_and_nothing_is_changed(tmp_path):
         ):
             assert status == 0, out + err
         assert "imbalance" in out
+        ((status, out, err),) = of_page(f"ovirt-scheduler {commands[2]}", tmp_path, tmp_path)
+        assert (status in (0, 1), "\nlynx " in out) == (True, True), out + err
         assert (tmp_path / "report.html").stat().st_size > 1000
         said = tmp_path / "said"
         with said.open("w") as log:
-            daemon = program(tmp_path / "state", *commands[2].split(), cwd=tmp_path, stderr=log)
+            daemon = program(tmp_path / "state", *commands[3].split(), cwd=tmp_path, stderr=log)
         try:
             wait_until(lambda: "would migrate" in said.read_text())
         finally:

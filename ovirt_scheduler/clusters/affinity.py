@@ -146,7 +146,7 @@ class ClusterAffinity(RuleWatch):
         reported = self._report(Role.AFFINITY_GROUPS, document, states.GROUPS_REPORT)
         groups = states.unpack_groups(reported).values()
         if self._engine_side.version is None:
-            self._engine_side.look()
+            self._engine_side.ask()
         version = self._engine_side.version
         has_implicit = version is not None and version <= LAST_WITH_IMPLICIT
         labels: dict[str, states.LabelMembers] = {}

@@ -111,8 +111,8 @@ class ClusterDrive:
         while not self._services.stopping.is_set():
             events = self.news.take(again)
             if events is not None:
-                self.ownership.hear(events.correlation_ids)
-                self._reader.hear(events.named)
+                self.ownership.add_marks(events.correlation_ids)
+                self._reader.note_named(events.named)
             again = self.run_due()
 
     def run_due(self) -> float:
@@ -164,12 +164,12 @@ class ClusterDrive:
 
     def _run(self, timer: bool, balance: bool) -> None:
         """Look at the cluster, and call the scheduler for what is due."""
-        self.ownership.settle()  # also if the rest fails: else the marks of others would pile up
+        self.ownership.determine()  # also if the rest fails: else the marks of others would pile up
         try:
             driver = self._scheduler()  # first: a mistake in the section is logged in any case
         except SchedulerError:
             if self._migrations.under_way:  # they are followed to their end all the same
-                view = self._reader.look(False, False, self._migrations.under_way)
+                view = self._reader.read(False, False, self._migrations.under_way)
                 self._migrations.follow(view.state)
             raise
         balance |= self._actions.begin_look()  # is an approved plan still worth it?
@@ -177,11 +177,11 @@ class ClusterDrive:
             timer = balance = False
         balances = balance and not self._migrations.under_way
         if balances:
-            self._engine_side.look()
+            self._engine_side.ask()
             balances = balance = not self._engine_side.is_upgraded
         # Statistics show whether a migration improves anything.
         statistics = balances or (timer and self._wants_statistics(driver))
-        view = self._reader.look(timer or balances, statistics, self._migrations.under_way)
+        view = self._reader.read(timer or balances, statistics, self._migrations.under_way)
         self._looked = time.time()
         state = view.state
         running = {key: vm.host for key, vm in state.vms.items() if vm.host is not None}
@@ -375,7 +375,7 @@ class ClusterThreads:
         """How each cluster is looked after."""
         return tuple(each.state() for each in self._clusters.values())
 
-    def take(self, name: str) -> str:
+    def take_over(self, name: str) -> str:
         """Have this daemon drive a cluster for which it stands by, if it does.
 
         Returns:
@@ -392,7 +392,7 @@ class ClusterThreads:
             )
         ownership = self._clusters[name].ownership
         former = ownership.driven_by
-        ownership.take()
+        ownership.take_over()
         self.wake(name)
         return former
 

@@ -52,7 +52,7 @@ class EngineSide:
         self.is_upgraded = False
         self.version: Optional[tuple[int, int]] = None
 
-    def look(self) -> None:
+    def ask(self) -> None:
         """Ask the engine; where it does not answer, all is as before."""
         try:
             marks = cluster_marks.of_cluster(self._inventory, self._settings.name)

@@ -93,14 +93,14 @@ class ClusterOwnership:
         other = Mark.read(self.memory.driven_by) if self._makes else None
         return "" if other is None else other.daemon
 
-    def hear(self, correlation_ids: Iterable[str]) -> None:
-        """Take in the marks of the engine's events; for the cluster's thread."""
+    def add_marks(self, correlation_ids: Iterable[str]) -> None:
+        """Add the marks of the engine's events; for the cluster's thread."""
         latest = _now() + _FARTHEST
         for mark in filter(None, map(Mark.read, correlation_ids)):
             if mark.cluster == self._tag and mark.since <= latest:
                 self._others.add(mark)
 
-    def take(self) -> None:
+    def take_over(self) -> None:
         """Take the cluster over at the next look; any thread may.
 
         Raises:
@@ -110,9 +110,9 @@ class ClusterOwnership:
             raise SchedulerError(
                 f"this daemon makes no migrations of {self._cluster}: set drive = on, and reload it"
             )
-        self._store.take(self._cluster)
+        self._store.request_takeover(self._cluster)
 
-    def settle(self) -> None:
+    def determine(self) -> None:
         """Find out whether the daemon drives the cluster; for the cluster's thread."""
         others, self._others = self._others, set()
         memory = self.memory

@@ -96,7 +96,7 @@ class DriveMemory:
             if self._saved[name] != former or self._warned:
                 self._write()
 
-    def take(self, name: str) -> None:
+    def request_takeover(self, name: str) -> None:
         """Have a cluster taken over at the next look, also after a restart; any thread may."""
         with self._lock:
             self._clusters.setdefault(name, ClusterMemory()).taking = True

@@ -82,14 +82,14 @@ class ClusterReader:
         """Whether an event has named something of the cluster since the latest look."""
         return self._named != frozenset()
 
-    def hear(self, named: Optional[frozenset[str]]) -> None:
-        """Take in ids that events name; None: they may have named anything."""
+    def note_named(self, named: Optional[frozenset[str]]) -> None:
+        """Note ids that events name; None: they may have named anything."""
         if named is None or self._named is None:
             self._named = None
         elif self.state is not None:
             self._named |= named & (self.state.hosts.keys() | self.state.vms.keys())
 
-    def look(self, all_of_it: bool, statistics: bool, followed: Collection[str]) -> View:
+    def read(self, all_of_it: bool, statistics: bool, followed: Collection[str]) -> View:
         """Read the part of the cluster that is used now.
 
         Args:

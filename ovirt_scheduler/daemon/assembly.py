@@ -96,7 +96,7 @@ class Assembly:
         self._drive = self._make_drive(services)
         server_settings, self._certificate = self._server_settings(services)
         self.server = SchedulerServer(server_settings, services.methods(), listener)
-        if notifier.keep(self.server.socket):
+        if notifier.store_socket(self.server.socket):
             self.server.socket_is_kept = True
         self._certificates_due = 0.0  # when they are looked at, on the monotonic clock
         self._watchdog = Watchdog(notifier, self.runtime.executor, self._line)
@@ -192,7 +192,7 @@ class Assembly:
         """Have this daemon drive a cluster; return the daemon that did before."""
         if self._drive is None:
             raise SchedulerError("this daemon looks after no cluster: see drive in scheduler.conf")
-        return {"driven_by": self._drive.take(cluster)}
+        return {"driven_by": self._drive.take_over(cluster)}
 
     def stop(self, grace: float) -> None:
         """Let running calls finish, and end all processes and threads.

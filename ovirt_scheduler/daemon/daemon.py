@@ -119,14 +119,14 @@ class _Signals:
         for number in (*_ENDS, signal.SIGHUP):
             signal.signal(number, lambda _number, _frame: None)
         signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
-        self._heard: set[int] = set()
+        self._pending: set[int] = set()
 
     def next(self) -> signal.Signals:
         """Wait for the next signal."""
-        while not self._heard:
-            self._hear()
-        number = min(self._heard, key=lambda number: number == signal.SIGHUP)
-        self._heard.remove(number)
+        while not self._pending:
+            self._wait_for_signals()
+        number = min(self._pending, key=lambda number: number == signal.SIGHUP)
+        self._pending.remove(number)
         return signal.Signals(number)
 
     def unless_stopped(self, work: Callable[[], T]) -> Optional[T]:
@@ -146,16 +146,16 @@ class _Signals:
             os.write(self._written, bytes((_WORK_DONE,)))
 
         threading.Thread(target=run, name="start", daemon=True).start()
-        while _WORK_DONE not in self._heard:
-            if self._heard.intersection(_ENDS):
+        while _WORK_DONE not in self._pending:
+            if self._pending.intersection(_ENDS):
                 return None
-            self._hear()
-        self._heard.remove(_WORK_DONE)
+            self._wait_for_signals()
+        self._pending.remove(_WORK_DONE)
         return result.result()
 
-    def _hear(self) -> None:
+    def _wait_for_signals(self) -> None:
         """Wait until something is in the pipe, and take all of it."""
-        self._heard.update(os.read(self._pipe, 1 << 16))
+        self._pending.update(os.read(self._pipe, 1 << 16))
 
 
 def _reload(

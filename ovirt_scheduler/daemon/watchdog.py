@@ -58,7 +58,7 @@ class Notifier:
         """Say that the daemon stops."""
         self._send("STOPPING=1", "STATUS=waiting for the calls under way")
 
-    def keep(self, listener: socket.socket) -> bool:
+    def store_socket(self, listener: socket.socket) -> bool:
         """Have systemd keep a listening socket for the next daemon, while the unit restarts.
 
         Returns:
@@ -71,7 +71,7 @@ class Notifier:
             "FDSTORE=1", f"FDNAME={_LISTENER}", "FDPOLL=0", descriptors=[listener.fileno()]
         )
 
-    def tell(self, status: str) -> None:
+    def show_status(self, status: str) -> None:
         """Have ``systemctl status`` show this line from now on."""
         self._send(f"STATUS={status}")
 
@@ -163,7 +163,7 @@ class Watchdog:
     def _tell(self) -> None:
         """Tell systemd the status; a mistake in it must not end what feeds the watchdog."""
         try:
-            self._notifier.tell(self._line())
+            self._notifier.show_status(self._line())
         except Exception:  # noqa: BLE001
             _log.exception("systemd could not be told the status, this is a bug")
 

@@ -134,7 +134,7 @@ class SimulatedHost(EntityDocument):
         self.tells_load = busy_percent(self._statistics) is not None
         self._vm_memory = 0.0  # bytes that its VMs have; so not each VM to come asks them all
 
-    def settle(self) -> None:
+    def divide_use(self) -> None:
         """Divide its use among itself and its first VMs."""
         vms, percent = self.vms.values(), busy_percent(self._statistics)
         used = used_memory(self._statistics, int(self.memory), None)
@@ -251,7 +251,7 @@ class SimulatedCluster:
             else:
                 self.left_out[vm.name] = f"runs on host {runs_on}, which is not there"
         for host in self.hosts.values():
-            host.settle()
+            host.divide_use()
         # By kind and place: the elements in it.
         self._replies: dict[tuple[str, int], tuple[list[bytes], EngineReply]] = {}
         self._engine: Optional[FakeEngine] = None  # for plugins that ask more

@@ -126,7 +126,7 @@ def test_who_drives_is_settled_though_the_look_fails(services):
     settings = ClusterSettings("Default", Drive.ON, timer_interval=0.0)
     cluster = ClusterDrive(settings, services)
     tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
-    cluster.ownership.hear([str(Mark(True, 1, "far-0000", tag))])
+    cluster.ownership.add_marks([str(Mark(True, 1, "far-0000", tag))])
     cluster.run_due()
     assert cluster.state().problem
     assert cluster.state().driven_by == "far-0000"
@@ -277,7 +277,7 @@ def test_who_stands_by_knows_no_imbalance(scheduled, clock):
     clock.now = cluster.run_due()
     assert cluster.state().imbalance == 0.0
     tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
-    cluster.ownership.hear([str(Mark(True, 1, "far-0000", tag))])
+    cluster.ownership.add_marks([str(Mark(True, 1, "far-0000", tag))])
     cluster.run_due()
     assert (cluster.state().driven_by, cluster.state().imbalance) == ("far-0000", None)
 

@@ -19,7 +19,7 @@ def test_hosts_have_their_vms_now_and_their_use_of_the_last_balancing(looks: Loo
     assert looks.cluster.state().hosts == ()
     looks.look()
     looks.engine.vms[0].host = looks.engine.vms[1].host
-    looks.cluster._reader.hear(None)
+    looks.cluster._reader.note_named(None)
     looks.look(2.0)  # without statistics
     lynx, puma = looks.cluster.state().hosts
     assert ({name for _, name in puma.vms}, lynx.vms) == ({"web", "db"}, ())

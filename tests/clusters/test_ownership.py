@@ -59,7 +59,7 @@ def begin(folder, drive=Drive.ON):
     """How the daemon of that state folder begins to look after the cluster."""
     store = DriveMemory(folder / "clusters.json")
     ownership = ownership_of(store, drive)
-    ownership.settle()
+    ownership.determine()
     store.save("Default")
     mark = Mark.read(ownership.memory.mark)  # none in a dry run
     wait_until(lambda: mark is None or time.time_ns() // 1_000_000 > mark.since)
@@ -73,10 +73,10 @@ def test_a_dry_run_does_not_count_as_driving(tmp_path):
     begin(long_ago, Drive.DRY_RUN)
     driver = begin(other)
     later = begin(long_ago)
-    later.hear([driver.memory.mark])
-    driver.hear([later.memory.mark])
-    driver.settle()
-    later.settle()
+    later.add_marks([driver.memory.mark])
+    driver.add_marks([later.memory.mark])
+    driver.determine()
+    later.determine()
     assert later.driven_by == Mark.read(driver.memory.mark).daemon
     assert driver.driven_by == ""
 
@@ -85,11 +85,11 @@ def test_a_takeover_in_the_middle_of_a_reload_holds(tmp_path):
     """What looks after the cluster next was made already, and looks after the former has ended."""
     store = DriveMemory(tmp_path / "clusters.json")
     former = ownership_of(store)
-    former.settle()
+    former.determine()
     following = ownership_of(store)
-    former.take()
-    former.settle()
-    following.settle()
+    former.take_over()
+    former.determine()
+    following.determine()
     assert Mark.read(following.memory.mark).by_takeover
     assert following.memory.mark == former.memory.mark
 
@@ -98,8 +98,8 @@ def test_who_takes_what_it_drives_already_loses_no_change_of_status(tmp_path):
     """It alone was to act on it."""
     driver = begin(tmp_path)
     driver.memory.statuses["web"] = "up"
-    driver.take()
-    driver.settle()
+    driver.take_over()
+    driver.determine()
     assert driver.memory.statuses == {"web": "up"}
 
 
@@ -109,14 +109,14 @@ def test_who_stands_by_again_after_a_takeover_says_so_again(tmp_path, caplog):
     driver, standby = one, two
     for turn in (1, 2, 3):
         for _ in range(2):
-            standby.hear([driver.memory.mark])
-            standby.settle()
+            standby.add_marks([driver.memory.mark])
+            standby.determine()
         name = Mark.read(driver.memory.mark).daemon
         assert standby.driven_by == name
         words = f"{name} drives it, and this daemon stands by"
         assert caplog.text.count(words) == (turn + 1) // 2
-        standby.take()
-        standby.settle()
+        standby.take_over()
+        standby.determine()
         driver, standby = standby, driver
 
 
@@ -126,10 +126,10 @@ def test_a_takeover_holds_over_a_restart_before_the_next_look(tmp_path):
     begin(tmp_path)
     store = DriveMemory(tmp_path / "clusters.json")
     standby = ownership_of(store)
-    standby.hear([driver.memory.mark])
-    standby.settle()
+    standby.add_marks([driver.memory.mark])
+    standby.determine()
     assert standby.driven_by == Mark.read(driver.memory.mark).daemon
-    standby.take()
+    standby.take_over()
     again = begin(tmp_path)
     assert (again.driven_by, Mark.read(again.memory.mark).by_takeover) == ("", True)
 
@@ -148,8 +148,8 @@ def test_the_log_tells_of_so_many_others_and_no_more(tmp_path, caplog):
     ownership = begin(tmp_path)
     own = Mark.read(ownership.memory.mark)
     others = [own._replace(since=own.since + 1, daemon=f"x-{number:04x}") for number in range(500)]
-    ownership.hear(map(str, others))
-    ownership.settle()
+    ownership.add_marks(map(str, others))
+    ownership.determine()
     assert caplog.text.count("migrates its VMs, too") == 20
 
 
@@ -159,11 +159,11 @@ def test_whatever_looks_like_a_mark_a_cluster_can_be_taken_over(tmp_path):
     own = Mark.read(ownership.memory.mark)
     for years, driven_by in ((9, "x-0000"), (400, "")):
         since = min(own.since + years * 365 * 86_400_000, 0xFFFFFFFFFFF)
-        ownership.hear([str(Mark(True, since, "x-0000", own.cluster))])
-        ownership.settle()
+        ownership.add_marks([str(Mark(True, since, "x-0000", own.cluster))])
+        ownership.determine()
         assert ownership.driven_by == driven_by
-        ownership.take()
-        ownership.settle()
+        ownership.take_over()
+        ownership.determine()
         taken = Mark.read(ownership.memory.mark)
         assert (ownership.driven_by, taken.by_takeover, taken.daemon) == ("", True, own.daemon)
 

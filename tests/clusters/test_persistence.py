@@ -113,8 +113,8 @@ def test_a_takeover_is_kept_while_the_cluster_changes(tmp_path):
     memory.cluster("Default").moved = ["v"]
     memory.save("Default")
     memory.cluster("Default").moved = []
-    memory.take("Default")
-    memory.take("Other")
+    memory.request_takeover("Default")
+    memory.request_takeover("Other")
     again = DriveMemory(file)
     assert again.cluster("Default") == ClusterMemory(moved=["v"], taking=True)
     assert again.cluster("Other") == ClusterMemory(taking=True)

@@ -58,7 +58,7 @@ def cluster(asking, executor):
 
 
 def look(cluster, calls=False, statistics=False, followed=()):
-    return cluster.look(calls, statistics, followed)
+    return cluster.read(calls, statistics, followed)
 
 
 def packed(reply):
@@ -101,7 +101,7 @@ def test_between_two_calls_only_what_may_have_changed_is_asked_for(engine, clust
     searches(engine)
     engine.vms[0].status, engine.vms[3].status, engine.hosts[1].status = "up", "down", "error"
     engine.vms[5].status = "paused"
-    cluster.hear(frozenset({id_of("vm3"), id_of("stranger")}))
+    cluster.note_named(frozenset({id_of("vm3"), id_of("stranger")}))
     assert cluster.has_news
     view = look(cluster)
     statuses = [vm.status for vm in view.state.vms.values()]
@@ -196,7 +196,7 @@ def test_an_engine_without_an_end_is_told(engine, cluster, monkeypatch):
 def test_a_page_that_fails_in_the_middle_changes_nothing(engine, cluster):
     """What was known stays known, and so does what events have named."""
     before = look(cluster, calls=True)
-    cluster.hear(frozenset({id_of("vm1")}))
+    cluster.note_named(frozenset({id_of("vm1")}))
     for broken, error in (
         (Reply(500, "text/html", ""), EngineUnavailable),
         (Reply(200, "application/xml", "<vms><vm id='a'>"), UnreadableDocument),
@@ -233,7 +233,7 @@ def test_a_stop_ends_the_asking(engine, asking, executor):
     stopping = threading.Event()
     engine.before = lambda _: stopping.set()
     with pytest.raises(EngineUnavailable, match="the daemon stops"):
-        ClusterReader("Default", asking, executor, stopping).look(True, False, ())
+        ClusterReader("Default", asking, executor, stopping).read(True, False, ())
     assert len(engine.asked("vms")) == 1
 
 

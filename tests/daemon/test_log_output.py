@@ -195,7 +195,7 @@ def test_each_request_has_one_line(run):
         r"'x\\n.*'; VM .*, \d+ hosts: 1 left, \d+ removed by Keeps; problems with '.*', Raises; [0-9.]+ ms",
         missing,
     )
-    assert re.search(r"'GET /nowhere', \S+: HTTP 404, there is nothing here", lines[6])
+    assert re.search(r"'GET /nowhere', \S+: HTTP 404, there is no such page", lines[6])
     assert re.search(r"request \w+ -, \S+: HTTP 400, ", lines[7])
 
 

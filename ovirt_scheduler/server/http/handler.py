@@ -131,7 +131,7 @@ class ConnectionHandler:
         """Like ``_send``, with a refusal instead of an answer that there is no room for."""
         answers = self._server.answers
         size = len(answer.body) if len(answer.body) > _SMALL else 0
-        if not answers.take(size):
+        if not answers.reserve(size):
             text = "large answers are not taken yet, and there is no room for this one; try later"
             return self._send(
                 request, _refusal(request, HTTPStatus.SERVICE_UNAVAILABLE, text), goes_on

@@ -158,15 +158,15 @@ class Room:
         self._free = size
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> bool:
-        """Take so many bytes; False if fewer are left."""
+    def reserve(self, size: int) -> bool:
+        """Reserve so many bytes; False if fewer are free."""
         with self._lock:
             enough = size <= self._free
             self._free -= size * enough
             return enough
 
     def give_back(self, size: int) -> None:
-        """Free bytes that were taken."""
+        """Free bytes that were reserved."""
         with self._lock:
             self._free += size
 
@@ -212,7 +212,7 @@ class BodyReader:
             body += piece
             if len(body) > self._limit:
                 raise self._too_large()
-            if not self._room.take(len(piece)):
+            if not self._room.reserve(len(piece)):
                 text = "there are large requests under way, and no room for this one; try it later"
                 raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, text)
             self._reserved += len(piece)

@@ -37,7 +37,6 @@ def read_rules(executor: Executor, snapshot: Snapshot) -> AffinityRules:
     """
     clusters = snapshot.elements("clusters")
     groups = [group for cluster in clusters for group in cluster.iterfind("affinity_groups/*")]
-    labels = dict(_labels(snapshot))
     is_old = any(
         tuple(
             int(cluster.findtext(f"version/{part}") or _NEWEST) for part in ("major", "minor")
@@ -46,6 +45,10 @@ def read_rules(executor: Executor, snapshot: Snapshot) -> AffinityRules:
     )  # fmt: skip
     if not groups and not is_old:
         return AffinityRules()
+    # To parse each host and VM once more takes long in a large cluster.
+    has_labels = is_old or any(group.find(f"{kind}_labels/*") is not None
+                               for group in groups for kind in ("vm", "host"))  # fmt: skip
+    labels = dict(_labels(snapshot)) if has_labels else {}
     data = b"<affinity_groups>%b</affinity_groups>" % b"".join(map(tostring, groups))
     deadline = time.monotonic() + _READ_SECONDS
     try:

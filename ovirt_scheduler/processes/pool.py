@@ -109,7 +109,7 @@ class Pool:
                 shelf.clear()
 
     def zygote_died(self) -> None:
-        """Load at once what has ended with a zygote; ``ended`` was told of most of its workers."""
+        """Close what waited ahead below a zygote that died, and load plugins again at once."""
         with self._lock:
             self._failed.clear()
             for worker in [each for each in self._spare if not each.zygote.alive]:

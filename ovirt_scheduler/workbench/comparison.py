@@ -361,7 +361,7 @@ def _why(then: Record, old: Record, new: Remade) -> Iterator[str]:
 
 
 def _fates(record: Record) -> dict[str, str]:
-    """By host: left, removed by a unit and why, or the sum of its costs."""
+    """By host: left, removed by a unit and why, the sum of its costs, or no cost."""
     removed, whys, fates = explanation.removed(record), explanation.why(record), {}
     for host in record["hosts"]:
         why = whys[host["id"]]
@@ -369,5 +369,6 @@ def _fates(record: Record) -> dict[str, str]:
             why = f"removed by {why}"
         elif "total" in host:
             why = f"{host['total']} = {why}"
-        fates[host["id"]] = why or "left"
+        no_verdict = "no cost" if record["method"] == Kind.COST_FUNCTION.method else "left"
+        fates[host["id"]] = why or no_verdict
     return fates

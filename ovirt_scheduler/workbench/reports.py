@@ -214,8 +214,8 @@ def _spread(numbers: Sequence[float], mean: str = ".0f") -> str:
 
 _MEASURES: Mapping[str, Callable[[View], str]] = {
     "imbalance, %": lambda view: f"{view.imbalance['used']:.1f}",
-    "of CPU": lambda view: f"{view.imbalance['cpu']:.1f}",
-    "of memory": lambda view: f"{view.imbalance['memory']:.1f}",
+    "imbalance of CPU, %": lambda view: f"{view.imbalance['cpu']:.1f}",
+    "imbalance of memory, %": lambda view: f"{view.imbalance['memory']:.1f}",
     "CPU, %: least mean most": lambda view: _spread([100 * host.cpu for host in view.up]),
     "memory, %: least mean most": lambda view: _spread([100 * host.memory for host in view.up]),
     "VMs of a host: least mean most": lambda view: _spread([host.vms for host in view.up], ".1f"),
@@ -225,7 +225,7 @@ _MEASURES: Mapping[str, Callable[[View], str]] = {
 }
 _COUNTS: Mapping[str, Callable[[Outcome], int]] = {
     "VMs placed": lambda outcome: len(outcome.moves) - len(outcome.migrations),
-    "VMs without a host": lambda outcome: len(outcome.unplaced),
+    "VMs that found no host": lambda outcome: len(outcome.unplaced),
     "migrations": lambda outcome: len(outcome.migrations),
     "balancings": lambda outcome: outcome.balancings,
 }

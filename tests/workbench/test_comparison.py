@@ -155,3 +155,11 @@ def test_json_has_ids_and_names():
         filtered([unit("One")], {"a": [P], "b": [R]}),
     )
     assert refused.fields()["differ"][0]["refused"] == [{"id": "b", "name": "name of b"}]
+
+
+def test_a_host_that_no_function_scores_any_more_has_no_cost():
+    """It was left by no filter: nobody asked one."""
+    functions = [unit("Calm", "cost function", factor=1)]
+    before, now = scored(functions, {"a": [0], "b": [1]}), scored([], {"a": [], "b": []})
+    (difference,) = compared(before, before, now).differ
+    assert "name of a: 0 = Calm 1 × 0; now no cost" in difference.why

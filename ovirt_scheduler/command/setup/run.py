@@ -117,6 +117,11 @@ def install(
         arguments.write(
             "the engine asks for units when it starts: systemctl restart ovirt-engine\n"
         )
+    elif machine.live and not (dry_run or manual_steps):
+        arguments.write(
+            "next: ovirt-scheduler status shows how it is; ovirt-scheduler setup --engine, on the "
+            "engine's machine, has the engine call it\n"
+        )
     return manual_steps
 
 

@@ -263,7 +263,7 @@ class Baseline:
         self._atexit = atexit._ncallbacks()  # noqa: SLF001
 
     def _look(self) -> dict[str, object]:
-        """The values that are compared, by the words that name them."""
+        """The state of the process to compare: label to value."""
         interpreter = {**vars(sys)}
         for name in _VOLATILE:
             interpreter.pop(name, None)

@@ -126,6 +126,10 @@ def running_version(live):
     thread.join()
 
 
+def test_what_comes_next_is_said_at_the_end(live):
+    assert live.install().splitlines()[-1].startswith("next: ovirt-scheduler status shows how")
+
+
 def test_a_daemon_of_another_version_is_restarted_and_that_is_said(live, running_version):
     """As after an upgrade with pip, which changes no file of setup's."""
     live.install()

@@ -150,7 +150,7 @@ def test_while_the_enforcer_mends_the_daemon_does_not(grouped):
 
 
 def test_what_a_broken_hard_rule_touches_is_not_evened_out(grouped):
-    put(grouped, "a@ant:20 b@ant:20 c@ant:10 d@bee:1")
+    put(grouped, "a@ant:8 b@ant:8 big@ant:30 c@ant:3 d@bee:1")
     grouped.engine.groups = [Group("set", ["a", "b", "d"], together=HARD)]
     grouped.begin(properties=HIGH)
     assert {vm for vm, _ in grouped.look()} == {"c"}

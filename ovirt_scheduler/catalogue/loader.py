@@ -286,7 +286,7 @@ class Loader:
             conf = parse_plugin_conf(conf_data or b"", path)
         if not conf.enabled:
             return LoadedPlugin(plugin.name, plugin.path, (), (), conf_data, "")
-        limits, on_failure = self._limits_of(conf), self._on_failure_of(conf)
+        limits, on_failure = self._limits_of(plugin.name, conf), self._on_failure_of(conf)
         return plugin._replace(
             conf=conf_data,
             units=tuple(
@@ -346,7 +346,7 @@ class Loader:
             description=unit.description,
             plugin=code,
             checksum=checksum,
-            limits=self._limits_of(conf),
+            limits=self._limits_of(code.name, conf),
             properties=self._properties(unit, code, conf),
             on_failure=self._on_failure_of(conf),
             class_name=unit.class_name,
@@ -357,7 +357,7 @@ class Loader:
         self, analysed: FoundDriver, code: PluginCode, conf: PluginConf, checksum: str
     ) -> DriverUnit:
         with self._naming_file(analysed, code, conf):
-            driver = make_driver(analysed, code, conf, checksum, self._limits_of(conf))
+            driver = make_driver(analysed, code, conf, checksum, self._limits_of(code.name, conf))
         return driver._replace(shipped=Path(code.folder) == self._shipped)
 
     def _why_left_out(self, driver: DriverUnit, conf: PluginConf) -> str:
@@ -372,7 +372,7 @@ class Loader:
     def _on_failure_of(self, conf: PluginConf) -> OnFailure:
         return OnFailure.IGNORE if conf.shadow else conf.on_failure or self._settings.on_failure
 
-    def _limits_of(self, conf: PluginConf) -> Limits:
+    def _limits_of(self, plugin: str, conf: PluginConf) -> Limits:
         settings = self._settings
         return Limits(
             timeout=conf.timeout or settings.plugin_timeout,
@@ -380,6 +380,7 @@ class Loader:
             cpu=settings.cpu_limit,
             open_files=settings.files_limit,
             calls_per_process=conf.calls_per_process or settings.calls_per_process,
+            timeout_key=f" (timeout in {plugin}.conf)" if conf.timeout else " (plugin_timeout)",
         )
 
     def _properties(

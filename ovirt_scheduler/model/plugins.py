@@ -17,6 +17,7 @@ class Limits:
     cpu: int  # seconds of processor time
     open_files: int
     calls_per_process: int = 1000  # then its process is replaced; 1: a process for each call
+    timeout_key: str = ""  # where the timeout is set, for a message: `` (plugin_timeout)``
 
 
 @dataclass(frozen=True)

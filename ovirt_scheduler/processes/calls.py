@@ -31,8 +31,9 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.model.units import PolicyUnit, UnitCall
 from ovirt_scheduler.model.values.hidden import without_secrets
-from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, State, completed
+from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, completed
 from ovirt_scheduler.processes.pool import Pool
+from ovirt_scheduler.processes.progress import State
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.protocol.frames import FrameError
@@ -122,7 +123,7 @@ class _Call(Exchange):
 
     def _failure(self, outcome: Outcome, message: str) -> CallResult:
         return (self.printing or self).with_output(
-            CallResult(self.function.unit, outcome, message=message)
+            CallResult(self.function.unit, outcome, message=message, traceback=self.traceback)
         )
 
     def with_output(self, result: CallResult) -> CallResult:

@@ -13,7 +13,6 @@ workers that have one, until the nearest deadline.
 
 from __future__ import annotations
 
-import enum
 import functools
 import math
 import os
@@ -30,45 +29,22 @@ from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.model.results import Outcome
 from ovirt_scheduler.model.tasks import Task
 from ovirt_scheduler.processes.pool import TRIES, AnySetup, Pool
-from ovirt_scheduler.processes.protocol import ending, frames
-from ovirt_scheduler.processes.protocol.ending import ABANDONED, ENDED, Ending, Reason
+from ovirt_scheduler.processes.progress import ENDINGS, State
+from ovirt_scheduler.processes.protocol import ending, frames, stacks
+from ovirt_scheduler.processes.protocol.ending import ABANDONED, Ending
 from ovirt_scheduler.processes.workers import Worker
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 _CHUNK = 1 << 16
 _PATIENCE = 0.005  # seconds for a process to settle, before another is used
 _LAST_SECONDS = 0.5  # for a worker whose connection has ended to have ended itself
+_TRACE_SECONDS = 0.5  # before its end that a process is asked where it is; a quarter at most
 _SHOWN_AS_EQUAL = 0.05  # seconds, of two times that a message has
 _QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
 
 
-class State(enum.Enum):
-    """The progress of an exchange."""
-
-    WAITING = "waiting"  # for a worker
-    SETTLING = "settling"  # the worker has not said yet that it has finished the task before
-    UNDER_WAY = "under way"
-    ANSWERED = "answered"
-    TOO_LATE = "too late"  # its time was over before a worker had it
-    NOT_READY = "not ready"  # its worker takes longer to settle than there is patience for
-    NOT_BEGUN = "not begun"  # its worker ended before it took the task: another can have it
-    TIMED_OUT = "timed out"
-    ENDED = "ended"  # its worker did, without an answer
-    MISLED = "misled"  # what came is no answer; ``problem`` says why
-    NOT_SENT = "not sent"  # descriptors or memory lack for the task; likewise
-
-
 _OPEN = (State.SETTLING, State.UNDER_WAY)
 _OF_AN_ANSWER = (frames.ANSWER, frames.STDOUT, frames.STDERR, frames.DIFFERS)
-# Why a worker ends, where it has not said so itself.
-_ENDINGS = {
-    State.ANSWERED: None,
-    State.NOT_BEGUN: ENDED,
-    State.ENDED: ENDED,
-    State.MISLED: Ending(Reason.MISLED),
-    State.TIMED_OUT: Ending(Reason.FAILED, State.TIMED_OUT.value),
-    State.NOT_SENT: Ending(Reason.FAILED, State.NOT_SENT.value),
-}
 
 
 class Exchange:
@@ -88,6 +64,7 @@ class Exchange:
         grace: further seconds in which it may say itself that they are over.
         kept_output: bytes to keep of each of stdout and stderr.
         runs_plugin: the task is a call of a plugin.
+        traceback: where the plugin's process was shortly before its time was over, if it told.
         tries: how often the task was handed to a worker that did not take it.
         until: when it is over, on the monotonic clock.
         due: when it is over, or the patience with its worker, on the monotonic clock.
@@ -107,6 +84,7 @@ class Exchange:
     grace = 0.0
     kept_output = OUTPUT_LIMIT
     runs_plugin = False
+    traceback = ""
     tries = 0
     problem = ""
     lacks_descriptors = False
@@ -154,6 +132,8 @@ class Exchange:
             ExecutorUnavailable: no worker is available.
         """
         self.ending = self.status = None
+        self._runs_code = self.runs_plugin or bool(self.file)  # of others, which may hang
+        self._was_traced = False
         self.payloads: dict[bytes, bytes] = {}
         self.descriptors: list[int] = []
         self.output, self.printed = (bytearray(), bytearray()), [0, 0]
@@ -181,6 +161,8 @@ class Exchange:
 
     def _send_task(self) -> None:
         self.state, self.due = State.UNDER_WAY, self.until
+        if self._runs_code:
+            self.due -= min(_TRACE_SECONDS, (self.until - time.monotonic()) / 4)
         self.worker.unframer.limit = self.limit
         self.worker.drop_output()
         self.send()
@@ -268,9 +250,18 @@ class Exchange:
     def _end(self, state: State) -> None:
         self.state = state
         self.seconds = time.monotonic() - self.started
+        if self._was_traced:
+            self.traceback = stacks.take_out(self.output[1])
 
     def end_in_time(self, now: float) -> None:
-        """End the exchange: its time, or the patience with its worker, is over."""
+        """End the exchange: its time, or the patience with its worker, is over.
+
+        Shortly before its time is over, have the worker tell where it is.
+        """
+        if self.state is State.UNDER_WAY and now < self.until:
+            self._was_traced, self.due = True, self.until
+            self.worker.zygote.trace(self.worker)
+            return
         self._end(State.TIMED_OUT if now >= self.until else State.NOT_READY)
 
     def end_worker(self) -> None:
@@ -300,7 +291,7 @@ class Exchange:
             os.close(self.descriptors.pop())
         if self.state is State.NOT_READY:
             pool.put_back(self.worker)
-        elif ends := self.ending or _ENDINGS[self.state]:
+        elif ends := self.ending or ENDINGS[self.state]:
             pool.discard(self.worker, ends)
         else:
             pool.give_back(self.worker, self.nonce, self.runs_plugin)
@@ -312,7 +303,10 @@ class Exchange:
         if self.state in (State.MISLED, State.NOT_SENT):
             return Outcome.BAD_ANSWER, self.problem
         if self.state is State.TIMED_OUT:
-            message = f"was killed after {self.seconds:.1f} s; its timeout is {limits.timeout:g} s"
+            place = self.traceback and stacks.place(self.traceback, self.worker.file)
+            where = f", in {place}" if place else ""
+            message = f"was killed after {self.seconds:.1f} s{where}; "
+            message += f"its timeout is {limits.timeout:g} s{limits.timeout_key}"
             if self.seconds + _SHOWN_AS_EQUAL < limits.timeout:
                 message += ", the request's time was over before"
             return Outcome.TIMED_OUT, message

@@ -21,8 +21,9 @@ from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, SplitTask
 from ovirt_scheduler.model.values.text import one_line
-from ovirt_scheduler.processes.exchange import Exchange, State, completed
+from ovirt_scheduler.processes.exchange import Exchange, completed
 from ovirt_scheduler.processes.pool import Pool
+from ovirt_scheduler.processes.progress import State
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 

@@ -171,6 +171,12 @@ class Zygote:
             os.close(stderr_w)
             return worker
 
+    def trace(self, worker: Worker) -> None:
+        """Have a worker print where it is, if it can; a child of the call may do so, too."""
+        with contextlib.suppress(OSError):  # it has ended, or takes no message: it is killed soon
+            order = frames.ORDER.pack(frames.TRACE, worker.serial)
+            self._control.send(order, socket.MSG_DONTWAIT)
+
     def kill(self, worker: Worker) -> None:
         """Have the zygote kill a worker."""
         try:

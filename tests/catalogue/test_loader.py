@@ -173,7 +173,8 @@ def test_a_plugin_without_a_conf_file_has_the_settings_limits(place):
     assert [found.kind for found in loaded.units] == list(Kind)
     for found in loaded.units:
         assert (found.name, found.checksum, found.properties) == ("plugin", checksum, None)
-        assert found.limits == type(found.limits)(7.0, 100 << 20, 8, 90)
+        limits = type(found.limits)(7.0, 100 << 20, 8, 90, timeout_key=" (plugin_timeout)")
+        assert found.limits == limits
         assert found.on_failure is OnFailure.IGNORE
 
 

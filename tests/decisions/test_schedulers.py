@@ -356,7 +356,7 @@ def test_a_scheduler_that_hangs_is_killed_at_its_own_limit(design, engine):
     """The limit of its conf file; through schedule that is a fault."""
     problem = engine.loadBalance("Hangs", HOSTS, VMS, {})["plugin_errors"]["Hangs"][0]
     assert problem.startswith("was killed after")
-    assert problem.endswith("its timeout is 0.5 s")
+    assert problem.endswith("its timeout is 0.5 s (timeout in hangs.conf)")
     arguments = {"hosts": HOSTS, "vms": VMS}
     message = refusal(105, design.schedule, "hanging", "load_balance", arguments)
     assert message.startswith("scheduler Hangs: load_balance: was killed after")

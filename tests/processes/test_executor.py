@@ -20,7 +20,8 @@ from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import properties
-from ovirt_scheduler.processes.exchange import Exchange, State
+from ovirt_scheduler.processes.exchange import Exchange
+from ovirt_scheduler.processes.progress import State
 from tests.support.fuzzing import peak_of
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import processes_with
@@ -204,6 +205,20 @@ def test_a_call_over_its_time_is_killed_and_told(executor, unit_named, name):
     assert result.message.endswith("its timeout is 0.3 s")
     # The clock is read for the deadline, and again when the task is sent.
     assert 0.25 <= result.seconds < LIMITS.timeout
+
+
+def test_a_call_that_hangs_says_where(executor, unit_of):
+    """The innermost place in the plugin's own file; the traceback leads there."""
+    text = (
+        "import time\ndef wait():\n    time.sleep(3600)\n"
+        "def do_filter(hosts, vm, properties):\n    print('waits')\n    wait()\n"
+    )
+    unit = unit_of(text, timeout=2.0, timeout_key=" (plugin_timeout)")
+    result = only(executor.run(job_of([unit])))
+    assert result.outcome is Outcome.TIMED_OUT
+    assert " s, in wait (plugin.py:3); its timeout is 2 s (plugin_timeout)" in result.message
+    assert result.traceback.index("line 6 in do_filter") < result.traceback.index("line 3 in wait")
+    assert "most recent" not in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
     daemon  -- FORK: serial + 3 descriptors, KILL: serial -->  zygote    SOCK_SEQPACKET
     daemon  -- ASK: whether it lives ----------------------->  zygote
     daemon  -- SWEEP: it may have other children ----------->  zygote
+    daemon  -- TRACE: serial, to print where it is --------->  zygote
     daemon  <-- ALIVE, ENDED: serial, status, left ----------  zygote
 
     daemon  -- TASK + descriptors -------------------------->  process   SOCK_STREAM
@@ -34,8 +35,10 @@ from typing import Any, NoReturn, Union
 from ovirt_scheduler.model.plugins import Engine, NoEngine
 from ovirt_scheduler.model.tasks import CallTask, Function, Returns, Task
 
-ORDER = struct.Struct("!cI")  # FORK, KILL, ASK or SWEEP, serial of the process
-FORK, KILL, ASK, SWEEP = b"f", b"k", b"a", b"s"
+ORDER = struct.Struct("!cI")  # FORK, KILL, ASK, SWEEP or TRACE, serial of the process
+FORK, KILL, ASK, SWEEP, TRACE = b"f", b"k", b"a", b"s", b"t"
+# A process prints then on descriptor 2 where it is; one that no library is known to use.
+TRACE_SIGNAL = signal.SIGRTMAX - 3
 ALIVE = b"alive"
 # Serial of the process, its wait status; whether something of it could not be ended.
 ENDED = struct.Struct("!Ii?")

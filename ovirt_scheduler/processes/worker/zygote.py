@@ -2,7 +2,7 @@
 
 ::
 
-    daemon ──(FORK, KILL, ASK, SWEEP)──► zygote ──fork──► process of a plugin, reader, ...
+    daemon ──(FORK, KILL, TRACE, …)────► zygote ──fork──► process of a plugin, reader, ...
            ◄─(ALIVE, ENDED)─────┘
 
 It is started by exec with one descriptor, the daemon's control socket. It has one thread, no secret
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import faulthandler
 import fcntl
 import gc
 import importlib
@@ -68,6 +69,8 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
         importlib.import_module(name)
     main_of_workers = importlib.import_module(_MAIN)
     main_of_workers.warm_up()
+    # For all workers. The handler runs no Python, so it works wherever a plugin hangs.
+    faulthandler.register(frames.TRACE_SIGNAL, file=2, all_threads=False)
     gc.collect()
     gc.freeze()
     _Zygote(control, main_of_workers.run).run()
@@ -159,9 +162,12 @@ class _Zygote:
         elif order == frames.SWEEP:
             self._sweeping = True
             self._reap()
-        elif order == frames.KILL:
+        elif order in (frames.KILL, frames.TRACE):
             for pid in [pid for pid, known in self._workers.items() if known == serial]:
-                children.kill(pid)
+                if order == frames.TRACE:
+                    os.kill(pid, frames.TRACE_SIGNAL)
+                else:
+                    children.kill(pid)
         else:
             self._fork(serial, descriptors)
         for descriptor in descriptors:

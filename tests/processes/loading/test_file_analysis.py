@@ -329,7 +329,7 @@ def test_an_import_that_sleeps_is_killed_and_holds_up_no_other(analyse):
         assert not slow.done()
         fault = slow.result(LONG).fault
     assert fault.message.startswith("loading it failed: was killed after 10.")
-    assert fault.message.endswith("s; its timeout is 10 s")
+    assert fault.message.endswith(" s, in <module> (plugin.py:2); its timeout is 10 s")
 
 
 def test_an_import_leaves_nothing_for_the_next_one(analyse, tmp_path):

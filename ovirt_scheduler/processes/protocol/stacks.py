@@ -28,8 +28,8 @@ def take_out(output: bytearray) -> str:
 
 def place(traceback: str, plugin: str) -> str:
     """The innermost place of a traceback in the folder of a plugin's file; empty if none is."""
-    for found in reversed([*_PLACE.finditer(traceback)]):
-        file = Path(found["file"])
+    for frame in reversed([*_PLACE.finditer(traceback)]):
+        file = Path(frame["file"])
         if file.parent == Path(plugin).parent:
-            return f"{found['function']} ({file.name}:{found['line']})"
+            return f"{frame['function']} ({file.name}:{frame['line']})"
     return ""

@@ -23,10 +23,7 @@ VAGUE = frozenset((
 ))  # fmt: skip
 # How many a folder or a file still has; what is not here has none. These numbers only go down.
 ALLOWED: dict[str, int] = {
-    "clusters": 10,
-    "decisions": 4,
     "history": 1,
-    "workbench": 1,
 }
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -81,7 +81,7 @@ class ClusterDestinations:
                 if state.is_hosted_engine:
                     self._closed[vm] = {ANY_HOST: "no balancing moves the hosted engine"}
         # By the VMs' ids, for those that the units were called for, or need not be.
-        self._known: dict[str, Mapping[str, int]] = {
+        self._costs_of: dict[str, Mapping[str, int]] = {
             vm: {} if ANY_HOST in hosts else self._allowed(vm)
             for vm, hosts in self._closed.items()
             if ANY_HOST in hosts or (vm in self._state.vms and not self._has_units)
@@ -111,14 +111,14 @@ class ClusterDestinations:
                 continue
             unit = placed.unit_of(vm)
             is_limited = self._has_units or any(member in self.doubtful for member in unit)
-            unknown = [member for member in unit if member not in self._known]
+            unknown = [member for member in unit if member not in self._costs_of]
             if is_limited:
-                self._known.update((member, self._allowed(member)) for member in unknown)
+                self._costs_of.update((member, self._allowed(member)) for member in unknown)
             target = self._best(unit, hosts, placed)
             if unknown and target != _first(hosts):
                 if not is_limited and vm in self.rules.vms:
                     allowed = placed.acceptable(unit, self._up)
-                    self._known.update((member, dict.fromkeys(allowed, 0)) for member in unknown)
+                    self._costs_of.update((member, dict.fromkeys(allowed, 0)) for member in unknown)
                 misfit |= is_limited or vm in self.rules.vms
             _move(placed, unit, target)
         return misfit
@@ -128,12 +128,12 @@ class ClusterDestinations:
         closed = self._closed.setdefault(vm, {})
         closed.update(hosts)
         if ANY_HOST in closed:
-            self._known[vm] = {}
-        elif vm in self._known:
-            costs = self._known[vm].items()
-            self._known[vm] = {host: cost for host, cost in costs if host not in closed}
+            self._costs_of[vm] = {}
+        elif vm in self._costs_of:
+            costs = self._costs_of[vm].items()
+            self._costs_of[vm] = {host: cost for host, cost in costs if host not in closed}
         else:
-            self._known[vm] = self._allowed(vm)
+            self._costs_of[vm] = self._allowed(vm)
 
     def plan(self, answer: Migrations) -> None:
         """Count the migrations of an answer as planned."""
@@ -178,7 +178,7 @@ class ClusterDestinations:
                 self.driver,
                 self.method,
                 arguments,
-                destinations=dict(self._known),
+                destinations=dict(self._costs_of),
                 planned=dict(self.planned),
                 rules=self.placed({}),
                 averages=as_values(self._state) if is_averaged else {},
@@ -282,15 +282,15 @@ class ClusterDestinations:
         Returns:
             Its id; empty for any host; None if they have to stay.
         """
-        known = [self._known[vm] for vm in unit if vm in self._known]
+        of_members = [self._costs_of[vm] for vm in unit if vm in self._costs_of]
         is_ruled = unit[0] in self.rules.vms
-        if not known and not is_ruled:
+        if not of_members and not is_ruled:
             return _first(offered)
-        hosts = known[0] if known else self._up
+        hosts = of_members[0] if of_members else self._up
         costs = {
-            host: sum(costs[host] for costs in known)
+            host: sum(costs[host] for costs in of_members)
             for host in hosts
-            if all(host in costs for costs in known)
+            if all(host in costs for costs in of_members)
         }
         if is_ruled:
             costs = {host: costs[host] for host in placed.acceptable(unit, costs)}
@@ -322,29 +322,29 @@ class ClusterDestinations:
     def _allowed(self, vm: str) -> Mapping[str, int]:
         """The hosts that the filters leave, each with the sum of the cost functions."""
         settings = self.settings
-        left = self._up
-        if left and settings.filters:
-            left = tuple(self._ask_units(vm, Kind.FILTER, settings.filters, left))
-        left = tuple(host for host in left if host not in self._closed.get(vm, ()))
-        known = dict.fromkeys(left, 0)
-        if left and settings.cost_functions:
-            costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions, left)
-            known = {host: costs.get(host, 0) for host in left}  # as for engines (contract 4.4)
-        doubt = 1 + max(known.values(), default=0) - min(known.values(), default=0)
+        remaining = self._up
+        if remaining and settings.filters:
+            remaining = tuple(self._ask_units(vm, Kind.FILTER, settings.filters, remaining))
+        remaining = tuple(host for host in remaining if host not in self._closed.get(vm, ()))
+        sums = dict.fromkeys(remaining, 0)
+        if remaining and settings.cost_functions:
+            costs = self._ask_units(vm, Kind.COST_FUNCTION, settings.cost_functions, remaining)
+            sums = {host: costs.get(host, 0) for host in remaining}  # as for engines
+        doubt = 1 + max(sums.values(), default=0) - min(sums.values(), default=0)
         doubtful = self.doubtful.get(vm, ())
-        return {host: cost + doubt * (host in doubtful) for host, cost in known.items()}
+        return {host: cost + doubt * (host in doubtful) for host, cost in sums.items()}
 
     def _ask_units(
-        self, vm: Optional[str], kind: Kind, wanted: tuple[WantedUnit, ...], hosts: tuple[str, ...]
+        self, vm: Optional[str], kind: Kind, units: tuple[WantedUnit, ...], hosts: tuple[str, ...]
     ) -> Any:
         caller = Caller.of_cluster(self.settings.name)
         entities = Entities(hosts, vm=vm)
-        request = Request(caller, entities, self.settings.properties, {kind: wanted})
-        known = self.view.replies
-        if known is not None:
-            of_vm = next((each for each in known.vms if vm in each.ids), None)
-            known = EngineReplies(known.hosts, of_vm)
-        return self.decisions.decide(request, known).answer
+        request = Request(caller, entities, self.settings.properties, {kind: units})
+        replies = self.view.replies
+        if replies is not None:
+            of_vm = next((each for each in replies.vms if vm in each.ids), None)
+            replies = EngineReplies(replies.hosts, of_vm)
+        return self.decisions.decide(request, replies).answer
 
 
 def _first(hosts: tuple[str, ...]) -> str:

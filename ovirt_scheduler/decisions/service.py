@@ -205,13 +205,13 @@ class DecisionService:
         rules = AffinityRules(group for placed in every for group in placed.rules.groups)
         return PlacedVms(rules, {vm: host for vm, host in hosts.items() if host is not None})
 
-    def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
+    def decide(self, request: Request, replies: Optional[EngineReplies] = None) -> Decision:
         """Decide like ``trace``, and report it: for callers who are the daemon itself.
 
         Raises:
             RequestError, ExecutorUnavailable: as for ``trace``.
         """
-        trace = self.trace(request, known)
+        trace = self.trace(request, replies)
         self.report(trace)
         return trace.decision
 
@@ -229,14 +229,14 @@ class DecisionService:
                     {"request": what.caller.request_id},
                 )
 
-    def trace(self, request: Request, known: Optional[EngineReplies] = None) -> Trace:
+    def trace(self, request: Request, replies: Optional[EngineReplies] = None) -> Trace:
         """Run the units that a request names, and then the driver's method.
 
         A unit or driver that fails is no error: the decision says so. Whoever calls this calls
         ``report`` when the answer is out.
 
         Args:
-            known: the engine's replies about the request's ids; None: it is asked.
+            replies: the engine's replies about the request's ids; None: it is asked.
 
         Raises:
             UnknownUnit: no such policy unit of that kind (design form).
@@ -260,7 +260,7 @@ class DecisionService:
         if call is not None:
             call = self._informed(call, request.entities.vm)
             job = job._replace(request=job.request._replace(driver_call=call))
-        job, execution, engine_errors = self._run(job, known)
+        job, execution, engine_errors = self._run(job, replies)
         if execution.balance is not None:
             execution = _for_engine(job.request, execution, execution.balance)
         answer, of_answer = _answer(job, execution)
@@ -282,7 +282,7 @@ class DecisionService:
         return Trace(decision, job.replies, () if call is None else call.selected, job.shadows)
 
     def _run(
-        self, job: Job, known: Optional[EngineReplies]
+        self, job: Job, replies: Optional[EngineReplies]
     ) -> tuple[Job, Execution, tuple[str, ...]]:
         """The job with the engine's replies, how it ended, and what is wrong with the engine."""
         hosts, vm = job.request.entities.hosts, job.request.entities.vm
@@ -292,7 +292,7 @@ class DecisionService:
             return job, Execution(hosts, vm=vm, remaining=hosts), ()
         errors: tuple[str, ...] = ()
         if self.inventory is not None and not job.rejected:
-            job, errors = with_engine(job, self.inventory, known)
+            job, errors = with_engine(job, self.inventory, replies)
         return job, self.executor.run(job), errors
 
 
@@ -343,7 +343,7 @@ def _driver_named(catalogue: Catalogue, what: str, name: str) -> DriverUnit:
     if what == _SCHEDULER:
         drivers = catalogue.drivers.items()
         there = {each: driver for each, driver in drivers if driver.interfaces}
-    return _found(what, name, there)
+    return _named_driver(what, name, there)
 
 
 def _why_missing(catalogue: Catalogue, what: str, name: str, hint: bool) -> Optional[str]:
@@ -358,7 +358,7 @@ def _why_missing(catalogue: Catalogue, what: str, name: str, hint: bool) -> Opti
     return None
 
 
-def _found(what: str, name: str, there: Mapping[str, DriverUnit]) -> DriverUnit:
+def _named_driver(what: str, name: str, there: Mapping[str, DriverUnit]) -> DriverUnit:
     if name not in there:
         names = sorted(there)
         more = spelling.hint(name, names) or "; ovirt-scheduler check tells what is not loaded"

@@ -172,9 +172,9 @@ class SimulatedPolicy(DecisionService):
         fit = [each for each in hosts if each is not simulated.host and not each.refusal(simulated)]
         return min(fit, key=lambda host: host.view().used).id if fit else ""
 
-    def decide(self, request: Request, known: Optional[EngineReplies] = None) -> Decision:
+    def decide(self, request: Request, replies: Optional[EngineReplies] = None) -> Decision:
         """Decide, and note failures."""
-        decision = super().decide(request, known)
+        decision = super().decide(request, replies)
         texts: list[str] = []
         for unit, problems in decision.unit_errors.items():
             texts += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]

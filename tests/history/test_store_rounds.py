@@ -56,6 +56,10 @@ def lost(state: HistoryState) -> int:
     return state.dropped
 
 
+def troubles(state: HistoryState) -> tuple[str, str]:
+    return state.problem, state.undeleted
+
+
 @pytest.mark.parametrize(
     ("what", "trouble", "over"),
     [
@@ -78,9 +82,9 @@ def test_each_trouble_is_told_once_and_so_is_its_end(
             patched.setattr(Database, what, full)
             for _ in range(2):
                 put(history, lost if what == "write" else written)
-            wait_until(lambda: "disk is full" in "".join(history.state()[4:]))
+            wait_until(lambda: "disk is full" in "".join(troubles(history.state())))
         put(history, written)
-        wait_until(lambda: history.state()[4:] == ("", ""))
+        wait_until(lambda: troubles(history.state()) == ("", ""))
         assert caplog.text.count(trouble) == turn
         if over:
             told = [message for message in caplog.messages if over in message]

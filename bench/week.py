@@ -32,7 +32,7 @@ from tests.support import snapshots
 
 _HOSTS, _VMS = 10, 70
 _KINDS = ("web", "batch", "desk")
-_WEEK = """\
+WEEK = """\
 hours = 168
 [vms]
 [[late]]
@@ -190,20 +190,27 @@ def play(running: runtime.Runtime, file: Path, **keys: str) -> Outcome:
         file: for the scenario.
         keys: of the cluster's section.
     """
-    return Simulation(*_arranged(running, file, keys), seed=1).run()
+    return Simulation(*arranged(running, file, keys), seed=1).run()
 
 
 def hinder(running: runtime.Runtime, file: Path, **keys: str) -> tuple[Hindered, Outcome]:
     """Play it as ``play``, with an engine that does not do all that it is asked for."""
-    simulation = Hindered(*_arranged(running, file, keys), seed=1)
+    simulation = Hindered(*arranged(running, file, keys), seed=1)
     return simulation, simulation.run()
 
 
-def _arranged(
-    running: runtime.Runtime, file: Path, keys: Mapping[str, str]
+def arranged(
+    running: runtime.Runtime, file: Path, keys: Mapping[str, str], happens: str = WEEK
 ) -> tuple[runtime.Runtime, Snapshot, ClusterSettings, Scenario]:
+    """What a simulation needs.
+
+    Args:
+        file: for the scenario.
+        keys: of the cluster's section.
+        happens: the scenario.
+    """
     running.registry.refresh()
-    file.write_text(_WEEK)
+    file.write_text(happens)
     keys = {"load_balance_interval": "5", **keys}
     settings = changed_section(ClusterSettings("Default"), keys, "week")
     return running, made(), settings, scenario.read(file)

@@ -38,11 +38,13 @@ class Balanced(NamedTuple):
     Attributes:
         migrations: VM to host, by id.
         unfit: migrations that are not allowed, with the problem.
+        leaders: by VM the one with which it moves, of those that move together.
         mended: the name of the affinity group whose rule they mend; empty: they even out use.
     """
 
     migrations: Mapping[str, str]
     unfit: Sequence[Step]
+    leaders: Mapping[str, str]
     mended: str = ""
 
 
@@ -146,7 +148,7 @@ class SimulatedPolicy(DecisionService):
             destinations.learn(answer)
             chosen, _ = destinations.choose(answer)
             if chosen:
-                return Balanced(chosen, (), mending.rule.group.name)
+                return Balanced(chosen, (), destinations.leaders, mending.rule.group.name)
         touched = {
             vm: {ANY_HOST: why, **closed.get(vm, {})} for vm, why in self._watch.touched().items()
         }
@@ -155,7 +157,8 @@ class SimulatedPolicy(DecisionService):
         for vm in answer.keys() - state.vms.keys():  # a balance may name any
             self.problems[f"{vm} is to be migrated, and no VM that runs has this id"] += 1
         chosen, unfit = destinations.choose(answer)
-        return Balanced({vm: host or self._any(vm) for vm, host in chosen.items()}, unfit)
+        migrations = {vm: host or self._any(vm) for vm, host in chosen.items()}
+        return Balanced(migrations, unfit, destinations.leaders)
 
     def watch_rules(self) -> None:
         """Note at the beginning of a balancing which affinity rules are broken."""

@@ -157,6 +157,7 @@ class Simulation:
         self._outcome = Outcome(left_out=self._cluster.left_out, has_rules=bool(rules.groups))
         self._coming: deque[Arrival] = deque(self.scenario.arrivals)
         self._events: deque[HostEvent] = deque(self.scenario.host_events)
+        self._leaders: Mapping[str, str] = {}  # of what the latest balancing moves together
         self._moved: list[str] = []  # by the balancing before
         self._averages = UseAverages(self.settings.average)
         self._limits = MigrationLimits(self.settings, [])
@@ -308,6 +309,7 @@ class Simulation:
             balanced = self._policy.balance(
                 state, closed, self._refusals.doubtful(now), mends=not self._moved
             )
+            self._leaders = balanced.leaders
             judged = self._judged(balanced, state, now, again=turn > 0)
             waiting.update(
                 (f"{step.vm_name} to {step.target_name}", step.problem) for step in balanced.unfit
@@ -373,7 +375,10 @@ class Simulation:
             return "may not be migrated"
         if host is None:
             return "no host can take it"
-        refusal = host.refusal(vm) or self._rules.refusals(self._rules.unit_of(vm))[host.id]
+        leader = self._leaders.get(vm.id, vm.id)  # without one the engine is asked for a single VM
+        others = self._rules.unit_of(vm)[1:]
+        unit = [vm.id, *(key for key in others if self._leaders.get(key) == leader)]
+        refusal = host.refusal(vm) or self._rules.refusals(unit)[host.id]
         return f"{host.name} {refusal}" if refusal else ""
 
     def _move(self, vm: SimulatedVm, host: SimulatedHost, what: str, reason: str = "") -> None:

@@ -176,6 +176,15 @@ def test_an_engine_refuses_what_breaks_a_hard_rule(simulate):
     assert refusal == "b: lynx the affinity group apart keeps it apart from a VM there"
 
 
+def test_an_engine_splits_no_pair_for_a_scheduler_that_does_not_know_of_it(simulate):
+    saved = with_groups(
+        three_hosts(vm("a", "puma"), vm("b", "puma")), Group("pair", ["a", "b"], together=HARD)
+    )
+    outcome = simulate(saved, scheduler="eager", affinity="false", hold="0", margin="0")
+    assert not outcome.moves
+    assert outcome.refused
+
+
 def test_what_rules_keep_is_told_and_a_unit_moves_together(simulate):
     """By a scheduler that names one VM of two."""
     apart = with_groups(

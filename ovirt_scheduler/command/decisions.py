@@ -17,7 +17,7 @@ from ovirt_scheduler.command.calls import daemon_client
 from ovirt_scheduler.command.calls.daemon_client import RecordSource
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage, NotRecorded
-from ovirt_scheduler.history import explanation, placement
+from ovirt_scheduler.history import explanation, outcomes, placement
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
 from ovirt_scheduler.history.record import Record
@@ -285,7 +285,7 @@ def _decisions_to_explain(recorded: RecordSource, options: argparse.Namespace) -
 def _explanation(decisions: Sequence[Record], options: argparse.Namespace) -> Iterator[str]:
     """The explanation of decisions: for all hosts, or for that of ``--host``."""
     cleaned = explanation.cleaned(decisions)
-    hosts = explanation.host_names(cleaned)
+    hosts = outcomes.host_names(cleaned)
     host = next((each for each, name in hosts.items() if options.host in (each, name)), None)
     if options.host is not None and host is None:
         yield from _coloured(_unknown_host(cleaned[-1], options.host, hosts.values()))

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import enum
 import time
-from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Optional, TypeVar, Union, cast
+from collections.abc import Collection, Container, Iterator, Mapping
+from typing import NamedTuple, Optional, TypeVar, Union, cast
 
-from ovirt_scheduler.history import query, ranking
+from ovirt_scheduler.history import outcomes, query, ranking
 from ovirt_scheduler.history.record import (
     NOT_ASKED,
     OK,
@@ -22,21 +21,18 @@ from ovirt_scheduler.history.record import (
     Entity,
     Host,
     Record,
-    Summary,
     Unit,
     Verdict,
 )
 from ovirt_scheduler.log.format import printable
-from ovirt_scheduler.model.results import RequestOutcome
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.model.values.text import count_of, each_text
+from ovirt_scheduler.model.values.text import each_text
 
 _T = TypeVar("_T")
 
 MOST_HOSTS = 100  # that are told of at once, the best first
 
 _DRIVERS = ("scheduler", "driver")  # kinds of units
-_MOST_NAMED = 10  # hosts or migrations in a heading
 _ENDED = {
     "raised": "raised an error",
     "killed": "was killed",
@@ -94,94 +90,19 @@ def heading(decision: Record) -> str:
     cluster = f" of cluster {decision['cluster']}" if decision.get("cluster") else ""
     drivers = (each["name"] for each in decision.get("units", ()) if each.get("kind") in _DRIVERS)
     of_drivers = "".join(f" of {name}" for name in drivers)
-    return f"{decision.get('method', 'a call')}{of_drivers}{subject}{cluster}: {outcome(decision)}"
-
-
-def outcome(decision: Record) -> str:
-    """The outcome: ``12 hosts: 3 left, 7 removed by MaxVms, 2 by Memory``."""
-    answer, method = decision.get("answer"), decision.get("method")
-    number = len(decision.get("hosts", ()))
-    count = count_of(number, "host") if number else "no hosts"
-    if "fault" in decision:
-        return f"refused with fault {decision['fault']}: {'; '.join(decision.get('errors', ()))}"
-    if isinstance(answer, Mapping) and answer:
-        return _migrations(decision, answer)
-    if isinstance(answer, bool):
-        return "yes" if answer else "no"
-    if method == Kind.FILTER.method:
-        result = remaining_hosts(decision)
-    elif method == Kind.COST_FUNCTION.method:
-        best = ranking.best(decision)
-        result = "no costs" if best is None else f"{_named(decision, [best])[0]} is best"
-    elif isinstance(answer, list):
-        hosts = listed(_named(decision, answer), "then")
-        result = hosts if answer else f"no host: {remaining_hosts(decision)}"
-    elif failed := failed_units(decision):
-        return f"{' and '.join(failed)} failed"
-    else:
-        return "answered, which is not kept" if method == "schedule" else "nothing to do"
-    return f"{count}: {result}"
-
-
-def summary(decision: Record) -> Summary:
-    """What a list shows of a decision, besides what the decision says itself; ``cleaned``."""
-    text, failed, missing = outcome(decision), failed_units(decision), missing_units(decision)
-    if failed and "failed" not in text:
-        text += f"; {', '.join(failed)} failed"
-    if missing:
-        text += f"; not there: {', '.join(missing)}"
-    failing = filter(has_failed, decision["units"])
-    failures = [(unit["name"], unit.get("message", unit["outcome"])) for unit in failing]
-    is_bad = came_to(decision) not in (RequestOutcome.OK, RequestOutcome.CORRECTED)
-    return {"summary": printable(text), "is_bad": is_bad, "failures": failures}
-
-
-def came_to(decision: Record) -> RequestOutcome:
-    """What a request came to; as ``Decision.outcome``."""
-    hosts, is_scored = decision.get("hosts"), decision["method"] == Kind.COST_FUNCTION.method
-    no_answer = decision.get("answer") == [] and not is_scored
-    return RequestOutcome.first_of(
-        fault="fault" in decision,
-        unit_missing=missing_units(decision),
-        unit_failed=failed_units(decision),
-        no_host_left=hosts and (no_answer or len(removed(decision)) == len(hosts)),
-        degraded=decision.get("errors"),
-        corrected=any(unit.get("corrected") for unit in _live(decision)),
-    )
-
-
-def remaining_hosts(decision: Record) -> str:
-    """How many hosts the filters left, and how many each removed."""
-    removed_by = Counter(verdict["unit"] for verdict in removed(decision).values())
-    number = len(decision.get("hosts", ())) - sum(removed_by.values())
-    words = [f"{number or 'none'} left"]
-    for unit in ranking.units_of(decision, Kind.FILTER):
-        if unit["name"] in removed_by:
-            by = "by" if words[1:] else "removed by"
-            words.append(f"{removed_by[unit['name']]} {by} {unit['name']}")
-    return ", ".join(words)
-
-
-def removed(decision: Record) -> dict[str, Verdict]:
-    """The hosts that filters removed, each with the verdict that did."""
-    filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
-    return {
-        host["id"]: verdict
-        for host in decision.get("hosts", ())
-        for verdict in reversed(host.get("verdicts", ()))  # the first one stays
-        if verdict.get("verdict") == REMOVED and verdict["unit"] in filters
-    }
+    method = decision.get("method", "a call")
+    return f"{method}{of_drivers}{subject}{cluster}: {outcomes.outcome(decision)}"
 
 
 def in_order(decision: Record) -> list[Host]:
     """The hosts: the best first, those that filters removed last."""
-    hosts, out = decision["hosts"], removed(decision)
+    hosts, out = decision["hosts"], outcomes.removed(decision)
     return sorted(hosts, key=lambda host: (host["id"] in out, host.get("rank", len(hosts) + 1)))
 
 
 def why(decision: Record) -> dict[str, str]:
     """For a table's cell on each host: ``MaxVms: runs 12 VMs``, or the sum of the host's costs."""
-    out, shadows = removed(decision), ranking.shadows(decision, Kind.COST_FUNCTION)
+    out, shadows = outcomes.removed(decision), ranking.shadows(decision, Kind.COST_FUNCTION)
     filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
     looking_on = {unit["name"] for unit in decision["units"] if unit.get("mode") == "shadow"}
 
@@ -214,20 +135,6 @@ def is_plain(decision: Record) -> bool:
     return len(decision.get("units", ())) < 2 and not has_reasons
 
 
-def host_names(decisions: Iterable[Record]) -> dict[str, str]:
-    """The hosts' names by their ids; the id again if there is no name."""
-    names: dict[str, str] = {}
-    for decision in decisions:
-        for host in decision.get("hosts", ()):
-            names[host["id"]] = str(host.get("name") or names.get(host["id"]) or host["id"])
-    return names
-
-
-def _named(decision: Record, hosts: Iterable[str]) -> list[str]:
-    names = host_names([decision])
-    return [names.get(host, host) for host in hosts]
-
-
 def vm_name(decision: Record) -> str:
     """The name of the decision's VM; its id if it has no name."""
     return label(decision.get("vm") or {})
@@ -255,11 +162,11 @@ def _circumstances(decision: Record) -> str:
 
 def _of_units(decision: Record) -> Iterator[Line]:
     """Units that failed or were not asked, what was put right, and what is wrong besides."""
-    removers = {verdict["unit"] for verdict in removed(decision).values()}
+    removers = {verdict["unit"] for verdict in outcomes.removed(decision).values()}
     for unit in decision.get("units", ()):
         name, ended = unit["name"], unit.get("outcome", OK)
         because = f": {unit['message']}" if unit.get("message") else ""
-        if has_failed(unit):
+        if outcomes.has_failed(unit):
             effect = _effect(unit, removers)
             yield Line(f"{name} {_ENDED.get(ended, ended)}, {effect}{because}", Tone.TROUBLE)
         elif ended == NOT_ASKED:
@@ -268,26 +175,6 @@ def _of_units(decision: Record) -> Iterator[Line]:
             yield Line(f"note on {name}: {note}", Tone.TROUBLE)
     for error in decision.get("errors", ()):
         yield Line(f"problem: {error}", Tone.TROUBLE)
-
-
-def failed_units(decision: Record) -> list[str]:
-    """The units that failed and would have counted."""
-    return [unit["name"] for unit in _live(decision) if has_failed(unit)]
-
-
-def missing_units(decision: Record) -> list[str]:
-    """The units that were named and not called, as they are not there or refuse a property."""
-    units = (unit for unit in _live(decision) if unit.get("outcome") == NOT_ASKED)
-    return [unit["name"] for unit in units if unit.get("message")]
-
-
-def _live(decision: Record) -> list[Unit]:
-    return [unit for unit in decision.get("units", ()) if unit.get("mode") != "shadow"]
-
-
-def has_failed(unit: Unit) -> bool:
-    """Whether a unit was called and gave no answer that counts."""
-    return unit.get("outcome", OK) not in (OK, NOT_ASKED)
 
 
 def _effect(unit: Unit, removers: Collection[str]) -> str:
@@ -308,7 +195,7 @@ class _Hosts:
 
     def __init__(self, decision: Record) -> None:
         self._in_order = in_order(decision)
-        self._removed = removed(decision)
+        self._removed = outcomes.removed(decision)
         self._scored = len(ranking.ranked(decision))
         self._others = {
             unit: ranking.places(totals, ranking.unsure(decision, totals))
@@ -356,7 +243,7 @@ class _Hosts:
                 passed.append(f"{unit} ({entry['reason']})" if entry.get("reason") else unit)
         removal = self._removed.get(host["id"])
         if passed and (in_full or not (removal or host.get("costs"))):
-            yield Line(f"passed {listed(passed, 'and')}")
+            yield Line(f"passed {outcomes.listed(passed, 'and')}")
         if removal:
             yield Line(f"removed by {_with_reason(removal)}", Tone.BAD)
         yield from reasons
@@ -432,7 +319,7 @@ def _share(cost: Cost) -> str:
 def _decisive(decision: Record) -> Iterator[Line]:
     """Which cost functions made the best host the best."""
     best = ranking.best(decision)
-    names = host_names([decision])
+    names = outcomes.host_names([decision])
     for unit, totals in ranking.with_shadows(decision).items():
         host, is_another = ranking.winner(decision, totals)
         if host is not None or is_another:
@@ -446,29 +333,3 @@ def _decisive(decision: Record) -> Iterator[Line]:
 
 def _winner(host: Optional[str], names: Mapping[str, str]) -> str:
     return "another host" if host is None else names[host]
-
-
-def _migrations(decision: Record, answer: Mapping[str, Any]) -> str:
-    """A balance's answer, or those of a scheduler: VM id to hosts."""
-    single = isinstance(answer.get("vm"), str)
-    moves = {answer["vm"]: answer.get("hosts", ())} if single else dict(answer)
-    vms = [*decision.get("vms", ()), decision.get("vm") or {}]
-    names = {vm.get("id"): vm.get("name") for vm in vms}
-    words = []
-    for moved, hosts in [*moves.items()][:_MOST_NAMED]:
-        called = names.get(moved) or moved
-        to = listed(_named(decision, hosts), "or") if hosts else "any host"
-        words.append(f"VM {called} to {to}")
-    more = [f"{len(moves) - _MOST_NAMED} more"] if len(moves) > _MOST_NAMED else []
-    return f"migrate {'; '.join([*words, *more])}"
-
-
-def listed(names: list[str], word: str) -> str:
-    """``lynx, puma or serval``; of many names the first, and how many more."""
-    shown = names[:_MOST_NAMED]
-    if len(names) > len(shown):
-        shown.append(f"{len(names) - len(shown)} more")
-    if word == "then":
-        return ", then ".join(shown)
-    *first, last = shown
-    return f"{', '.join(first)} {word} {last}" if first else last

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Callable, Optional, Union
 
-from ovirt_scheduler.history import explanation, query
+from ovirt_scheduler.history import explanation, outcomes, query
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.record import NEVER_ASKED, Cost, Host, Record, Unit, Verdict
 from ovirt_scheduler.model.units import Kind
@@ -94,7 +94,7 @@ def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[L
     for before, decision in zip((None, *decisions), decisions):
         if before is not None:
             yield from _between(before, decision, host)
-        if host is None or host in explanation.host_names([decision]):
+        if host is None or host in outcomes.host_names([decision]):
             yield from explanation.lines(decision, host)
     last = decisions[-1]
     if host is None or host in (last.get("answer") or ()):
@@ -131,10 +131,10 @@ def _between(before: Record, after: Record, host: Optional[str]) -> Iterator[Lin
         return
     scored = {host["id"] for host in after.get("hosts", ())}
     gone = [each for each in before.get("answer") or () if each not in scored]
-    called = explanation.host_names([before])
+    called = outcomes.host_names([before])
     names = [called.get(each, each) for each in gone if host in (None, each)]
     if names:
-        listed = explanation.listed(names, "and")
+        listed = outcomes.listed(names, "and")
         yield Line(
             f"  {listed}: left by our filters, but the engine asked for no costs: its own "
             "filters removed it",
@@ -176,8 +176,8 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
         decisions: in the order of their times, ``explanation.cleaned``.
     """
     shown = [({host["id"]: host for host in each["hosts"]}, columns(each)) for each in decisions]
-    names = explanation.host_names(decisions)
-    out = {host for decision in decisions for host in explanation.removed(decision)}
+    names = outcomes.host_names(decisions)
+    out = {host for decision in decisions for host in outcomes.removed(decision)}
     last: dict[str, Host] = {}
     for hosts, _ in shown:
         for key, host in hosts.items():

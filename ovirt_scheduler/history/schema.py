@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Union, cast
 
-from ovirt_scheduler.history import explanation, query, ranking
+from ovirt_scheduler.history import outcomes, query, ranking
 from ovirt_scheduler.history.record import (
     FAILED,
     NEVER_ASKED,
@@ -126,7 +126,7 @@ def pack(record: Record) -> Row:
     vms = dict.fromkeys(
         ((vm,) if vm else ()) + tuple((each, names.get(each, "")) for each in migrated)
     )
-    summary = explanation.summary(record)
+    summary = outcomes.summary(record)
     return {
         "id": record["id"],
         "time": round(query.moment(record["time"]) * 1000),

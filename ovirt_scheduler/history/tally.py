@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.history import explanation, ranking
+from ovirt_scheduler.history import outcomes, ranking
 from ovirt_scheduler.history.record import NOT_ASKED, OK, REMOVED, Record, Unit
 from ovirt_scheduler.model.results import RequestOutcome
 
@@ -133,9 +133,9 @@ class Tally:
             time: when it was made, seconds since 1970.
         """
         removed = _removed_hosts(record)
-        removed_hosts = explanation.removed(record)
+        removed_hosts = outcomes.removed(record)
         with self._lock:
-            outcome = explanation.came_to(record)
+            outcome = outcomes.came_to(record)
             self.requests[record["method"], record["form"], outcome.value] += 1
             self._note_placement(record, outcome, time)
             self.no_host_left[record["method"]] += 0 < len(removed_hosts) == len(record["hosts"])
@@ -153,7 +153,7 @@ class Tally:
         before = self._homeless.pop(key, None)
         if outcome is RequestOutcome.NO_HOST_LEFT and len(self._homeless) < _MOST_HOMELESS:
             since, times = (time, 0) if before is None else (before.since, before.times)
-            because = explanation.outcome(record)
+            because = outcomes.outcome(record)
             self._homeless[key] = Homeless(vm.get("name") or key, since, time, times + 1, because)
 
     def homeless(self, now: float) -> list[Homeless]:

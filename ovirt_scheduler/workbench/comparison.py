@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
-from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history import explanation, outcomes
 from ovirt_scheduler.history.record import (
     FAILED,
     NEVER_ASKED,
@@ -51,7 +51,7 @@ class _Call(NamedTuple):
     def failed_hosts(self) -> Optional[str]:
         """The verdict on the hosts of a filter that failed; None if it did not."""
         verdicts = {*self.answers.values()} & {FAILED, REMOVED}
-        return str(next(iter(verdicts), "")) if explanation.has_failed(self.unit) else None
+        return str(next(iter(verdicts), "")) if outcomes.has_failed(self.unit) else None
 
     def differs(self, other: _Call) -> bool:
         """Whether it says something else, if that is this unit's doing.
@@ -94,7 +94,7 @@ class Side:
         self.remade, self.record = remade, record
         self.answer: Any = answer
         self.winner: Optional[str] = str(answer[0]) if ranks and answer else None
-        self.out = explanation.removed(record)
+        self.out = outcomes.removed(record)
         self.decisive: Sequence[str] = record.get("decisive", ())
         # Not of all of it: documents are read once for every policy.
         self.milliseconds = sum(float(unit.get("milliseconds", 0)) for unit in live)
@@ -105,7 +105,7 @@ class Side:
         self.failures = {
             unit["name"]: f"{unit['name']} {unit['outcome']}: {unit.get('message', '')}"
             for unit in live
-            if explanation.has_failed(unit)
+            if outcomes.has_failed(unit)
         }
 
     def _call(self, unit: Unit) -> _Call:
@@ -349,7 +349,7 @@ def _why(then: Record, old: Record, new: Remade) -> Iterator[str]:
         yield f"refused: {new}"
         return
     before, after = _fates(old), _fates(new)
-    for host, name in explanation.host_names([then]).items():
+    for host, name in outcomes.host_names([then]).items():
         fate, now = (fates.get(host, "not among the hosts") for fates in (before, after))
         if fate != now:
             yield f"{name}: {fate}; now {now}"
@@ -357,12 +357,12 @@ def _why(then: Record, old: Record, new: Remade) -> Iterator[str]:
     if decisive != others:
         yield f"decisive: {decisive}; now {others}"
     for record, word in ((old, "before"), (new, "now")):
-        yield f"{word}: {explanation.outcome(record)}"
+        yield f"{word}: {outcomes.outcome(record)}"
 
 
 def _fates(record: Record) -> dict[str, str]:
     """By host: left, removed by a unit and why, the sum of its costs, or no cost."""
-    removed, whys, fates = explanation.removed(record), explanation.why(record), {}
+    removed, whys, fates = outcomes.removed(record), explanation.why(record), {}
     for host in record["hosts"]:
         why = whys[host["id"]]
         if host["id"] in removed:

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history import explanation, outcomes
 from ovirt_scheduler.history.conversion import make_record
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
@@ -175,7 +175,7 @@ def test_a_migration_that_the_caller_is_not_told_is_no_answer_in_the_record(daem
         assert answer["plugin_errors"]["NoUuid"] == [unit["message"]]
         assert unit["outcome"] == "bad answer"
         assert "answer" not in record
-        assert explanation.outcome(record) == "NoUuid failed"
+        assert outcomes.outcome(record) == "NoUuid failed"
         assert "balance NoUuid bad answer" in daemon.log
 
 
@@ -262,7 +262,7 @@ def test_migrations_are_told_by_the_names_of_their_vms(daemon: Daemon):
 
     (record,) = wait_until(look)
     assert record["vms"] == [{"id": WEB, "name": "web"}]
-    assert explanation.outcome(record) == "migrate VM web to lynx or puma"
+    assert outcomes.outcome(record) == "migrate VM web to lynx or puma"
 
 
 def test_of_a_topic_neither_arguments_nor_the_answer_are_kept(daemon: Daemon):

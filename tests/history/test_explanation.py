@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from ovirt_scheduler.history import explanation, placement, ranking
+from ovirt_scheduler.history import explanation, outcomes, placement, ranking
 from ovirt_scheduler.history.placement import grid
 
 WEB = {"id": "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "name": "web"}
@@ -277,20 +277,20 @@ def test_a_shadow_may_have_the_name_of_a_unit_of_another_kind():
 
 def test_a_call_that_names_no_cost_function_is_no_trouble():
     """A list marks it only where a host was to be left."""
-    assert not explanation.summary(decision("runCostFunctions", [], [host("lynx")], []))["is_bad"]
-    assert explanation.summary(decision("runFilters", [], [host("lynx")], []))["is_bad"]
+    assert not outcomes.summary(decision("runCostFunctions", [], [host("lynx")], []))["is_bad"]
+    assert outcomes.summary(decision("runFilters", [], [host("lynx")], []))["is_bad"]
 
 
 def test_a_list_names_the_units_that_failed_and_would_have_counted():
     """In one row for each decision."""
     units = [unit("Old", outcome="raised"), unit("New", outcome="raised", mode="shadow")]
-    told = explanation.summary(decision("runFilters", units, [host("lynx")], ["id-of-lynx"]))
+    told = outcomes.summary(decision("runFilters", units, [host("lynx")], ["id-of-lynx"]))
     assert told["summary"] == "1 host: 1 left; Old failed"
 
 
 def test_a_list_marks_a_call_that_names_a_unit_that_is_not_there():
     units = [unit("Gone", outcome="not asked", message="there is no filter named 'Gone'")]
-    told = explanation.summary(decision("runFilters", units, [host("lynx")], ["id-of-lynx"]))
+    told = outcomes.summary(decision("runFilters", units, [host("lynx")], ["id-of-lynx"]))
     assert told["summary"] == "1 host: 1 left; not there: Gone"
     assert told["is_bad"]
 

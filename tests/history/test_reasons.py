@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history import outcomes
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
@@ -128,7 +128,7 @@ def test_a_balance_removes_no_host(daemon: Daemon):
         [{"unit": "Relieves", "verdict": "passed", "reason": "uses 12 %"}],
         None,
     ]
-    assert explanation.outcome(record).startswith("migrate VM 99999999")
+    assert outcomes.outcome(record).startswith("migrate VM 99999999")
 
 
 def test_verdicts_stand_in_the_order_of_their_filters(daemon: Daemon):
@@ -188,7 +188,7 @@ def test_a_decision_is_told_over_xml_rpc(daemon: Daemon):
         (first, *_) = proxy.decisions({"unit": "Yields", "brief": True})
         assert first == {
             **{name: first[name] for name in ("id", "time", "milliseconds", "method", "vm")},
-            "summary": explanation.outcome(proxy.decision(first["id"])),
+            "summary": outcomes.outcome(proxy.decision(first["id"])),
             "is_bad": False,
             "failures": [],
         }

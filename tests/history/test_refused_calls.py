@@ -7,7 +7,7 @@ from xmlrpc.client import Fault
 
 import pytest
 
-from ovirt_scheduler.history import explanation, refused_calls
+from ovirt_scheduler.history import explanation, outcomes, refused_calls
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
@@ -97,7 +97,7 @@ def test_one_that_a_missing_filter_rejected_says_what_it_was_about(daemon, docum
     )
     verdicts = {each["unit"]: each["verdict"] for each in record["hosts"][0]["verdicts"]}
     assert verdicts == {"All": "never asked", "Guard": "removed"}
-    assert explanation.outcome(record) == "2 hosts: none left, 2 removed by Guard"
+    assert outcomes.outcome(record) == "2 hosts: none left, 2 removed by Guard"
     assert "2 hosts: 0 left, 2 removed by Guard" in daemon.log
 
 

@@ -22,7 +22,7 @@ from ovirt_scheduler.command.calls.daemon_client import MethodCaller
 from ovirt_scheduler.command.calls.input_files import CommandInputs, names, read_options, running_on
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
-from ovirt_scheduler.history import explanation
+from ovirt_scheduler.history import explanation, outcomes
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model import aggregate
@@ -223,9 +223,7 @@ def select_host(call: MethodCaller, scheduler: str, inputs: CommandInputs) -> Sh
     if not host:
         removed = answer.reasons()
         remaining = (
-            f": {explanation.remaining_hosts(answer.decision)}"
-            if answer.decision and removed
-            else ""
+            f": {outcomes.remaining_hosts(answer.decision)}" if answer.decision and removed else ""
         )
         return answer.shown("", {"host": None}, nothing=f"no host{remaining}\n{removed}")
     others = [each for each in answer.best_first() if each != host]
@@ -345,7 +343,7 @@ class _Answer:
         if not names or max(costs.values()) <= 0:
             return ""
         return (
-            f"{unit or 'every cost function'} leaves {explanation.listed(names, 'and')} out, which "
+            f"{unit or 'every cost function'} leaves {outcomes.listed(names, 'and')} out, which "
             "counts as a cost of 0, and so favours a host beside costs above 0"
         )
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ovirt_scheduler.history import explanation, placement, ranking
+from ovirt_scheduler.history import explanation, outcomes, placement, ranking
 from ovirt_scheduler.history.record import Host, Record, Unit
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.server.pages import times
@@ -77,7 +77,7 @@ def decision(of: Record) -> View:
     columns = placement.columns(of)
     hosts, most = explanation.in_order(of), explanation.MOST_HOSTS
     return {
-        **_summary({**of, **explanation.summary(of)}),
+        **_summary({**of, **outcomes.summary(of)}),
         "ranked": ranking.best(of) is not None,
         "columns": columns,
         "rows": [_row(host, columns) for host in hosts[:most]] if columns else (),

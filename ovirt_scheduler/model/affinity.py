@@ -192,7 +192,9 @@ class PlacedVms:
         self._hosts = {vm: placement[vm] for vm in rules.vms if vm in placement}
         # How many members of each group each host runs.
         self._counts: list[Counter[str]] = [Counter() for _ in rules.groups]
+        self._members_on: dict[str, set[str]] = {}  # by host
         for vm, host in self._hosts.items():
+            self._members_on.setdefault(host, set()).add(vm)
             for number in rules.numbers_of(vm):
                 self._counts[number][host] += 1
 
@@ -201,8 +203,11 @@ class PlacedVms:
         if vm not in self.rules.vms:
             return
         former = self._hosts.pop(vm, None)
+        if former is not None:
+            self._members_on[former].discard(vm)
         if host is not None:
             self._hosts[vm] = host
+            self._members_on.setdefault(host, set()).add(vm)
         for number in self.rules.numbers_of(vm):
             counts = self._counts[number]
             if former is not None:
@@ -243,9 +248,8 @@ class PlacedVms:
 
     def unit_of(self, vm: str) -> tuple[str, ...]:
         """The VMs that have to move with this one: those tied to it on its host; itself first."""
-        host = self._hosts.get(vm)
-        company = self.rules.company_of(vm) - {vm}
-        return vm, *sorted(other for other in company if host and self._hosts.get(other) == host)
+        members = self._members_on.get(self._hosts.get(vm, ""), set())
+        return vm, *sorted((self.rules.company_of(vm) & members) - {vm})
 
     def acceptable(self, unit: Collection[str], hosts: Iterable[str]) -> list[str]:
         """The hosts to which these VMs may move together by the hard rules, in the order given."""

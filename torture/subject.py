@@ -190,7 +190,12 @@ class Subject:
         A plugin's traceback, which is told with its failure, is foreseen.
         """
         records = [record for record in _RECORD.split(self.log()) if "Traceback" in record]
-        found = [record for record in records if " raised after " not in record.partition("\n")[0]]
+        foreseen = (" raised after ", " timed out after ")
+        found = [
+            record
+            for record in records
+            if not any(words in record.partition("\n")[0] for words in foreseen)
+        ]
         if "Traceback" in self._server.said:
             found.append(self._server.said)
         return found

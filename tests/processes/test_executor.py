@@ -218,6 +218,7 @@ def test_a_call_that_hangs_says_where(executor, unit_of):
     assert result.outcome is Outcome.TIMED_OUT
     assert " s, in wait (plugin.py:3); its timeout is 2 s (plugin_timeout)" in result.message
     assert result.traceback.index("line 6 in do_filter") < result.traceback.index("line 3 in wait")
+    assert "ovirt_scheduler/processes" not in result.traceback
     assert "most recent" not in result.stderr
 
 

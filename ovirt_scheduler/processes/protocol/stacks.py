@@ -9,21 +9,28 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 _STACK = re.compile(rb"Stack \(most recent call first\):\n((?:  [^\n]*\n)*)")
+_OURS = re.compile(rf'  File "(<string>|{re.escape(str(Path(__file__).parents[1]))}/)')
 _PLACE = re.compile(r'File "(?P<file>[^"\n]*)", line (?P<line>\d+) in (?P<function>.*)')
 
 
 def take_out(output: bytearray) -> str:
-    """Take the first stack out of what was printed; it as a traceback, empty if there is none."""
+    """Take the first stack out of what was printed.
+
+    Returns:
+        It as a traceback that begins where the plugin's own lines do; empty if there is none.
+    """
     stack = _STACK.search(output)
     if stack is None:
         return ""
     lines = stack[1].decode("utf-8", "replace").splitlines()
     del output[slice(*stack.span())]
-    return "\n".join(["Traceback (most recent call last):", *lines[::-1]])
+    outer = itertools.dropwhile(_OURS.match, lines[::-1])
+    return "\n".join(["Traceback (most recent call last):", *outer])
 
 
 def place(traceback: str, plugin: str) -> str:

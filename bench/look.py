@@ -97,7 +97,11 @@ def _measure(
 def _daemon(
     folder: Path, engine: LargeEngine, checkout: Path, minutes: float, *more_of_section: str
 ) -> servers.Server:
-    known = "\n".join(line for line in engine.conf().split("\n") if "look_distance" not in line)
+    known = "\n".join(
+        line
+        for line in engine.conf().split("\n")
+        if not line.startswith(("look_distance", "events"))
+    )
     section = (
         "policy = evenly_distribute",
         f"load_balance_interval = {minutes}",

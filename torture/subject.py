@@ -190,7 +190,7 @@ class Subject:
         A plugin's traceback, which is told with its failure, is foreseen.
         """
         records = [record for record in _RECORD.split(self.log()) if "Traceback" in record]
-        foreseen = (" raised after ", " timed out after ")
+        foreseen = (" raised after ", " timed out after ", " killed after ")
         found = [
             record
             for record in records

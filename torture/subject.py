@@ -98,6 +98,12 @@ class Followed:
         self._file.close()
 
 
+def _is_of_a_plugin(record: str) -> bool:
+    head, _, traceback = record.partition("\n")
+    has_no_answer = " timed out after " in head or " killed after " in head
+    return " raised after " in head or (has_no_answer and "ovirt_scheduler/" not in traceback)
+
+
 class Subject:
     """A running daemon in a folder of its own.
 
@@ -187,15 +193,11 @@ class Subject:
     def unforeseen(self) -> list[str]:
         """What stands in the log, or on standard error, that nobody has foreseen.
 
-        A plugin's traceback, which is told with its failure, is foreseen.
+        A plugin's traceback, which is told with its failure, is foreseen; that of a call without an
+        answer has no line of ours.
         """
         records = [record for record in _RECORD.split(self.log()) if "Traceback" in record]
-        foreseen = (" raised after ", " timed out after ", " killed after ")
-        found = [
-            record
-            for record in records
-            if not any(words in record.partition("\n")[0] for words in foreseen)
-        ]
+        found = [record for record in records if not _is_of_a_plugin(record)]
         if "Traceback" in self._server.said:
             found.append(self._server.said)
         return found

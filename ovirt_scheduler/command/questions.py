@@ -27,11 +27,13 @@ from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import TYPES
 from ovirt_scheduler.workbench import snapshot
 from ovirt_scheduler.workbench.entity_document import EntityDocument
-from ovirt_scheduler.workbench.questions import ACT, WAITS, Loss, Questions
+from ovirt_scheduler.workbench.questions import ACT, MOST_MORE, WAITS, Loss, Questions
 from ovirt_scheduler.workbench.simulated_cluster import UP, SimulatedVm
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _GIB = 1 << 30
+_LEAST_MEMORY = 1 << 20  # bytes of a VM
+_MOST_PROCESSORS = 4096
 _SILENT_SECONDS = 1.0  # until there is progress to show
 _MOST_NAMES = 4  # in a cell
 _MOST_LINES = 20  # about VMs
@@ -179,6 +181,8 @@ def _capacity(options: argparse.Namespace) -> Shown:
         lines.append(
             f"{losses[0].more} more fit; after the loss of {least.host or 'none'} {least.more} do"
         )
+        if (losses[0].more or 0) >= MOST_MORE:
+            lines.append(f"at most {MOST_MORE} on a host are counted")
     values = {
         **about.fields(questions.problems), "losses": [_loss_fields(loss) for loss in losses],
         "worst": worst.host, "ha_reservation": questions.reserves,
@@ -207,7 +211,12 @@ def _kind(options: argparse.Namespace, questions: Questions) -> Optional[Simulat
     try:
         size, number = TYPES["size"].read(memory), int(processors or 1)
     except ValueError:
-        raise BadUsage(f"--vm {options.vm}: write memory and processors: 8GiB,4") from None
+        size = number = 0
+    if size < _LEAST_MEMORY or not 1 <= number <= _MOST_PROCESSORS:
+        raise BadUsage(
+            f"--vm {options.vm}: write memory and processors, such as 8GiB,4: at least 1 MiB, and "
+            f"1 to {_MOST_PROCESSORS} processors"
+        )
     return questions.cluster.add("new", size, number, 0.0)
 
 

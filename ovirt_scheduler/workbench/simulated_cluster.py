@@ -367,6 +367,13 @@ class SimulatedCluster:
         return reply
 
 
+def _of_hosts(number: int, reason: str) -> str:
+    """How many hosts a reason holds for: ``2 have too few processors``."""
+    verb, _, rest = reason.partition(" ")
+    plural = {"has": "have", "is": "are"}.get(verb, verb)
+    return f"{number} {verb if number == 1 else plural} {rest}"
+
+
 class SimulatedPlaces:
     """The hosts of a simulated cluster as places of VMs (``clusters.placing``).
 
@@ -395,7 +402,7 @@ class SimulatedPlaces:
         hosts = allow([host for host, refusal in refusals.items() if not refusal])
         answer, why = self._ask(machine, hosts) if hosts else Choices((), "")
         reasons = Counter(filter(None, refusals.values()))
-        words = [f"{number} {reason}" for reason, number in sorted(reasons.items())]
+        words = [_of_hosts(number, reason) for reason, number in sorted(reasons.items())]
         return Choices(answer, "; ".join(filter(None, (why, *words))))
 
     def move(self, vm: str, host: Optional[str]) -> None:

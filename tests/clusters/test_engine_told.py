@@ -55,6 +55,8 @@ def test_migrations_are_written_where_all_is_asked_for(driven):
     driven.start("on", cluster(), driven.engine.conf(events="all"))
     wait_for_event(driven, "migrating web from lynx to puma")
     wait_for_event(driven, "the migration of web to puma is done")
+    ids = [(event.severity, sorted(event.about)) for event in driven.engine.written.events]
+    assert ids == [("normal", ["cluster", "host", "vm"])] * 2
 
 
 def test_a_unit_that_fails_and_works_again_and_a_refused_reload_are_written(driven):

@@ -122,7 +122,10 @@ def test_hosts_and_vms_that_are_not_there_are_told_with_the_nearest_name(tmp_pat
         (("maintenance", "lnyx"), "there is no host lnyx in Default; did you mean lynx?"),
         (("maintenance", "--all", "Defalt"), "the cluster Default; did you mean Default?"),
         (("capacity", "--like", "web1"), "there is no such VM; did you mean web-1?"),
-        (("capacity", "--vm", "much"), "--vm much: write memory and processors: 8GiB,4"),
+        *(
+            (("capacity", "--vm", kind), f"--vm {kind}: write memory and processors, such as")
+            for kind in ("much", "", ",4", "0,1", "1,1", "8GiB,0", "8GiB,-1", f"8GiB,{10**20}")
+        ),
         (("capacity", "--vm", "1GiB", "--like", "web-1"), "give one of --vm and --like"),
         (("maintenance",), "name a host, or a cluster with --all"),
     ):
@@ -131,6 +134,12 @@ def test_hosts_and_vms_that_are_not_there_are_told_with_the_nearest_name(tmp_pat
         assert text in err
     status, _, err = run(tmp_path, "capacity")
     assert (status, "name a cluster, or a --cluster FILE" in err) == (2, True)
+
+
+def test_of_a_tiny_vm_it_is_told_how_far_is_counted(tmp_path):
+    words = ("capacity", "Default", "--cluster", "demo/cluster.xml", "--vm", "1MiB,1")
+    _, out, _ = run(tmp_path, *words)
+    assert out.endswith("at most 1000 on a host are counted\n")
 
 
 def test_how_many_more_fit_is_counted_by_the_filters_too(ask):

@@ -282,4 +282,5 @@ def test_alerts_fire_for_states_that_a_daemon_seldom_has(start, tmp_path):
                 refused=7, waiting=2, zygotes_started=processes.zygotes_started + 5
             ),
         )
-        wait_until(prometheus.firing, suits=lambda firing: firing.keys() >= OF_ITS_STATE)
+        firing = wait_until(prometheus.firing, suits=lambda firing: firing.keys() >= OF_ITS_STATE)
+        assert firing.keys() >= OF_ITS_STATE

@@ -85,8 +85,12 @@ def test_a_turn_that_ends_in_an_error_is_given_back() -> None:
     for _ in range(2 * PLACES):
         with contextlib.suppress(HistoryUnreadable), turns.next_turn():
             raise HistoryUnreadable("no")
-    with turns.next_turn(), turns.next_turn():
-        pass
+    begun = []
+    with turns.next_turn():
+        begun.append(1)
+        with turns.next_turn():
+            begun.append(2)
+    assert begun == [1, 2]
 
 
 class Ending(Turn):

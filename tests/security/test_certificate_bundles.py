@@ -110,8 +110,13 @@ def serving(pair: CertificateFiles) -> Iterator[int]:
 def test_a_caller_trusts_both(pairs, bundle):
     trust = ssl.create_default_context(cafile=str(bundle))
     for pair in pairs:
-        with serving(pair) as port, socket.create_connection(("127.0.0.1", port)) as channel:
-            trust.wrap_socket(channel, server_hostname="localhost").close()
+        served = ssl.PEM_cert_to_DER_cert(pair.certificate.read_text())
+        with contextlib.ExitStack() as stack:
+            address = "127.0.0.1", stack.enter_context(serving(pair))
+            channel = stack.enter_context(socket.create_connection(address))
+            secured = trust.wrap_socket(channel, server_hostname="localhost")
+            stack.enter_context(secured)
+            assert secured.getpeercert(binary_form=True) == served
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")

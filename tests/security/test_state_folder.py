@@ -148,4 +148,4 @@ def test_a_folder_that_another_daemon_took_meanwhile_is_left_to_it(tmp_path):
 def test_what_the_daemon_itself_makes_there_is_good(tmp_path):
     certificates.ensure(tmp_path / "state" / "certificate")
     certificates.ensure(certificates.next_to(tmp_path / "state" / "certificate"))
-    StateFolder(tmp_path / "state")
+    assert not StateFolder(tmp_path / "state").is_emptied

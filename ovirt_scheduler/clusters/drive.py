@@ -11,25 +11,19 @@
                                           what is done with it (actions.py)
 
 If something fails, with the engine, the scheduler or a migration, it is logged, and tried again
-at the next look. Clusters do not affect each other: each has a thread.
-
-One more thread asks for events. An event of the engine only says which hosts and VMs of a cluster
-to look at; the look shows what has changed. No change is lost, because the daemon also looks at a
-cluster at its start, and each minute without an event.
+at the next look. Clusters do not affect each other: each has a thread (threads.py).
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Sequence
 from typing import Optional, Union
 
-from ovirt_scheduler.clusters import engine_events, overview
+from ovirt_scheduler.clusters import overview
 from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.engine_side import EngineSide
@@ -39,21 +33,17 @@ from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.reader import ClusterReader, View
 from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
-from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plans import ClusterLook
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.table import ClusterSettings
 
 _log = logging.getLogger(__name__)
 
 _FOLLOW_EVERY = 2.0  # seconds between looks at VMs that are migrated
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds after a query or a look that failed
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds after a query or a look that failed
 _HOOKS_SECONDS = 5.0  # in which hooks are begun before their answers are acted on
-_WATCH_EVERY, _WATCH_SECONDS = 2.0, 20.0  # seconds between questions for events; for one answer
-_ANYTHING = engine_events.Events(None, named=None)  # may have happened: a cluster is looked at now
 
 
 class ClusterDrive:
@@ -152,12 +142,12 @@ class ClusterDrive:
             self._call_failed = problem is not None
         if problem is not None or not self._call_failed:
             self._report(problem)
-        longest = math.inf if problem is None else _LONGEST_PAUSE
+        longest = math.inf if problem is None else LONGEST_PAUSE
         if balance:
             self._balance_at = begun + min(longest, self._settings.load_balance_interval)
         if timer:
             self._timer_at = begun + min(longest, self._settings.timer_interval)
-        self._pause = 0.0 if problem is None else _longer(self._pause)
+        self._pause = 0.0 if problem is None else longer_pause(self._pause)
         # If a look takes long, the engine or this machine has much to do: look less often.
         now = time.monotonic()
         self._rest_until = now + max(self._pause, now - begun)
@@ -325,9 +315,9 @@ def _forget_locals(error: Optional[BaseException]) -> None:
         error = error.__context__
 
 
-def _longer(pause: float) -> float:
+def longer_pause(pause: float) -> float:
     """The pause after one more failure, in seconds."""
-    return min(_LONGEST_PAUSE, max(_SHORTEST_PAUSE, 2 * pause))
+    return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, 2 * pause))
 
 
 def _in_words(problem: Optional[Exception]) -> str:
@@ -335,115 +325,3 @@ def _in_words(problem: Optional[Exception]) -> str:
     if problem is None or isinstance(problem, SchedulerError):
         return str(problem or "")
     return f"looking after it failed, and is tried again: {type(problem).__name__}: {problem}"
-
-
-class ClusterThreads:
-    """Drives the clusters from ``start`` to ``stop``.
-
-    Args:
-        clusters: each has a thread of its own.
-        services: which they share.
-
-    Attributes:
-        trouble: the failures of the thread that asks for events.
-    """
-
-    def __init__(self, clusters: Sequence[ClusterSettings], services: ClusterServices) -> None:
-        self.trouble = Trouble("watching for the engine's events")
-        self._inventory, self._memory = services.inventory, services.memory
-        self._stopping = services.stopping
-        self._clusters = {each.name: ClusterDrive(each, services) for each in clusters}
-        runs = {f"cluster {name}": each.run for name, each in self._clusters.items()}
-        self._threads = [
-            threading.Thread(target=run, name=name, daemon=True)
-            for name, run in {"events": self._watch, **runs}.items()
-        ]
-        self._lock = threading.Lock()  # of those who start threads
-
-    def start(self) -> None:
-        """Begin with a look at each cluster; called again, start the threads that do not run yet.
-
-        Raises:
-            RuntimeError: a thread cannot be started.
-        """
-        with self._lock:
-            for thread in self._threads:
-                if thread.ident is None:
-                    thread.start()
-
-    def state(self) -> tuple[ClusterLook, ...]:
-        """How each cluster is looked after."""
-        return tuple(each.state() for each in self._clusters.values())
-
-    def take_over(self, name: str) -> str:
-        """Have this daemon drive a cluster for which it stands by, if it does.
-
-        Returns:
-            The daemon that drove it; empty if this one did.
-
-        Raises:
-            SchedulerError: none of that name is looked after.
-        """
-        if name not in self._clusters:
-            raise SchedulerError(
-                f"no cluster {name!r:.80} is looked after here"
-                f"{spelling.hint(name, self._clusters)}; there are "
-                f"{', '.join(self._clusters) or 'none'}"
-            )
-        ownership = self._clusters[name].ownership
-        former = ownership.driven_by
-        ownership.take_over()
-        self.wake(name)
-        return former
-
-    def wake(self, name: str) -> None:
-        """Look at a cluster now."""
-        if name in self._clusters:
-            self._clusters[name].news.put(_ANYTHING)
-
-    def stop(self, seconds: float) -> None:
-        """Begin nothing more, and wait so long for running work; may be called again."""
-        self._stopping.set()
-        for cluster in self._clusters.values():
-            cluster.news.put(_ANYTHING)
-        give_up = time.monotonic() + seconds
-        for thread in filter(threading.Thread.is_alive, self._threads):
-            thread.join(max(0.0, give_up - time.monotonic()))
-
-    def _watch(self) -> None:
-        """Pass the engine's events to the clusters, each event once."""
-        last: Optional[int] = None
-        pause, is_told, was_away = _WATCH_EVERY, False, False
-        while not self._stopping.is_set():
-            asked_at = time.monotonic()
-            until = asked_at + _WATCH_SECONDS
-            try:
-                if was_away and last is not None:
-                    # An engine that was restored counts on from the number in its backup.
-                    last = min(last, engine_events.ask(self._inventory, None, until).latest or 0)
-                events = engine_events.ask(self._inventory, last, until)
-                last = self._memory.latest_event = events.latest
-                if events.named != frozenset():
-                    for cluster in self._clusters.values():
-                        cluster.news.put(events)
-                self.trouble.clear()
-                if is_told:
-                    _log.info("the engine's events can be read again")
-                is_told = was_away = False
-                # An engine that takes long to answer is asked less often.
-                pause = max(_WATCH_EVERY, time.monotonic() - asked_at)
-            except EngineUnavailable as error:
-                was_away = True
-                pause = _longer(pause)
-                # If the engine is away, the looks at clusters report it within this time.
-                alone = pause == _LONGEST_PAUSE and not self._inventory.state().problem
-                if alone and not is_told:
-                    is_told = True
-                    _log.warning(
-                        "the engine's events cannot be read: %(reason)s; clusters are looked at "
-                        "each minute",
-                        {"reason": str(error)},
-                    )
-            except Exception as error:  # noqa: BLE001  clusters are looked at each minute
-                pause = max(_WATCH_EVERY, self.trouble.note(error))
-            self._stopping.wait(pause)

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ovirt_scheduler.clusters import drive, reader
+from ovirt_scheduler.clusters import drive, reader, threads
 from ovirt_scheduler.clusters.actions import ClusterServices
-from ovirt_scheduler.clusters.drive import ClusterDrive, ClusterThreads
+from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.ownership import Mark
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plans import Plans
@@ -134,20 +134,20 @@ def test_who_drives_is_settled_though_the_look_fails(services):
 
 def test_events_alone_that_cannot_be_read_are_told(services, engine, caplog, monkeypatch):
     """Once, when other queries have had the time to fail, too; and when they can be read again."""
-    monkeypatch.setattr(drive, "_WATCH_EVERY", 0.01)
-    monkeypatch.setattr(drive, "_SHORTEST_PAUSE", 0.01)
-    monkeypatch.setattr(drive, "_LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(threads, "_WATCH_EVERY", 0.01)
+    monkeypatch.setattr(drive, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(drive, "LONGEST_PAUSE", 0.05)
     caplog.set_level("INFO")
     engine.broken = Reply(200, "text/html", "<html>")
-    threads = ClusterThreads((), services)
-    threads.start()
+    watching = threads.ClusterThreads((), services)
+    watching.start()
     wait_until(lambda: "events cannot be read: http" in caplog.text)
     asked = len(engine.asked("events"))
     wait_until(lambda: len(engine.asked("events")) > asked + 2)
     engine.broken = None
     wait_until(lambda: "the engine's events can be read again" in caplog.text)
-    threads.stop(LONG)
-    assert not any(map(threading.Thread.is_alive, threads._threads))
+    watching.stop(LONG)
+    assert not any(map(threading.Thread.is_alive, watching._threads))
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 

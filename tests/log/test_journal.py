@@ -8,11 +8,12 @@ import re
 
 import pytest
 
+from docs.log_messages import messages
 from ovirt_scheduler.log.fields import Block, Name, Names
 from ovirt_scheduler.log.format import message_id
 from ovirt_scheduler.log.handlers import _LONGEST_ENTRY, JournalHandler, is_standard_error
 from tests.support.journal_reader import Journal, fields_of
-from tests.support.log_messages import HOSTILE, MANUAL, messages, shown
+from tests.support.log_messages import HOSTILE, MANUAL
 
 OURS = "SCHEDULER_"
 EVERY_ENTRY = {
@@ -73,9 +74,10 @@ def test_every_kind_of_line_has_its_own_id(journal, log):
     first, second = ids
     assert first == second
     assert first == [[message_id("pid PID, MILLISECONDS ms")], [message_id("signal SIGNAL")]]
-    kinds = {message_id(message.text) for message in messages()}
+    logged = list(messages())
+    kinds = {message_id(message.text) for message in logged}
     assert set() < set(re.findall("MESSAGE_ID=([0-9a-f]+)", MANUAL)) <= kinds
-    assert len(kinds) == len({shown(message.text) for message in messages()})
+    assert len(kinds) == len({message.shown for message in logged})
 
 
 @pytest.mark.parametrize(

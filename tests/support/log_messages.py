@@ -1,13 +1,8 @@
-"""Every message that the package logs, as its code has it, and texts that could forge one."""
+"""What the manual says of the log, and texts that could forge a line of it."""
 
 from __future__ import annotations
 
-import ast
-import functools
 import itertools
-import re
-from collections.abc import Iterator
-from typing import NamedTuple
 
 from tests.support.paths import PROJECT
 
@@ -34,42 +29,3 @@ HOSTILE = {
     "an entry of the journal": "x\nMESSAGE=forged\n\nPRIORITY=0\n",
     "a format": "%(pid)d %s {} ${jndi}",
 }
-
-LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "error",
-          "exception": "error", "_warning": "warning"}  # fmt: skip
-PLACEHOLDER = re.compile(r"%\((\w+)\)[.0-9]*[sdfg]")
-
-
-class Message(NamedTuple):
-    place: str
-    level: str
-    text: str
-    fields: object  # the node of the argument, or None
-
-
-@functools.lru_cache
-def messages() -> tuple[Message, ...]:
-    """Every message that the package logs, as it stands in the code."""
-    return tuple(_messages())
-
-
-def _messages() -> Iterator[Message]:
-    for path in sorted((PROJECT / "ovirt_scheduler").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            of = node.func.value
-            if not isinstance(of, ast.Name) or node.func.attr not in LEVELS:
-                continue
-            its_own = (path.stem, of.id, node.func.attr) == ("handlers", "self", "_warning")
-            if of.id in ("_log", "logger") or its_own:
-                text, *rest = node.args
-                assert isinstance(text, ast.Constant), f"{path.name}:{node.lineno}: no constant"
-                assert len(rest) <= 1, f"{path.name}:{node.lineno}: one argument, the fields"
-                place = f"{path.name}:{node.lineno}"
-                yield Message(place, LEVELS[node.func.attr], text.value, rest[0] if rest else None)
-
-
-def shown(text: str) -> str:
-    """A message as the manual writes it: its fields in capitals."""
-    return PLACEHOLDER.sub(lambda found: found.group(1).upper(), text)

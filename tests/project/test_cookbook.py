@@ -210,15 +210,24 @@ def test_the_free_memory_of_the_manual_counts_by_share(tmp_path, make_host, inst
     assert costs == {"large": -50, "small": -75}
 
 
+def options_of_try():
+    """Of each rule, as the table of the page gives them; words."""
+    text = (PROJECT / "docs" / "cookbook.md").read_text("utf-8")
+    rows = re.findall(r"^\|.*\| `(\w+)` \| (?:filter|cost function) \|.*?\|([^|]*)\|$", text, re.M)
+    return {rule: options.strip(" `").split() for rule, options in rows}
+
+
 @pytest.mark.long
-def test_each_rule_runs_on_a_saved_cluster(rules, tmp_path):
-    """As an administrator tries it, with the defaults of its conf file."""
-    for rule in sorted(rules.glob("[!_]*.py")):
-        status, out, err = run(tmp_path, "try", str(rule), "--cluster", "demo/cluster.xml")
-        assert (status, err) == (0, ""), rule
-        assert re.match(
-            rf"note: the VM to start: wiki\n(filter|cost function) {rule.stem}: ok", out
-        )
+@pytest.mark.parametrize("rule", options_of_try())
+def test_each_rule_tells_the_hosts_of_the_demonstration_apart(rules, tmp_path, rule):
+    """With the options of the table; Power needs a host without VMs."""
+    options = options_of_try()[rule]
+    words = ("try", str(rules / f"{rule}.py"), "--cluster", "demo/cluster.xml", *options)
+    status, out, err = run(tmp_path, *words)
+    assert (status, err) == (0, "")
+    assert re.search(rf"^(filter|cost function) {rule}: ok", out, re.M)
+    answers = re.findall(r"^\w+ +[0-9a-f-]{36} +(\S+)", out, re.M)
+    assert (len(answers), len(set(answers)) > 1) == (4, rule != "Power"), out
 
 
 @pytest.mark.parametrize("kind", ["host", "vm"])

@@ -98,7 +98,7 @@ def test_what_a_plugin_has_the_engine_do_is_told(tmp_path):
     assert "note: the VM to start: wiki\n" in out
     assert "note: it asked the engine to migrate web-1 to puma\n" in out
     assert found(r"^note: the fake engine has hosts, .* no disks \(GET /.*/disks\)$", out)
-    assert "wiki ['rack-1', 'licence-oracle', 'rack-2']\nDefault\n" in out
+    assert "wiki ['rack-1', 'licence-oracle', 'rack-2', 'dedicated-test']\nDefault\n" in out
     options = ("--cluster", CLUSTER, "--vm", "mail")
     assert "\nmail [" in run(tmp_path, "try", str(tmp_path / "Acts.py"), *options)[1]
 

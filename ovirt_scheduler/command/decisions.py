@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Optional
 
-from ovirt_scheduler.command import arguments, control_client, tables
+from ovirt_scheduler.command import arguments, control_client, tables, whereabouts
 from ovirt_scheduler.command.calls import daemon_client
 from ovirt_scheduler.command.calls.daemon_client import RecordSource
 from ovirt_scheduler.command.tables import Shown
@@ -231,7 +231,8 @@ def _why(options: argparse.Namespace) -> Shown:
     """Show why a VM was placed where it was, or nowhere.
 
     Show all calls of a VM's last placement: which unit removed which host and why, what each host
-    cost, and which units were decisive. Reads the history in the state folder if this user may
+    cost, and which units were decisive; and, if the settings name an engine, which host the VM runs
+    on now, and whether that was the best. Reads the history in the state folder if this user may
     read it; else asks the daemon. Of a VM that is not migrated for a while it shows why, and since
     when.
 
@@ -292,7 +293,8 @@ def _explanation(decisions: Sequence[Record], options: argparse.Namespace) -> It
     elif options.decision:
         yield from _coloured(explanation.lines(cleaned[0], host))
     else:
-        yield from _coloured(placement.lines(cleaned, host))
+        now = "" if options.url else whereabouts.sentence(options, cleaned)
+        yield from _coloured(placement.lines(cleaned, host, now))
     if options.host is not None:
         return
     headings, rows = placement.grid(cleaned)

@@ -2,7 +2,7 @@
 
 An engine places a VM by two calls, seconds apart: it asks filters, then cost functions on the
 hosts that these filters and its own left. A balance that chose the VM may have come before. The
-engine does not say which host it takes.
+engine does not say which host it takes; who wants to know asks it later where the VM runs.
 
 The daemon asks its scheduler what to migrate, then filters and cost functions about each VM of the
 answer, and then maybe the scheduler once more.
@@ -11,10 +11,10 @@ answer, and then maybe the scheduler once more.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable, Optional, Union
 
-from ovirt_scheduler.history import explanation, outcomes, query
+from ovirt_scheduler.history import explanation, outcomes, query, ranking
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.record import NEVER_ASKED, Cost, Host, Record, Unit, Verdict
 from ovirt_scheduler.model.units import Kind
@@ -84,12 +84,13 @@ def around(
     return [decision]
 
 
-def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[Line]:
+def lines(decisions: Sequence[Record], host: Optional[str] = None, now: str = "") -> Iterator[Line]:
     """All lines about calls that belong together.
 
     Args:
         decisions: from ``of_last``, ``explanation.cleaned``.
         host: the id of a host, for lines about only that host.
+        now: a sentence on where the VM runs now.
     """
     for before, decision in zip((None, *decisions), decisions):
         if before is not None:
@@ -98,7 +99,57 @@ def lines(decisions: Sequence[Record], host: Optional[str] = None) -> Iterator[L
             yield from explanation.lines(decision, host)
     last = decisions[-1]
     if host is None or host in (last.get("answer") or ()):
-        yield from map(Line, _afterwards(last))
+        yield from (Line(text) for text in _afterwards(last) if not (now and text == _NOT_TOLD))
+    if now:
+        yield Line(now)
+
+
+def place_now(decisions: Sequence[Record], vm: str, host: str, name: str) -> str:
+    """A sentence on the host that a VM runs on now: what its last placement came to there.
+
+    Args:
+        decisions: as for ``lines``.
+        vm, host: their ids.
+        name: the host's; empty if it is not known.
+    """
+    fate = _fate(decisions, vm, host)
+    return f"It runs on {name or host} now{f', {fate}' if fate else ''}."
+
+
+def _fate(decisions: Sequence[Record], vm: str, host: str) -> str:
+    """What a placement came to on a host: the best of it, which one, or who removed it."""
+    removals = [outcomes.removed(decision).get(host) for decision in decisions]
+    if removal := next(filter(None, reversed(removals)), None):
+        return f"which {removal['unit']} had removed"
+    last = next((each for each in reversed(decisions) if ranking.ranked(each)), decisions[-1])
+    if "fault" in last:
+        return ""
+    if host not in outcomes.host_names([last]):
+        return "which was not among the hosts that were asked about"
+    return _place(last, host) if ranking.ranked(last) else _place_without_rank(last, vm, host)
+
+
+def _place(decision: Record, host: str) -> str:
+    """A host's place in a decision that ranks hosts."""
+    order, best = ranking.ranked(decision), ranking.bests(decision)
+    if host in best:
+        return f"one of the {len(best)} best hosts" if best[1:] else "the best host of the decision"
+    if host not in order:
+        return "which no cost function had scored"
+    place = explanation.ordinal(order.index(host) + 1)
+    best_names = outcomes.listed(outcomes.named(decision, best), "or")
+    return f"the {place} of {len(order)} hosts; the best was {best_names}"
+
+
+def _place_without_rank(decision: Record, vm: str, host: str) -> str:
+    """What a decision that ranks no host says of one; empty if nothing."""
+    answer = decision.get("answer") or ()
+    if not isinstance(answer, Mapping):
+        return "which the filters had left" if host in answer else ""
+    targets = answer.get("hosts" if "vm" in answer else vm)
+    if not targets:  # it may go anywhere, or stays
+        return ""
+    return f"to which it was {'' if host in targets else 'not '}to be migrated"
 
 
 def _may_lead_to(summary: Record, later: Record) -> bool:

@@ -134,6 +134,18 @@ def best(decision: Record) -> Optional[str]:
     return next((host["id"] for host in decision["hosts"] if host.get("rank") == 1), None)
 
 
+def bests(decision: Record) -> list[str]:
+    """The ids of the hosts that none is better than: several if they cost the same.
+
+    Of a selection only the first is.
+    """
+    order = ranked(decision)
+    if is_selection(decision):
+        return order[:1]
+    totals = {host["id"]: host.get("total") for host in decision["hosts"]}
+    return [host for host in order if totals[host] == totals[order[0]]]
+
+
 def without_each(decision: Record) -> dict[str, Totals]:
     """Each cost function that scored a host, with the totals without it.
 

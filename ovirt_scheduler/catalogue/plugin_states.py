@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
+from ovirt_scheduler.catalogue.catalogue import Catalogue, Outdated
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, PluginText
-from ovirt_scheduler.catalogue.snapshot import Catalogue, Outdated
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import Kind, OnFailure

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_scheduler.catalogue import edits
+from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.edits import Edits, Reading
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, Loader
 from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, bug, merged
-from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model.plugins import Limits, PluginCode

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional, cast
 
 from ovirt_scheduler.clusters.averages import as_values
+from ovirt_scheduler.clusters.cluster_reader import View
 from ovirt_scheduler.clusters.migration_limits import after
-from ovirt_scheduler.clusters.reader import View
 from ovirt_scheduler.clusters.refusals import ANY_HOST
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms

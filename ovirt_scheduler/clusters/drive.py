@@ -3,12 +3,12 @@
 ::
 
     the engine ──► a reader ──► states ──► changes since the last look
-                   (reader.py)     │              │ one call of a hook each
+           (cluster_reader.py)     │              │ one call of a hook each
                        └─ packs ──► the scheduler: load_balance, on_timer_invoked, on_..._changed
                                                 │
                               filters, cost functions: where may its VMs go?
                                                 │
-                                          what is done with it (actions.py)
+                                          what is done with it (planning.py)
 
 If something fails, with the engine, the scheduler or a migration, it is logged, and tried again
 at the next look. Clusters do not affect each other: each has a thread (threads.py).
@@ -24,13 +24,13 @@ from collections import deque
 from typing import Optional, Union
 
 from ovirt_scheduler.clusters import overview
-from ovirt_scheduler.clusters.actions import HOOKS, ClusterActions
+from ovirt_scheduler.clusters.cluster_reader import ClusterReader, View
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.engine_side import EngineSide
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.news import News
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
-from ovirt_scheduler.clusters.reader import ClusterReader, View
+from ovirt_scheduler.clusters.planning import HOOKS, ClusterActions
 from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
 from ovirt_scheduler.model.cluster_state import HostState, VmState

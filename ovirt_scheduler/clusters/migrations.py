@@ -26,7 +26,7 @@ from ovirt_scheduler.clusters import engine_events
 from ovirt_scheduler.clusters.engine_events import MigrationEnd
 from ovirt_scheduler.clusters.migration_limits import MigrationLimits
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
-from ovirt_scheduler.clusters.plans import Plans
+from ovirt_scheduler.clusters.plan_approval import Plans
 from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory

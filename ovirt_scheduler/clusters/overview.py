@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
+from ovirt_scheduler.clusters.cluster_reader import ClusterReader
 from ovirt_scheduler.clusters.migration_limits import used_parts
-from ovirt_scheduler.clusters.reader import ClusterReader
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.plans import HostLook
 from ovirt_scheduler.settings.table import ClusterSettings

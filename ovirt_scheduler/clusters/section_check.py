@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Optional, Union
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.drivers import POLICY, DriverUnit
 from ovirt_scheduler.model.plugins import PropertySet

@@ -22,7 +22,7 @@ from ovirt_scheduler.processes.protocol.packed_answers import (
 
 # The functions of ``processes.documents`` that say them.
 REPORT = "resource_use:states"
-GROUPS_REPORT, LABELS_REPORT = "affinity:groups", "affinity:labels"
+GROUPS_REPORT, LABELS_REPORT = "affinity_groups:groups", "affinity_groups:labels"
 
 State = TypeVar("State", HostState, VmState)
 _T = TypeVar("_T")

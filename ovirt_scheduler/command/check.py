@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional, Union
 
+from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.clusters import cluster_marks, engine_side
 from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.command import arguments, control_client, tables

@@ -34,7 +34,7 @@ _MODULES = {
     "try": "calls.trial",
     "new": "skeleton",
     **dict.fromkeys(("replay", "snapshot", "simulate"), "workbench"),
-    **dict.fromkeys(("maintenance", "capacity"), "questions"),
+    **dict.fromkeys(("maintenance", "capacity"), "capacity"),
     "cert": "certificate",
     "setup": "setup.run",
     "completion": "completion",

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.clusters import persistence
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory
-from ovirt_scheduler.clusters.plans import Plans
+from ovirt_scheduler.clusters.plan_approval import Plans
 from ovirt_scheduler.clusters.threads import ClusterThreads
 from ovirt_scheduler.daemon.control import FILE as CONTROL
 from ovirt_scheduler.daemon.control import Command, Control

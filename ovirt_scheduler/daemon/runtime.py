@@ -12,10 +12,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Callable, NamedTuple, Optional
 
+from ovirt_scheduler.catalogue.catalogue import CatalogueSource
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.catalogue.snapshot import CatalogueSource
 from ovirt_scheduler.decisions.engine_replies import EngineData
 from ovirt_scheduler.decisions.missing import MissingNames
 from ovirt_scheduler.decisions.recent import RecentSelections

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue, CatalogueSource
+from ovirt_scheduler.catalogue.catalogue import Catalogue, CatalogueSource
 from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.decisions.engine_replies import EngineData, with_engine
 from ovirt_scheduler.decisions.missing import MissingNames, MissingUnit

@@ -20,10 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Callable, Optional, Union, cast
 
+from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
 from ovirt_scheduler.history import conversion

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, Optional, cast
 
-from ovirt_scheduler.clusters import reader
-from ovirt_scheduler.clusters.actions import MOST_MENDINGS
-from ovirt_scheduler.clusters.affinity import RuleWatch
+from ovirt_scheduler.clusters import cluster_reader
+from ovirt_scheduler.clusters.affinity_watch import RuleWatch
 from ovirt_scheduler.clusters.destinations import BALANCE, MEND, ClusterDestinations
 from ovirt_scheduler.clusters.placing import Choices
+from ovirt_scheduler.clusters.planning import MOST_MENDINGS
 from ovirt_scheduler.clusters.refusals import ANY_HOST
 from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.daemon.runtime import Runtime
@@ -137,7 +137,7 @@ class SimulatedPolicy(DecisionService):
             method: str, closed: Mapping[str, Mapping[str, str]]
         ) -> ClusterDestinations:
             return ClusterDestinations(
-                self, self._settings, self._driver, method, reader.View(state), closed,
+                self, self._settings, self._driver, method, cluster_reader.View(state), closed,
                 threading.Event(), doubtful, rules=self._rules,
             )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 from xml.etree.ElementTree import tostring
 
 from ovirt_scheduler.clusters import states
-from ovirt_scheduler.clusters.affinity import LAST_WITH_IMPLICIT
+from ovirt_scheduler.clusters.affinity_watch import LAST_WITH_IMPLICIT
 from ovirt_scheduler.errors import BadInput, UnreadableDocument
 from ovirt_scheduler.model.affinity import AffinityRules, BrokenRule, PlacedVms
 from ovirt_scheduler.model.requests import Document

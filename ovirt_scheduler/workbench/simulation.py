@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Callable, NamedTuple
 
-from ovirt_scheduler.clusters.actions import MOST_ROUNDS
 from ovirt_scheduler.clusters.averages import UseAverages
 from ovirt_scheduler.clusters.migration_limits import MigrationLimits
 from ovirt_scheduler.clusters.placing import Choices
+from ovirt_scheduler.clusters.planning import MOST_ROUNDS
 from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.cluster_state import ClusterState, imbalance

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ovirt_scheduler.clusters.actions import HOOKS
+from ovirt_scheduler.clusters.cluster_reader import View
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
-from ovirt_scheduler.clusters.reader import View
+from ovirt_scheduler.clusters.planning import HOOKS
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.units import Kind

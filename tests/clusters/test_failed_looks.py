@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from ovirt_scheduler.clusters import drive, reader, threads
-from ovirt_scheduler.clusters.actions import ClusterServices
+from ovirt_scheduler.clusters import cluster_reader, drive, threads
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.ownership import Mark
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
-from ovirt_scheduler.clusters.plans import Plans
+from ovirt_scheduler.clusters.plan_approval import Plans
+from ovirt_scheduler.clusters.planning import ClusterServices
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import Overloaded
@@ -58,7 +58,7 @@ def clock(monkeypatch):
     """The time, as it is for the cluster; ``now`` may be set."""
     clock = SimpleNamespace(now=time.monotonic(), time=time.time, monotonic=lambda: clock.now)
     monkeypatch.setattr(drive, "time", clock)
-    monkeypatch.setattr(reader, "time", clock)
+    monkeypatch.setattr(cluster_reader, "time", clock)
     return clock
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.clusters.actions import ClusterServices
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.persistence import DriveMemory
-from ovirt_scheduler.clusters.plans import Plans
+from ovirt_scheduler.clusters.plan_approval import Plans
+from ovirt_scheduler.clusters.planning import ClusterServices
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine import inventory
 from ovirt_scheduler.engine.inventory import Inventory

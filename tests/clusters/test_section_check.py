@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import pytest
 
-from ovirt_scheduler.catalogue.snapshot import Catalogue
+from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.drivers import DriverUnit

@@ -69,7 +69,7 @@ def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path):
     assert (process.returncode, err) == (130, "")
 
 
-@pytest.mark.parametrize("loaded", [_LOADED, b" ovirt_scheduler.catalogue.snapshot\n"])
+@pytest.mark.parametrize("loaded", [_LOADED, b" ovirt_scheduler.catalogue.catalogue\n"])
 def test_ctrl_c_while_modules_load_shows_no_traceback(loaded):
     """When the first of them are there, or those of a command; it ends as Ctrl-C ends a process."""
     words = [sys.executable, "-X", "importtime", "-m", "ovirt_scheduler", "try"]

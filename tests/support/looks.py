@@ -14,18 +14,18 @@ from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.clusters import (
-    actions,
-    affinity,
+    affinity_watch,
+    cluster_reader,
     drive,
     engine_side,
     migrations,
     offers,
-    reader,
+    planning,
 )
 from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory
-from ovirt_scheduler.clusters.plans import Plans
+from ovirt_scheduler.clusters.plan_approval import Plans
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.model.plans import Plan
@@ -34,7 +34,7 @@ from ovirt_scheduler.settings.value_types import Drive
 from tests.support.place import Place
 from tests.support.rest_server import RestServer
 
-_TIMED = (actions, affinity, drive, engine_side, migrations, offers, reader)
+_TIMED = (planning, affinity_watch, drive, engine_side, migrations, offers, cluster_reader)
 
 
 class Looks:

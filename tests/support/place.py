@@ -9,10 +9,10 @@ from typing import Optional
 import pytest
 
 from ovirt_scheduler.catalogue import edits
+from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor

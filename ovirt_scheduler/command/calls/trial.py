@@ -18,8 +18,8 @@ from typing import Callable, Optional
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.catalogue import files as plugin_files
+from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
-from ovirt_scheduler.catalogue.snapshot import Catalogue
 from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.calls import commands, daemon_client, input_files, scheduler_calls
 from ovirt_scheduler.command.calls.daemon_client import MethodCaller

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from ovirt_scheduler.clusters import plans
-from ovirt_scheduler.clusters.actions import ClusterActions
+from ovirt_scheduler.clusters import plan_approval
+from ovirt_scheduler.clusters.cluster_reader import View
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
-from ovirt_scheduler.clusters.plans import Plans, left_behind
-from ovirt_scheduler.clusters.reader import View
+from ovirt_scheduler.clusters.plan_approval import Plans, left_behind
+from ovirt_scheduler.clusters.planning import ClusterActions
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plans import APPROVED, MADE, WAITING, Plan, Step
@@ -137,7 +137,7 @@ def test_what_was_refused_is_known_for_an_hour(registry, monkeypatch):
     registry.end(made, MADE)  # by a thread that had seen it approved
     assert ask(registry, "show", made.id)["state"] == "refused"
     later = time.monotonic() + 3601
-    monkeypatch.setattr(plans.time, "monotonic", lambda: later)
+    monkeypatch.setattr(plan_approval.time, "monotonic", lambda: later)
     assert not registry.was_refused("Default", "w", "p")
 
 

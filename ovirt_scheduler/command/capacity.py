@@ -27,7 +27,7 @@ from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import TYPES
 from ovirt_scheduler.workbench import snapshot
 from ovirt_scheduler.workbench.entity_document import EntityDocument
-from ovirt_scheduler.workbench.questions import ACT, MOST_MORE, WAITS, Loss, Questions
+from ovirt_scheduler.workbench.host_loss import ACT, MOST_MORE, WAITS, Loss, Questions
 from ovirt_scheduler.workbench.simulated_cluster import UP, SimulatedVm
 from ovirt_scheduler.workbench.snapshot import Snapshot
 

@@ -1,4 +1,4 @@
-"""ovirt_scheduler.clusters.affinity: a cluster's affinity groups, look by look."""
+"""ovirt_scheduler.clusters.affinity_watch: a cluster's affinity groups, look by look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ovirt_scheduler.processes.documents.affinity: what is told of affinity groups and labels."""
+"""ovirt_scheduler.processes.documents.affinity_groups: what is told of affinity groups and labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import affinity
+from ovirt_scheduler.processes.documents import affinity_groups
 from ovirt_scheduler.processes.documents.entities import read_states
 from ovirt_scheduler.processes.documents.parser import AFFINITY_GROUPS, AFFINITY_LABELS
 
@@ -18,7 +18,7 @@ RULES = (
 
 def groups(inside: str) -> dict:
     text = f"<affinity_groups><affinity_group id='g'>{inside}</affinity_group></affinity_groups>"
-    return affinity.groups(read_states(Document(text.encode()), AFFINITY_GROUPS)[0])
+    return affinity_groups.groups(read_states(Document(text.encode()), AFFINITY_GROUPS)[0])
 
 
 def test_a_group_is_told_with_its_rules_and_the_ids_of_its_members():
@@ -61,12 +61,12 @@ def test_a_label_is_told_with_its_members():
         "<affinity_label id='m'><name>bare</name></affinity_label></affinity_labels>"
     )
     states, _ = read_states(Document(text.encode()), AFFINITY_LABELS)
-    assert affinity.labels(states) == {
+    assert affinity_groups.labels(states) == {
         "l": ["gpu", True, ["a"], ["h"]], "m": ["bare", False, [], []]
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("report", [affinity.groups, affinity.labels])
+@pytest.mark.parametrize("report", [affinity_groups.groups, affinity_groups.labels])
 def test_more_than_can_be_counted_with_are_refused(report):
     with pytest.raises(UnreadableDocument, match="more than 20,000"):
         report([{"_id": str(number)} for number in range(20_001)])

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ovirt_scheduler.clusters.reader import ClusterReader
+from ovirt_scheduler.clusters.cluster_reader import ClusterReader
 from ovirt_scheduler.engine import inventory
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument

@@ -9,7 +9,7 @@
                                           ▲                                                │
                                           └── refused (migrations.py) ◄── on: made ────────┤
                                                                           dry-run: told ───┤
-                                                                 approve: waits (plans.py) ┘
+                                                         approve: waits (plan_approval.py) ┘
 
 A balancing is asked about as a whole, because its migrations are of use together. What a hook or
 the timer wants is asked about and made one VM after another, so that the first leaves at once.
@@ -25,8 +25,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Callable, Optional
 
-from ovirt_scheduler.clusters.affinity import ClusterAffinity
+from ovirt_scheduler.clusters.affinity_watch import ClusterAffinity
 from ovirt_scheduler.clusters.averages import UseAverages
+from ovirt_scheduler.clusters.cluster_reader import View
 from ovirt_scheduler.clusters.destinations import BALANCE, MEND, ClusterDestinations
 from ovirt_scheduler.clusters.engine_side import EngineSide, balances
 from ovirt_scheduler.clusters.migration_limits import cluster_imbalance
@@ -37,8 +38,7 @@ from ovirt_scheduler.clusters.migrations import (
     step_fields,
 )
 from ovirt_scheduler.clusters.offers import Offers
-from ovirt_scheduler.clusters.plans import left_behind, misfit
-from ovirt_scheduler.clusters.reader import View
+from ovirt_scheduler.clusters.plan_approval import left_behind, misfit
 from ovirt_scheduler.clusters.refusals import ANY_HOST, NO_HOST, NOT_OFFERED
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations

@@ -6,6 +6,7 @@
 #             BEFORE=DIR: with the daemon of the checkout there beside this one
 # make torture   the daemon under attack; DURATION=60 (seconds), SEED=;
 #             TWINS=1: two daemons behind HAProxy, which are killed and restarted
+# make manual   the manual as a site, into build/manual/site; each link is checked
 # make screenshots   of the pages, into docs/; needs chromium and chromedriver
 # make release VERSION=1.0.0   writes the version and its date; once that is committed, makes the files
 # make rpm    the package of what is committed, into build/rpm; needs rpmbuild; ARGS= for it
@@ -16,7 +17,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-long lint bench torture screenshots release rpm clean
+.PHONY: run test test-long lint bench torture manual screenshots release rpm clean
 
 run: $(VENV)/.run
 	@$(BIN)/python demo/run.py
@@ -41,6 +42,13 @@ bench: $(VENV)/.run
 torture: $(VENV)/.test
 	@$(BIN)/python -m $(if $(TWINS),torture.twins,torture.run) $(if $(DURATION),--duration $(DURATION)) $(if $(SEED),--seed $(SEED))
 
+# The pages lie there as in the project, so that their links are right in both.
+manual: $(VENV)/.test
+	mkdir -p build/manual/pages
+	rm -f build/manual/pages/*
+	ln -s $(CURDIR)/*.md $(CURDIR)/docs $(CURDIR)/etc build/manual/pages
+	$(BIN)/mkdocs build --strict
+
 screenshots: $(VENV)/.test
 	@$(BIN)/python demo/screenshots.py
 
@@ -62,11 +70,11 @@ $(VENV)/.run: setup.py .ci/prerequisites
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,manual]'
 	touch $@
 
 $(VENV)/.lint: $(VENV)/.run
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,manual,lint]'
 	touch $@
 
 clean:

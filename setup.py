@@ -83,6 +83,7 @@ setup(
             "selenium>=4.10",
             "setuptools>=70.1",  # the first that makes wheels by itself
         ],
+        "manual": ["mkdocs>=1.6,<2"],
         "lint": ["ruff>=0.9", "mypy>=1.11", "import-linter>=2", "types-setuptools"],
     },
     entry_points={

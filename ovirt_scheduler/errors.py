@@ -46,7 +46,10 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
 from __future__ import annotations
 
 import os
-from typing import ClassVar, Optional
+from collections.abc import Iterable
+from typing import ClassVar, Optional, TypeVar
+
+Mistake = TypeVar("Mistake", bound="FileMistake")
 
 
 class SchedulerError(Exception):
@@ -129,14 +132,31 @@ class HistoryUnreadable(RequestError):
 
 
 class FileMistake(SchedulerError):
-    """A mistake in a file: ``file:line: what is wrong; what to do``."""
+    """A mistake in a file: ``file:line: what is wrong; what to do``.
+
+    Attributes:
+        mistakes: itself, or those that it tells together.
+    """
 
     def __init__(self, message: str, file: Optional[str] = None, line: Optional[int] = None):
         self.message = message
         self.file = file
         self.line = line
+        self.mistakes: tuple[FileMistake, ...] = (self,)
         place = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
         super().__init__(f"{place}{message}")
+
+    @classmethod
+    def together(cls: type[Mistake], mistakes: Iterable[Mistake]) -> Mistake:
+        """The exception for one or more mistakes of a file."""
+        first, *others = mistakes
+        if not others:
+            return first
+        texts = [first.message]
+        texts += (f"{f'line {each.line}: ' if each.line else ''}{each.message}" for each in others)
+        whole = cls("; ".join(texts), first.file, first.line)
+        whole.mistakes = (first, *others)
+        return whole
 
 
 class ConfigError(FileMistake):

@@ -37,15 +37,15 @@ class SectionCheck:
         self._refusal = ""  # what came of it
 
     def problem(self, catalogue: Catalogue) -> Optional[ConfigError]:
-        """The first mistake in the section, and what to do; None if there is none.
+        """What is wrong in the section, and what to do; None if nothing is.
 
         Raises:
             Overloaded, ExecutorUnavailable: the values cannot be matched now.
         """
         cluster = self._cluster
-        mistake = next(_mistakes(cluster, catalogue), None)
-        if mistake is not None:
-            return mistake
+        mistakes = [*_mistakes(cluster, catalogue)]
+        if mistakes:
+            return ConfigError.together(mistakes)
         scheduler = catalogue.drivers[cluster.scheduler]
         units = (catalogue.all_units[key] for _, key in _named(cluster))
         refusal = self._refused([scheduler, *units])

@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> Shown:
         of_clusters = [check.problem(catalogue) for check in checks]
         of_settings = (
             *problems(settings, running.services.inventory),
-            *(str(each) for each in of_clusters if each is not None),
+            *(str(each) for whole in of_clusters if whole for each in whole.mistakes),
             *_of_state(state, other),
         )
         conflicts = list(_conflicts(settings, running.services.inventory))

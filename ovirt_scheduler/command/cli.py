@@ -18,7 +18,7 @@ from typing import Optional
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.command import arguments, completion
-from ovirt_scheduler.errors import BadInput, SchedulerError
+from ovirt_scheduler.errors import BadInput, FileMistake, SchedulerError
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.values import spelling
 
@@ -82,7 +82,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
 
 def _failed(error: SchedulerError) -> int:
     """Say why a command cannot be done; gives its exit status."""
-    lines = map(printable, str(error).split("\n"))
+    errors = error.mistakes if isinstance(error, FileMistake) else (error,)
+    lines = (printable(line) for each in errors for line in str(each).split("\n"))
     print("ovirt-scheduler:", "\n".join(lines), file=sys.stderr)  # noqa: T201
     return error.exit_status
 

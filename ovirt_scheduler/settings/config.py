@@ -56,7 +56,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
             that user, and ignore it.
 
     Raises:
-        ConfigError: with the file, the line and the key, and what is allowed.
+        ConfigError: each mistake with the file, the line and the key, and what is allowed.
     """
     file = DEFAULT_FILE if path is None else path
     try:
@@ -69,14 +69,17 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
     _check_together(conf)
     _check_files(conf, for_daemon)
     folders, optional = _plugin_folders(conf["plugins_path"], environ)
+    plugin_user, engine = _plugin_user(conf, for_daemon), _engine(conf)
+    cluster_sections = tuple(_clusters(conf, file))
+    conf.check()
     derived = {
         "file": file.absolute(),
         "plugins_path": folders,
         "plugins_path_optional": optional,
         "max_parallel_calls": conf["max_parallel_calls"] or 2 * len(os.sched_getaffinity(0)),
-        "plugin_user": _plugin_user(conf, for_daemon),
-        "engine": _engine(conf),
-        "clusters": tuple(_clusters(conf, file)),
+        "plugin_user": plugin_user,
+        "engine": engine,
+        "clusters": cluster_sections,
     }
     return Settings(**{**conf.values, **derived})
 
@@ -89,7 +92,7 @@ def parse(data: bytes, path: Path) -> ConfFile:
         path: where it is, for messages.
 
     Raises:
-        ConfigError: with the file, the line and the key, and what is allowed.
+        ConfigError: each mistake with the file, the line and the key, and what is allowed.
     """
     return ConfFile(data, path, ConfigError, SCHEDULER, {"clusters": CLUSTER})
 
@@ -100,7 +103,10 @@ def clusters(data: bytes, path: Path) -> tuple[ClusterSettings, ...]:
     Raises:
         ConfigError: as ``parse``.
     """
-    return tuple(_clusters(parse(data, path), path))
+    conf = parse(data, path)
+    sections = tuple(_clusters(conf, path))
+    conf.check()
+    return sections
 
 
 def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
@@ -111,11 +117,12 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
         path: where it is, for messages; its name is the plugin's.
 
     Raises:
-        PluginError: with the file, the line and the key, and what is allowed.
+        PluginError: each mistake with the file, the line and the key, and what is allowed.
     """
     conf = ConfFile(data, path, PluginError, PLUGIN)
     if conf["defaultValues"] and not conf["customProperties"]:
-        raise conf.mistake("defaultValues", "there are no customProperties that it could be for")
+        conf.refuse("defaultValues", "there are no customProperties that it could be for")
+        conf.check()
     values = dict(conf.values)
     return PluginConf(
         name=values.pop("name") or path.stem,
@@ -196,7 +203,7 @@ def _check_together(conf: ConfFile) -> None:
         (conf["ssl_key"] and not conf["ssl_certificate"], "ssl_key", "needs ssl_certificate too"),
         (of_plugin > of_request and "plugin_timeout" in conf, "plugin_timeout",
          f"{of_plugin:g} seconds is longer than request_timeout, {of_request:g}"),
-        (of_plugin > of_request, "request_timeout",
+        (of_plugin > of_request and "plugin_timeout" not in conf, "request_timeout",
          f"{of_request:g} seconds is shorter than plugin_timeout, {of_plugin:g}: set that, too"),
         (conf["record"] and not conf["history"], "record",
          "record needs the history: set history = true"),
@@ -207,7 +214,7 @@ def _check_together(conf: ConfFile) -> None:
     )  # fmt: skip
     for mistaken, key, problem in mistakes:
         if mistaken:
-            raise conf.mistake(key, problem)
+            conf.refuse(key, problem)
 
 
 def _check_files(conf: ConfFile, for_daemon: bool) -> None:
@@ -218,7 +225,7 @@ def _check_files(conf: ConfFile, for_daemon: bool) -> None:
     logs = conf["log_file"] if for_daemon else None
     with contextlib.suppress(OSError):
         if logs and logs.is_symlink():
-            raise conf.mistake("log_file", f"{logs}: is a link; name the file that it leads to")
+            conf.refuse("log_file", f"{logs}: is a link; name the file that it leads to")
         if logs and not logs.exists():
             logs = logs.parent
     named = (
@@ -236,7 +243,7 @@ def _check_files(conf: ConfFile, for_daemon: bool) -> None:
                 if not problem and key != "log_file" and not stat.S_ISREG(path.stat().st_mode):
                     problem = "is not a plain file"  # whoever opens a pipe could wait for good
                 if problem:
-                    raise section.mistake(key, f"{path}: {problem}")
+                    section.refuse(key, f"{path}: {problem}")
 
 
 def _plugin_user(conf: ConfFile, for_daemon: bool) -> Optional[PluginUser]:
@@ -246,18 +253,17 @@ def _plugin_user(conf: ConfFile, for_daemon: bool) -> Optional[PluginUser]:
     try:
         account = pwd.getpwnam(name)
     except KeyError:
-        raise conf.mistake(
-            "plugin_user", f"there is no user {name}; make it, or name another"
-        ) from None
+        conf.refuse("plugin_user", f"there is no user {name}; make it, or name another")
+        return None
     groups = os.getgrouplist(name, account.pw_gid)
     if account.pw_uid == 0 or 0 in groups:
-        raise conf.mistake(
+        conf.refuse(
             "plugin_user", f"{name} has the rights of root, or of root's group; name a user without"
         )
-    if os.geteuid() == 0:
+    elif os.geteuid() == 0:
         return PluginUser(name, account.pw_uid, account.pw_gid, tuple(groups), account.pw_dir)
-    if for_daemon:
-        raise conf.mistake(
+    elif for_daemon:
+        conf.refuse(
             "plugin_user",
             f"only root can run plugins as {name}; start it as root, or remove the line",
         )
@@ -268,10 +274,10 @@ def _engine(conf: ConfFile) -> Optional[EngineSettings]:
     section = conf.sections["engine"]
     keys = [key for key in section.values if key in section]
     if section["proxy"] and (section["url"] or "").startswith("http:"):
-        raise section.mistake("proxy", "it would read the password: write an https:// url")
+        section.refuse("proxy", "it would read the password: write an https:// url")
     for needed in ("url", "username", "password_file"):
         if keys and needed not in keys:
-            raise section.mistake(keys[0], f"the section needs {needed} too")
+            section.refuse(keys[0], f"the section needs {needed} too")
     return EngineSettings(**section.values) if keys else None
 
 
@@ -286,11 +292,12 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
         if not CLUSTER_NAME.fullmatch(name):
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
         if problem:
-            raise ConfigError(f"[clusters] [[{name}]]: {problem}", str(file), section.line)
+            mistake = ConfigError(f"[clusters] [[{name}]]: {problem}", str(file), section.line)
+            conf.mistakes.append(mistake)
         for key in ("policy", "filters", "cost_functions"):
             if key in section["properties"]:
                 problem = f"{key} is a key of its own: write it on a line of its own"
-                raise section.mistake("properties", problem)
+                section.refuse("properties", problem)
         policy = {"policy": section["policy"]} if section["policy"] else {}
         values = {**section.values, "properties": {**section["properties"], **policy}}
         if section.lines["refused_pause"] == section.line:  # it is not set there

@@ -29,12 +29,14 @@ from ovirt_scheduler.settings.value_types import Key
 
 ErrorType = type[FileMistake]  # what to raise about the file
 
-_Mistake = Callable[[str, Optional[int]], FileMistake]  # of a problem and its line
+_Refuse = Callable[[str, int], None]  # notes a problem and its line
 
 _LARGEST = 1 << 20  # bytes of a file
 _LONGEST = 4096  # characters of a line; configobj takes time with the square of it
 _LONGEST_NAME = 128  # characters of a key, or of a section's name
 _DEEPEST = 2  # levels of sections
+_MOST_UNREADABLE = 10  # lines that are told; after each, the others are read anew
+_MOST_TOLD = 10  # mistakes of a file
 _SHOWN = 60  # characters of a file's text that a message repeats
 # Of text that may hold one, as a URL with an @ may, no message repeats the value.
 _PASSWORD = re.compile("(?i)password|@")
@@ -43,8 +45,8 @@ _PASSWORD = re.compile("(?i)password|@")
 class Entry(NamedTuple):
     """One ``key = value`` of a file.
 
-    ``section`` is empty above the first section. The header of a section in a section,
-    ``subsection``, is an entry without key and value.
+    ``section`` is empty above the first section; ``subsection`` is a section in it. The header of
+    either is an entry without key and value.
     """
 
     section: str
@@ -96,6 +98,7 @@ class Section:
     ``"key" in section`` says whether the file sets it, under any of its names.
 
     Attributes:
+        mistakes: what is wrong in the file, all of it.
         keys: the table, by each name that a key has.
         values: each key with its typed value: the file's, or else the default.
         line: where it begins, if that is a line to show.
@@ -107,15 +110,18 @@ class Section:
         path: Path,
         error_type: ErrorType,
         table: Collection[Key],
+        mistakes: list[FileMistake],
         name: str = "",
         line: Optional[int] = None,
     ) -> None:
         """Make a section that sets nothing yet.
 
         Args:
+            mistakes: of the file; those of the section are added.
             name: as it stands in the file: ``[engine]``, or empty above the sections.
             line: where it begins, if that is a line to show.
         """
+        self.mistakes = mistakes
         self.keys = {name: key for key in table for name in (key.name, *key.other_names)}
         self.values: dict[str, Any] = {key.name: key.default_value for key in table}
         self.line = line
@@ -140,26 +146,29 @@ class Section:
         words = f"{self._prefix}{key}: {problem}"
         return self._error_type(words, str(self._path), line or self.lines[key])
 
+    def refuse(self, key: str, problem: str, line: Optional[int] = None) -> None:
+        """Note a mistake about a key. ``ConfFile.check`` raises it."""
+        self.mistakes.append(self.mistake(key, problem, line))
+
     def add(self, entry: Entry) -> None:
         """Add an entry, whose key is in the table: its value is the one in use.
 
-        Raises:
-            FileMistake: the file's ``error_type``: the value is not allowed, or the key is set
-                to another one already.
+        A value that is not allowed, or other than the key has already, is a mistake.
         """
         key = self.keys[entry.key]
         before = self._entries.setdefault(key.name, entry)
         if before.value != entry.value:
             problem = f"is {before.key} by another name, which line {before.line} sets to "
             problem += f"{before.value:.60}; keep one of the two"
-            raise self.mistake(entry.key, problem, entry.line)
+            self.refuse(entry.key, problem, entry.line)
+            return
         self.lines[key.name] = entry.line
         try:
             self.values[key.name] = key.cast(entry.value)
         except ValueError:
             value = repr(entry.value[:60]) if entry.value else "nothing"
             actual = "" if _PASSWORD.search(f"{key.name} {value}") else f", not {value}"
-            raise self.mistake(key.name, f"expected {key.allowed}{actual}") from None
+            self.refuse(key.name, f"expected {key.allowed}{actual}")
 
 
 class ConfFile(Section):
@@ -188,43 +197,74 @@ class ConfFile(Section):
             subsection_tables: a section to the keys of each section in it.
 
         Raises:
-            error_type: at the first mistake, with the file, the line and the key; with what is
-                allowed, where the key belongs, or the nearest one.
+            error_type: each mistake with the file, the line and the key; with what is allowed,
+                where the key belongs, or the nearest one.
         """
         tables: dict[str, tuple[Key, ...]] = {"": (), **subsection_tables}
         for key in table:
             tables[key.section] = (*tables.get(key.section, ()), key)
-        super().__init__(path, error_type, tables.pop(""))
+        super().__init__(path, error_type, tables.pop(""), [])
         self.sections = {
-            name: Section(path, error_type, keys, f"[{name}]") for name, keys in tables.items()
+            name: Section(path, error_type, keys, self.mistakes, f"[{name}]")
+            for name, keys in tables.items()
         }
         self.subsections: dict[str, dict[str, Section]] = {name: {} for name in subsection_tables}
-        for entry in entries(data, path, error_type):
+        self._subsection_tables = subsection_tables
+        for entry in entries(data, path, error_type, self.mistakes):
             if entry.key:
-                self._section_of(entry).add(entry)
-                continue
-            name = f"[{entry.section}] [[{entry.subsection}]]"
-            if entry.section not in self.subsections:
-                problem = _unknown("section", entry.section, self.subsections)
-                raise error_type(f"{name}: {problem}", str(path), entry.line)
-            self.subsections[entry.section][entry.subsection] = Section(
-                path, error_type, tables[entry.section], name, entry.line
+                self._add(entry)
+            else:
+                self._open(entry)
+        self.check()
+
+    def check(self) -> None:
+        """Check that no mistake has been noted.
+
+        Raises:
+            FileMistake: the file's ``error_type``, with all of them.
+        """
+        mistakes = sorted(self.mistakes, key=lambda mistake: mistake.line or 0)
+        more = len(mistakes) - _MOST_TOLD
+        if more > 0:
+            words = f"{more} more mistakes follow"
+            mistakes[_MOST_TOLD:] = [self._error_type(words, str(self._path))]
+        if mistakes:
+            raise self._error_type.together(mistakes)
+
+    def _open(self, header: Entry) -> None:
+        """Begin a section, if the file may have it."""
+        section, line = header.section, header.line
+        names = self.subsections if header.subsection else self.sections
+        shown = f"[{section}]" + (f" [[{header.subsection}]]" if header.subsection else "")
+        if section not in names:
+            if not header.subsection or section in self.sections:  # else that has been told
+                problem = f"{shown}: {_unknown('section', section, names)}"
+                self.mistakes.append(self._error_type(problem, str(self._path), line))
+        elif header.subsection:
+            self.subsections[section][header.subsection] = Section(
+                self._path,
+                self._error_type,
+                self._subsection_tables[section],
+                self.mistakes,
+                shown,
+                line,
             )
 
-    def _section_of(self, entry: Entry) -> Section:
-        """The section of an entry; its table has the entry's key."""
+    def _add(self, entry: Entry) -> None:
+        """Add an entry to its section; what stands in one that may not be there is passed over."""
         section = self.sections.get(entry.section) if entry.section else self
-        if section is None:
-            problem = _unknown("section", entry.section, self.sections)
-            words = f"[{entry.section}] {entry.key}: {problem}"
-            raise self._error_type(words, str(self._path), entry.line)
         if entry.subsection:
-            section = self.subsections[entry.section][entry.subsection]
+            section = self.subsections.get(entry.section, {}).get(entry.subsection)
+        if section is None:
+            return
         misplaced = entry.section in self.subsections and not entry.subsection
-        if entry.key not in section.keys or misplaced:
-            problem = self._place_of(entry.key) or _unknown("key", entry.key, section.values)
-            raise section.mistake(entry.key, problem, entry.line)
-        return section
+        if entry.key in section.keys and not misplaced:
+            section.add(entry)
+            return
+        problem = self._place_of(entry.key) or _unknown("key", entry.key, section.values)
+        if any(problem in mistake.message for mistake in self.mistakes):  # the long list, once
+            problem = problem.partition(";")[0]
+        section.refuse(entry.key, problem, entry.line)
 
     def _place_of(self, key: str) -> str:
         """Where a key belongs; empty if there is none of that name."""
@@ -243,28 +283,46 @@ def _unknown(what: str, word: str, names: Collection[str]) -> str:
     return f"there is no such {what}; {allowed if meant is None else f'did you mean {meant}?'}"
 
 
-def entries(data: bytes, path: Path, error_type: ErrorType) -> tuple[Entry, ...]:
-    """The entries of a conf file in their order. An empty section has none.
+def entries(
+    data: bytes, path: Path, error_type: ErrorType, mistakes: list[FileMistake]
+) -> tuple[Entry, ...]:
+    """The entries of a conf file in their order, the headers of its sections too.
+
+    A mistake is a control character, or an invisible one outside of comments, a line or name that
+    is too long, a line that is neither ``key = value`` nor ``[section]`` nor a comment, a key or
+    section that occurs twice, a section three levels down, quotes that do not match, or an
+    ambiguous ``#``.
+
+    Args:
+        mistakes: those in lines that are no entries are added.
 
     Raises:
-        error_type: it is not UTF-8; it has a control character, or an invisible one outside of
-            comments, a line or name that is too long, a line that is neither ``key = value``
-            nor ``[section]`` nor a comment, a key or section that occurs twice, a section three
-            levels down, quotes that do not match, or an ambiguous ``#``.
+        error_type: it is no text that could be read line by line.
     """
 
-    def mistake(problem: str, line: Optional[int]) -> FileMistake:
-        return error_type(problem, str(path), line)
+    def refuse(problem: str, line: int) -> None:
+        mistakes.append(error_type(problem, str(path), line))
 
     lines = text_lines(data, path, error_type)
-    try:
-        # Ends at the first mistake: the lines that take longest to read are no good ones.
-        config = configobj.ConfigObj(
-            lines, interpolation=False, list_values=False, encoding="utf-8", raise_errors=True
-        )
-    except configobj.ConfigObjError as error:
-        raise mistake(_unreadable(error), error.line_number) from error
-    return tuple(_located_entries(config, lines, mistake))
+    config = _parsed(lines, refuse)
+    return tuple(_located_entries(config, lines, refuse))
+
+
+def _parsed(lines: list[str], refuse: _Refuse) -> configobj.ConfigObj:
+    """The lines that can be read. The others become empty; after a header none is read."""
+    for _ in range(_MOST_UNREADABLE):
+        try:
+            # Ends at the first mistake: the lines that take longest to read are no good ones.
+            return configobj.ConfigObj(
+                lines, interpolation=False, list_values=False, encoding="utf-8", raise_errors=True
+            )
+        except configobj.ConfigObjError as error:
+            index = error.line_number - 1
+            is_header = lines[index].startswith("[")
+            rest = "; what follows is not looked at" if is_header and lines[index + 1 :] else ""
+            refuse(f"{_unreadable(error)}{rest}", error.line_number)
+            lines[index:] = [] if is_header else ["", *lines[index + 1 :]]
+    return configobj.ConfigObj()
 
 
 def text_lines(data: bytes, path: Path, error_type: ErrorType) -> list[str]:
@@ -311,9 +369,7 @@ def _unreadable(error: configobj.ConfigObjError) -> str:
     return f"`{line}`: expected `key = value`, `[section]`, or a comment that begins with #"
 
 
-def _located_entries(
-    config: configobj.ConfigObj, lines: list[str], mistake: _Mistake
-) -> list[Entry]:
+def _located_entries(config: configobj.ConfigObj, lines: list[str], refuse: _Refuse) -> list[Entry]:
     """The entries with their lines, counted with the comment lines that configobj keeps."""
     located: list[Entry] = []
     number = len(config.initial_comment)
@@ -322,21 +378,26 @@ def _located_entries(
         """Add the entry of a key, or of a section's header; they come in the order of the file."""
         nonlocal number
         number += len(section.comments[name]) + 1
-        if len(name) > _LONGEST_NAME:
-            problem = f"`{name[:_SHOWN]}`: the name goes on for {len(name)} characters"
-            raise mistake(f"{problem}; at most {_LONGEST_NAME}", number)
         outer, inner = section.name or "", ""
         if section.depth == _DEEPEST:
             outer, inner = section.parent.name, section.name
-        if name in section.scalars:
+        if len(name) > _LONGEST_NAME:
+            problem = f"`{name[:_SHOWN]}`: the name goes on for {len(name)} characters"
+            refuse(f"{problem}; at most {_LONGEST_NAME}", number)
+        elif section.depth > _DEEPEST:  # that has been told
+            pass
+        elif name in section.scalars:
             problem = _ambiguity(section, name, lines[number - 1])
             if problem:
-                raise mistake(f"{name}: {problem}", number)
-            located.append(Entry(outer, name, _unquoted(section[name]), number, inner))
+                refuse(f"{name}: {problem}", number)
+            else:
+                located.append(Entry(outer, name, _unquoted(section[name]), number, inner))
         elif inner:
-            raise mistake(f"[[{inner}]]: holds another section, three levels down", number)
+            refuse(f"[[{inner}]]: holds another section, three levels down", number)
         elif outer:
             located.append(Entry(outer, "", "", number, name))
+        else:
+            located.append(Entry(name, "", "", number))
 
     config.walk(visit, call_on_sections=True)
     return located

@@ -129,7 +129,7 @@ def read(path: Path, figures: Collection[str] = ()) -> Scenario:
 
     Raises:
         BadInput: there is no such file.
-        ScenarioError: at the first mistake, with the file and the line.
+        ScenarioError: each mistake with the file and the line.
     """
     try:
         data = content(path, ScenarioError)
@@ -141,16 +141,17 @@ def read(path: Path, figures: Collection[str] = ()) -> Scenario:
     for section in (*sections["vms"].values(), *sections["hosts"].values()):
         for key in ("at", FAILS, MAINTENANCE, RETURNS):
             if (section.values.get(key) or 0.0) > hours:
-                raise section.mistake(key, f"is after the end, which is at hours = {hours:g}")
+                section.refuse(key, f"is after the end, which is at hours = {hours:g}")
     arrivals: dict[str, Arrival] = {}
     for name, section in sections["vms"].items():
         if len(arrivals) + section["count"] > _MOST_VMS:
-            raise section.mistake("count", f"makes more than {_MOST_VMS} VMs together")
+            section.refuse("count", f"makes more than {_MOST_VMS} VMs together")
         for arrival in _arrivals(name, section):
             if arrival.name in arrivals:
-                raise section.mistake("count", f"makes a second VM of the name {arrival.name}")
+                section.refuse("count", f"makes a second VM of the name {arrival.name}")
             arrivals[arrival.name] = arrival
     events = [each for item in sections["hosts"].items() for each in _host_events(*item)]
+    conf.check()
     return Scenario(
         str(path),
         hours,
@@ -176,5 +177,5 @@ def _host_events(name: str, section: Section) -> list[HostEvent]:
     leaves_at = [event.at for event in events if event.what != RETURNS]
     returns = section[RETURNS]
     if returns is not None and (not leaves_at or returns <= min(leaves_at)):
-        raise section.mistake(RETURNS, "is not after the host fails or goes into maintenance")
+        section.refuse(RETURNS, "is not after the host fails or goes into maintenance")
     return events

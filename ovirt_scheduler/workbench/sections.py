@@ -35,7 +35,8 @@ def changed_section(
         text = "\n".join(lines).encode("utf-8", "surrogateescape")
         (changed,) = config.clusters(text, Path(words))
     except ConfigError as error:
-        raise BadUsage(f"{words}: {error.message}") from None
+        problems = "; ".join(mistake.message for mistake in error.mistakes)
+        raise BadUsage(f"{words}: {problems}") from None
     values = {key: getattr(changed, key) for key in changes}
     properties = dict((changed if "properties" in changes else section).properties)
     policy = (changed if "policy" in changes else section).policy

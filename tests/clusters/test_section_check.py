@@ -242,3 +242,11 @@ def test_values_are_matched_in_processes_of_their_plugins_within_their_time(plac
     result = matched(tries)
     assert (result.unit, result.outcome) == ("Slow", Outcome.REFUSED)
     assert result.message.startswith("filter Slow: property p: its regex was not done with the val")
+
+
+def test_all_names_that_are_not_there_are_told_at_once():
+    """Each with its line."""
+    mistake = problem_of(section(filters=["Roomi"], costs=["Quite"]))
+    assert mistake is not None
+    assert [each.line for each in mistake.mistakes] == [6, 7]
+    assert "; line 7: [clusters] [[Default]] cost_functions: there is no cost" in str(mistake)

@@ -53,6 +53,19 @@ def test_check_lists_the_units_and_is_content(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_all_mistakes_of_the_settings_are_told_a_line_for_each(tmp_path, command):
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("log_level = loud\nkept = 1\n[engin]\nurl = x\n")
+    status, out, err = run(tmp_path, command, "--config", str(conf))
+    assert (status, out) == (78, "")
+    assert err.replace("ovirt-scheduler: ", "").splitlines() == [
+        f"{conf}:1: log_level: expected one of debug, info, warning, error, not 'loud'",
+        f"{conf}:2: kept: there is no such key; did you mean kept_processes?",
+        f"{conf}:3: [engin]: there is no such section; did you mean engine?",
+    ]
+
+
 def test_check_tells_of_clusters_that_no_scheduler_fits(tmp_path):
     """With file and line, whether the daemon is to look after clusters yet or not."""
     mistakes = {

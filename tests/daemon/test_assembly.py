@@ -182,6 +182,7 @@ def test_settings_take_effect_for_the_last_version_that_loads(settled):
 
 BAD = {
     "an unknown key": ("plugin_timout = 3", "did you mean plugin_timeout?"),
+    "two mistakes": ("log_level = loud\n[engin]\nurl = x", "; line 4: [engin]: there is no such"),
     "a missing certificate": (
         "ssl_certificate = /nowhere/c.pem\nssl_key = /nowhere/k.pem",
         "/nowhere/c.pem: cannot be read",

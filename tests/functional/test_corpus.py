@@ -97,7 +97,7 @@ WRONG_CONF = {
     "number_of_thirty_digits": "timeout: expected seconds",
     "quote_open": "the quotes do not match",
     "quotes_triple": "1: name: triple quotes are not read here",
-    "section_nested": "2: [a] [[b]]: there is no such section",
+    "section_nested": "1: [a]: there is no such section",
     "section_unknown": "there is no such section",
     "utf16": "1: is not UTF-8 text here",
     "value_turned_round": "1: holds the character U+202E, which is invisible",

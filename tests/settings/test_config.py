@@ -257,7 +257,7 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
         ("[clusters]\nscheduler = default", 2, "belongs in a section in [clusters]: [[name]]"),
         ("cost_functions = A", 1, "belongs in a section in [clusters]: [[name]]"),
         ("[clusters]\nlog_level = debug", 2, "[clusters] log_level: belongs above the sections"),
-        ("[cluster]\n[[A]]", 2, "[cluster] [[A]]: there is no such section; did you mean clusters?"),
+        ("[cluster]\n[[A]]", 1, "[cluster]: there is no such section; did you mean clusters?"),
         ("[clusters]\n[[A]]\npolcy = x", 3, "[clusters] [[A]] polcy: there is no such key; did"),
         ("[clusters]\n[[A]]\n[[B]]\ntimer_interval = -1", 4, "[clusters] [[B]] timer_interval: "),
         ("[clusters]\n\n[[A B]]\nscheduler = x", 3, "[clusters] [[A B]]: is not the name of a cluster"),
@@ -337,7 +337,7 @@ def test_the_sample_plugin_conf_is_the_one_of_the_design_page():
         ("timeout = 0", 1, "timeout: expected seconds"),
         ("defaultValues = 1", 1, "no customProperties"),
         ("customProperties = a=[#]", 1, "needs quotes"),
-        ("[engine]\nname = x", 2, "no such section"),
+        ("[engine]\nname = x", 1, "no such section"),
     ],
 )
 def test_a_mistake_in_a_plugin_conf_is_the_plugins(plugin_conf, tmp_path, text, line, words):
@@ -484,3 +484,10 @@ def test_a_log_with_a_name_too_long_is_told_when_it_is_opened(tmp_path):
     settings = config.load(file, {}, for_daemon=False)
     with pytest.raises(ConfigError, match="the log cannot be written: File name too long"):
         LogFile(settings.log_file)
+
+
+def test_settings_that_do_not_fit_together_are_told_at_once(conf):
+    """Those of the sections, too."""
+    with pytest.raises(ConfigError) as caught:
+        conf("record = on\nhistory = off\n[engine]\nurl = https://e/api\n[clusters]\n[[a b]]\n")
+    assert [mistake.line for mistake in caught.value.mistakes] == [1, 4, 4, 6]

@@ -8,7 +8,7 @@ from typing import Optional
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.errors import ConfigError, FileMistake, PluginError
 from ovirt_scheduler.settings import config
 from ovirt_scheduler.settings.file import Entry, entries
 from ovirt_scheduler.settings.table import PLUGIN, SCHEDULER
@@ -60,7 +60,8 @@ def test_a_plugins_conf_file_is_read_or_refused(data: bytes) -> None:
         with bounded():
             config.parse_plugin_conf(data, PATH)
     except PluginError as error:
-        assert_told(str(error))
+        for mistake in error.mistakes:
+            assert_told(str(mistake))
         assert error.file == str(PATH)
         assert error.line is None or 1 <= error.line <= data.count(b"\n") + 1
 
@@ -77,7 +78,8 @@ def test_the_schedulers_conf_file_is_read_or_refused(tmp_path: Path) -> None:
             with bounded():
                 config.load(file, {"PYTHONPATH": "/nowhere"})
         except ConfigError as error:
-            assert_told(str(error))
+            for mistake in error.mistakes:
+                assert_told(str(mistake))
             assert error.file == str(file)
 
     check()
@@ -113,10 +115,14 @@ def test_every_entry_of_a_good_file_is_told_with_its_line(
     """Whatever comments, blank lines, quotes and sections stand around it."""
     text: list[str] = []
     expected: list[Entry] = []
+    mistakes: list[FileMistake] = []
     for section in ["", *sections]:
+        if section:
+            expected.append(Entry(section, "", "", len(text) + 1))
         for line, pair in data.draw(good_lines(section)):
             text.append(line)
             if pair:
                 expected.append(Entry(section, *pair, len(text)))
     end = data.draw(st.sampled_from(["\n", "\r\n"]))
-    assert list(entries(end.join(text).encode(), PATH, ConfigError)) == expected
+    assert list(entries(end.join(text).encode(), PATH, ConfigError, mistakes)) == expected
+    assert not mistakes

@@ -60,7 +60,7 @@ def test_two_names_of_one_key_may_agree():
         ("[paint]\ncolor = red", 2, "[paint] color: there is no such key; did you mean colour?"),
         ("colour = red", 1, "colour: belongs in the section [paint]"),
         ("[paint]\n\nspeed = 3", 3, "[paint] speed: belongs above the sections"),
-        ("[pain]\ncolour = red", 2, "[pain] colour: there is no such section; did you mean paint?"),
+        ("\n[pain]\ncolour = red", 2, "[pain]: there is no such section; did you mean paint?"),
         ("paint = red", 1, "paint: there is no such key; known are speed, folder"),
         ("speed = 0", 1, "speed: expected a whole number, from 1 to 9, not '0'"),
         ("speed =", 1, "speed: expected a whole number, from 1 to 9, not nothing"),
@@ -72,16 +72,56 @@ def test_two_names_of_one_key_may_agree():
             2,
             "the speed: is speed by another name, which line 1 sets to 3; keep one of the two",
         ),
-        ("speed = 0\nsped = 3", 1, "speed: expected a whole number, from 1 to 9, not '0'"),
-        ("folder = a\nspeed = 0", 1, "folder: expected a path that begins with /, not 'a'"),
+        ("[paint]\n[pain] # empty", 2, "[pain]: there is no such section; did you mean paint?"),
+        (
+            "sped =\nx =",
+            1,
+            "sped: there is no such key; did you mean speed?; line 2: x: there is no such key; known are speed, folder",
+        ),
     ],
 )
 def test_a_mistake_names_line_key_and_what_is_allowed(text, line, message):
-    """The first one in the file is told, with the nearest known key where there is one."""
+    """The nearest known key is told where there is one."""
     with pytest.raises(PluginError) as caught:
         read(text)
     assert (caught.value.line, caught.value.message) == (line, message)
     assert caught.value.file == "/x.conf"
+
+
+def test_all_mistakes_of_a_file_are_told_together_in_the_order_of_their_lines():
+    """Lines that cannot be read are among them. After a header that cannot, nothing is read."""
+    text = "speed = 0\nalone\n[pain]\nx = 1\n[paint]\nspeed = 3\nmany words\ncolour = blue\n"
+    with pytest.raises(PluginError) as caught:
+        read(f"{text}[paint]\ncolour = 5\n")
+    lines = [(mistake.line, str(mistake)[:30]) for mistake in caught.value.mistakes]
+    assert lines == [
+        (1, "/x.conf:1: speed: expected a w"),
+        (2, "/x.conf:2: `alone`: expected `"),
+        (3, "/x.conf:3: [pain]: there is no"),
+        (6, "/x.conf:6: [paint] speed: belo"),
+        (7, "/x.conf:7: `many words`: expec"),
+        (8, "/x.conf:8: [paint] colour: exp"),
+        (9, "/x.conf:9: `[paint]`: occurs t"),
+    ]
+    assert caught.value.message.endswith("keep one of the two; what follows is not looked at")
+
+
+def test_the_known_keys_are_listed_once():
+    """The table of scheduler.conf has so many that nobody would read it again."""
+    with pytest.raises(PluginError) as caught:
+        read("x = 0\ny = 1\n")
+    assert caught.value.message == (
+        "x: there is no such key; known are speed, folder; line 2: y: there is no such key"
+    )
+
+
+def test_of_very_many_mistakes_the_first_are_told_and_how_many_follow():
+    """A file of another kind, in the place of a conf file, fills no log."""
+    with pytest.raises(PluginError) as caught:
+        read("".join(f"key{number} = 1\n" for number in range(50)))
+    *first, last = caught.value.mistakes
+    assert [mistake.line for mistake in first] == list(range(1, 11))
+    assert str(last) == "/x.conf: 40 more mistakes follow"
 
 
 def test_a_mistake_of_several_keys_is_put_on_the_line_of_one():

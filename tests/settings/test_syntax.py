@@ -9,14 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.settings.file import Entry, content, entries
+from ovirt_scheduler.errors import ConfigError, FileMistake, PluginError
+from ovirt_scheduler.settings.file import Entry, ErrorType, content, entries
 
 PATH = Path("/etc/some.conf")
 
 
+def read_bytes(data: bytes, error_type: ErrorType = PluginError) -> tuple[Entry, ...]:
+    mistakes: list[FileMistake] = []
+    in_file = entries(data, PATH, error_type, mistakes)
+    if mistakes:
+        raise error_type.together(mistakes)
+    return in_file
+
+
 def read(text: str) -> tuple[Entry, ...]:
-    return entries(text.encode(), PATH, PluginError)
+    return read_bytes(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -51,26 +59,35 @@ def test_every_value_has_its_line(ending):
     assert read(ending.join(lines)) == (
         Entry("", "a", "1", 3),
         Entry("", "b", "2", 6),
+        Entry("one", "", "", 8),
         Entry("one", "c", "3", 10),
+        Entry("two", "", "", 11),
+        Entry("three", "", "", 13),
         Entry("three", "d", "4", 14),
     )
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key():
     """Editors that write one do no harm."""
-    assert entries(b"\xef\xbb\xbfa = 1", PATH, ConfigError) == (Entry("", "a", "1", 1),)
+    assert read_bytes(b"\xef\xbb\xbfa = 1") == (Entry("", "a", "1", 1),)
 
 
 @pytest.mark.parametrize(
     "line",
-    [b" " * 4000 + b"x", b"[" * 4096, b"a" + b" " * 4000 + b"b", (b"[" * 4000 + b"\n") * 250],
-    ids=["indented", "brackets", "gap", "brackets again and again"],
+    [
+        b" " * 4000 + b"x",
+        b"[" * 4096,
+        b"a" + b" " * 4000 + b"b",
+        (b"[" * 4000 + b"\n") * 250,
+        (b"a" + b" " * 4000 + b"b\n") * 250,
+    ],
+    ids=["indented", "brackets", "gap", "brackets again and again", "gaps again and again"],
 )
 def test_a_line_takes_no_more_time_than_it_is_worth(line):
     """White space around it is none of configobj's business, whose patterns count it cubed."""
     before = time.process_time()
     with contextlib.suppress(ConfigError):
-        entries(line, PATH, ConfigError)
+        read_bytes(line, ConfigError)
     assert time.process_time() - before < 20
 
 
@@ -117,7 +134,7 @@ def test_an_empty_file_has_no_entries():
 def test_a_mistake_is_told_with_its_line(data, line, words, mistake):
     """What could be read in another way than it was meant is refused, with file and line."""
     with pytest.raises(mistake) as caught:
-        entries(data, PATH, mistake)
+        read_bytes(data, mistake)
     assert (caught.value.file, caught.value.line) == (str(PATH), line)
     assert words in caught.value.message
     assert "\n" not in str(caught.value)

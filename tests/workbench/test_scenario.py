@@ -59,7 +59,7 @@ def test_load_rises_and_falls_over_the_day(read):
     ("text", "problem"),
     [
         ("hour = 3", "1: hour: there is no such key; did you mean hours?"),
-        ("[vm]\n[[web]]", "2: [vm] [[web]]: there is no such section"),
+        ("[vm]\n[[web]]", "1: [vm]: there is no such section"),
         ("[vms]\n[[web]]\nmemory = 4 GB", "3: [vms] [[web]] memory: expected bytes, such as 65536"),
         ("[vms]\n[[web]]\nload = 120", "3: [vms] [[web]] load: expected percent, such as 5 or 0.5, from 0 to"),
         ("hours = 9\n[hosts]\n[[lynx]]\nfails = 3\nreturns = 2", "5: [hosts] [[lynx]] returns: is not after the host fails"),

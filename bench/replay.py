@@ -23,7 +23,7 @@ from ovirt_scheduler.daemon.runtime import Runtime, started
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE
-from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import (
     AnswerForm,
     Caller,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
-from ovirt_scheduler.model.decisions import Job, Request
 from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.jobs import Job, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import WantedUnit
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall

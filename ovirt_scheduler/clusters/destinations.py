@@ -20,8 +20,8 @@ from ovirt_scheduler.clusters.refusals import ANY_HOST
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import ClusterState
-from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations
+from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
 from ovirt_scheduler.model.results import Migration

@@ -14,7 +14,7 @@ from typing import Any, Optional
 from ovirt_scheduler import __version__
 from ovirt_scheduler.command import arguments, tables
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.daemon.control import FILE, short_name
+from ovirt_scheduler.daemon.control_socket import FILE, short_name
 from ovirt_scheduler.errors import BadUsage, CallRefused, NoAnswer
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.model.plans import REFUSED

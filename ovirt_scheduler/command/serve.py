@@ -6,7 +6,7 @@ import argparse
 
 from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.daemon import daemon
+from ovirt_scheduler.daemon import lifecycle
 
 
 def add(to: arguments.Add) -> None:
@@ -24,5 +24,5 @@ def _run(options: argparse.Namespace) -> Shown:
       serve
       serve --plugins plugins
     """
-    daemon.serve(lambda: arguments.settings(options, for_daemon=True))
+    lifecycle.serve(lambda: arguments.settings(options, for_daemon=True))
     return Shown()

@@ -22,8 +22,8 @@ from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plan_approval import Plans
 from ovirt_scheduler.clusters.threads import ClusterThreads
-from ovirt_scheduler.daemon.control import FILE as CONTROL
-from ovirt_scheduler.daemon.control import Command, Control
+from ovirt_scheduler.daemon.control_socket import FILE as CONTROL
+from ovirt_scheduler.daemon.control_socket import Command, Control
 from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.daemon.watchdog import Notifier, Watchdog
 from ovirt_scheduler.errors import ConfigError, SchedulerError

@@ -17,8 +17,8 @@ from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.engine_replies import EngineData
-from ovirt_scheduler.decisions.missing import MissingNames
-from ovirt_scheduler.decisions.recent import RecentSelections
+from ovirt_scheduler.decisions.missing_names import MissingNames
+from ovirt_scheduler.decisions.recent_selections import RecentSelections
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.engine.event_writer import EventWriter
@@ -27,7 +27,7 @@ from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.recording import CUT
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.answer_memory import AnswerMemory
-from ovirt_scheduler.model.decisions import Reported
+from ovirt_scheduler.model.jobs import Reported
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.security.state_folder import StateFolder

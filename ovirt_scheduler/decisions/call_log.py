@@ -15,7 +15,7 @@ from typing import NamedTuple, Optional
 
 from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.log.fields import Block, Name
-from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.jobs import Decision
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values.text import shortened

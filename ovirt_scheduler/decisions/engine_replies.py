@@ -6,7 +6,7 @@ import logging
 from typing import Optional, Protocol
 
 from ovirt_scheduler.errors import EngineUnavailable
-from ovirt_scheduler.model.decisions import Job
+from ovirt_scheduler.model.jobs import Job
 from ovirt_scheduler.model.plugins import NOT_NAMED, EngineAccess, NoEngine
 from ovirt_scheduler.model.tasks import EngineReplies, Role, Sought
 

@@ -16,12 +16,13 @@ from typing import Any, Callable, Optional
 from ovirt_scheduler.catalogue.catalogue import Catalogue, CatalogueSource
 from ovirt_scheduler.decisions import call_log
 from ovirt_scheduler.decisions.engine_replies import EngineData, with_engine
-from ovirt_scheduler.decisions.missing import MissingNames, MissingUnit
-from ovirt_scheduler.decisions.recent import RecentSelections
+from ovirt_scheduler.decisions.missing_names import MissingNames, MissingUnit
+from ovirt_scheduler.decisions.recent_selections import RecentSelections
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.affinity import NO_RULES, AffinityRules, PlacedVms
-from ovirt_scheduler.model.decisions import (
+from ovirt_scheduler.model.drivers import INTERFACE_METHODS, Coming, DriverUnit
+from ovirt_scheduler.model.jobs import (
     Decision,
     DriverCall,
     Execution,
@@ -30,7 +31,6 @@ from ovirt_scheduler.model.decisions import (
     Request,
     Trace,
 )
-from ovirt_scheduler.model.drivers import INTERFACE_METHODS, Coming, DriverUnit
 from ovirt_scheduler.model.requests import UUID, AnswerForm, Document, Vm
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, Returns

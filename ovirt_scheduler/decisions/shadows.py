@@ -23,7 +23,7 @@ from ovirt_scheduler.decisions.engine_replies import EngineData, with_engine
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.model.decisions import Decision, Job, Reported, Request, ShadowCall, Trace
+from ovirt_scheduler.model.jobs import Decision, Job, Reported, Request, ShadowCall, Trace
 from ovirt_scheduler.model.requests import Entities
 from ovirt_scheduler.model.units import Kind, UnitCall
 from ovirt_scheduler.processes.executor import Executor

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Optional
 
 from ovirt_scheduler.log.fields import Name, Names
-from ovirt_scheduler.model.decisions import Decision
+from ovirt_scheduler.model.jobs import Decision
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall

@@ -25,7 +25,7 @@ from ovirt_scheduler.history.record import (
     entity,
 )
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.decisions import Decision, DriverCall, Request, ShadowCall
+from ovirt_scheduler.model.jobs import Decision, DriverCall, Request, ShadowCall
 from ovirt_scheduler.model.requests import Document, Entities, Hosts, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import Returns

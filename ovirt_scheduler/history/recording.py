@@ -20,7 +20,7 @@ from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.history.schema import Row
-from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, Role
 

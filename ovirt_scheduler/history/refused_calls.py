@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.conversion import shown_properties
 from ovirt_scheduler.history.record import NOT_ASKED, Record, Unit, entity
-from ovirt_scheduler.model.decisions import RefusedCall
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS
+from ovirt_scheduler.model.jobs import RefusedCall
 from ovirt_scheduler.model.requests import LONGEST_ID, is_document
 from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS, Kind
 

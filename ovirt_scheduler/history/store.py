@@ -32,7 +32,7 @@ from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.recording import Event, Inputs, PackedDecision, Split, leave_out
 from ovirt_scheduler.history.schema import OtherVersion, Row
 from ovirt_scheduler.history.tally import Tally
-from ovirt_scheduler.model.decisions import Decision, RefusedCall, Reported, ShadowCall
+from ovirt_scheduler.model.jobs import Decision, RefusedCall, Reported, ShadowCall
 
 _log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from ovirt_scheduler.processes.pool import TRIES, AnySetup, Pool
 from ovirt_scheduler.processes.progress import ENDINGS, State
 from ovirt_scheduler.processes.protocol import ending, frames, stacks
 from ovirt_scheduler.processes.protocol.ending import ABANDONED, Ending
-from ovirt_scheduler.processes.workers import Worker
+from ovirt_scheduler.processes.worker_handle import Worker
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 _CHUNK = 1 << 16

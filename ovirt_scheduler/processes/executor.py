@@ -24,8 +24,8 @@ from ovirt_scheduler.errors import (
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.decisions import DriverCall, Execution, Job
 from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.jobs import DriverCall, Execution, Job
 from ovirt_scheduler.model.plugins import (
     Candidate,
     Limits,
@@ -43,12 +43,12 @@ from ovirt_scheduler.model.tasks import (
     Unread,
 )
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
-from ovirt_scheduler.processes import readers, single_use
-from ovirt_scheduler.processes.calls import check_values, has_values, make_calls
+from ovirt_scheduler.processes import document_reading, single_use
+from ovirt_scheduler.processes.forker import Zygotes
 from ovirt_scheduler.processes.inputs import joined, read_inputs
+from ovirt_scheduler.processes.plugin_calls import check_values, has_values, make_calls
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.slots import Slots
-from ovirt_scheduler.processes.zygotes import Zygotes
 
 States = TypeVar("States")
 
@@ -296,7 +296,7 @@ class Executor:
         """
         with self._slots_held(1, deadline):
             unread = Unread(role, page, report=report)
-            packs, (read,), (reported,) = readers.read(self._pool, [unread], deadline)
+            packs, (read,), (reported,) = document_reading.read(self._pool, [unread], deadline)
         if read.problem:
             raise UnreadableDocument(read.problem)
         return packs[0], reported

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Optional, cast
 
 from ovirt_scheduler.errors import BadParameters, ExecutorUnavailable, UnreadableDocument
-from ovirt_scheduler.model.decisions import Job
+from ovirt_scheduler.model.jobs import Job
 from ovirt_scheduler.model.requests import Document, Entities
 from ovirt_scheduler.model.tasks import (
     CallInputs,
@@ -16,7 +16,7 @@ from ovirt_scheduler.model.tasks import (
     Role,
     Unread,
 )
-from ovirt_scheduler.processes import readers
+from ovirt_scheduler.processes import document_reading
 from ovirt_scheduler.processes.kernel import memory_files
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.protocol import frames
@@ -77,7 +77,7 @@ def _read_packs(
     packs_by_role: dict[Role, tuple[Pack, ...]] = {}
     for first in range(0, len(documents), frames.MOST_DESCRIPTORS):
         some = documents[first : first + frames.MOST_DESCRIPTORS]
-        packs, read, reports = readers.read(pool, [unread for unread, _ in some], deadline)
+        packs, read, reports = document_reading.read(pool, [unread for unread, _ in some], deadline)
         packs.reverse()
         for (unread, reply), about, report in zip(some, read, reports):
             pack = None if about.problem else packs.pop()

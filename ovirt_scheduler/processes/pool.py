@@ -26,11 +26,11 @@ from typing import Callable, Optional, Union
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import ProcessKey
 from ovirt_scheduler.model.tasks import READERS, ReaderSetup, Setup
-from ovirt_scheduler.processes.endings import Endings
-from ovirt_scheduler.processes.maintenance import Allowance, Delays, Maintenance
+from ovirt_scheduler.processes.ending_counts import Endings
+from ovirt_scheduler.processes.pool_maintenance import Allowance, Delays, Maintenance
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.ending import ENDED, Ending, Reason
-from ovirt_scheduler.processes.workers import NO_SETUP, Worker
+from ovirt_scheduler.processes.worker_handle import NO_SETUP, Worker
 
 SPARE = 2  # workers forked ahead
 # How often a task is handed over: an idle process, each spare one and a new one may be killed.

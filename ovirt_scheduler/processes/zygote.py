@@ -27,7 +27,7 @@ from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.processes.kernel import children
 from ovirt_scheduler.processes.protocol import frames
-from ovirt_scheduler.processes.workers import Worker
+from ovirt_scheduler.processes.worker_handle import Worker
 
 _log = logging.getLogger(__name__)
 

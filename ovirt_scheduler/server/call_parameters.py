@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, DriverUnit
+from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS, Kind
 from ovirt_scheduler.server import values

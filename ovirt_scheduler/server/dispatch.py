@@ -23,7 +23,7 @@ from ovirt_scheduler.errors import (
     UnknownMethod,
 )
 from ovirt_scheduler.log.fields import Name
-from ovirt_scheduler.model.decisions import RefusedCall, Reported, Trace
+from ovirt_scheduler.model.jobs import RefusedCall, Reported, Trace
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server import values

@@ -14,8 +14,8 @@ from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import DriverFailed, UnknownUnit
 from ovirt_scheduler.model import aggregate
-from ovirt_scheduler.model.decisions import Decision, Request
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS
+from ovirt_scheduler.model.jobs import Decision, Request
 from ovirt_scheduler.model.requests import (
     AnswerForm,
     Caller,

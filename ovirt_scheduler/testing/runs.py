@@ -25,8 +25,8 @@ from ovirt_scheduler.command.calls import trial
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.errors import SchedulerError
-from ovirt_scheduler.model.decisions import DriverCall, Request
 from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit, new_id
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit

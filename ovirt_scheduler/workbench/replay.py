@@ -30,7 +30,7 @@ from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader, Recorded
 from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
-from ovirt_scheduler.model.decisions import DriverCall, Request
+from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import (
     AnswerForm,

@@ -20,8 +20,8 @@ from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import ClusterState
-from ovirt_scheduler.model.decisions import Decision, DriverCall, Request
 from ovirt_scheduler.model.drivers import POLICY, Migrations
+from ovirt_scheduler.model.jobs import Decision, DriverCall, Request
 from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import Caller, Entities
 from ovirt_scheduler.model.tasks import EngineReplies

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config

@@ -16,7 +16,7 @@ from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import UnknownUnit
-from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.clients import Clients

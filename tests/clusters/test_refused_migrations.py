@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.value_types import Drive

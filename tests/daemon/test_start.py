@@ -119,7 +119,7 @@ def test_signals_that_came_together_are_one_reload_after_the_end():
     """Who sends SIGHUP all the time has the daemon neither reload for long nor stop late."""
     ended = script(
         "import os, signal\n"
-        "from ovirt_scheduler.daemon.daemon import _Signals\n"
+        "from ovirt_scheduler.daemon.lifecycle import _Signals\n"
         "signals = _Signals()\n"
         "for name in ('HUP', 'HUP', 'TERM', 'HUP'):\n"
         "    os.kill(os.getpid(), getattr(signal, f'SIG{name}'))\n"

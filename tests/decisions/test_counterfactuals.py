@@ -16,7 +16,7 @@ from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.history import conversion, explanation, ranking
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.model.decisions import Decision, DriverCall, Request, ShadowCall
+from ovirt_scheduler.model.jobs import Decision, DriverCall, Request, ShadowCall
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import config

@@ -9,11 +9,11 @@ import pytest
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.decisions import recent
-from ovirt_scheduler.decisions.recent import RecentSelections
+from ovirt_scheduler.decisions import recent_selections
+from ovirt_scheduler.decisions.recent_selections import RecentSelections
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.model.decisions import DriverCall, Request
+from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import Caller, Document, Entities
 from tests.support.rest_server import GIB, Host, RestServer, Vm
 
@@ -58,8 +58,8 @@ def test_what_no_reader_tells_does_not_count(selections):
 
 def test_after_a_minute_it_runs_or_never_will(selections, monkeypatch):
     selections.add(down("w"), ("puma",))
-    later = recent.time.monotonic() + 60
-    monkeypatch.setattr(recent.time, "monotonic", lambda: later)
+    later = recent_selections.time.monotonic() + 60
+    monkeypatch.setattr(recent_selections.time, "monotonic", lambda: later)
     assert selections.coming() == {}
 
 

@@ -10,7 +10,7 @@ from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.model.decisions import DriverCall, Request
+from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor

@@ -9,11 +9,11 @@ import pytest
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
-from ovirt_scheduler.decisions.recent import RecentSelections
+from ovirt_scheduler.decisions.recent_selections import RecentSelections
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.history import recording
 from ovirt_scheduler.model.affinity import AffinityGroup, AffinityRules, PlacedVms, Rule
-from ovirt_scheduler.model.decisions import DriverCall, Request
+from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import Caller, Document, Entities
 from tests.support.elements import id_of
 from tests.support.rest_server import GIB, Host, RestServer, Vm

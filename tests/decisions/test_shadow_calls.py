@@ -16,7 +16,7 @@ from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, History
-from ovirt_scheduler.model.decisions import Decision, Execution, Request, Trace
+from ovirt_scheduler.model.jobs import Decision, Execution, Request, Trace
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities
 from ovirt_scheduler.model.tasks import Sought
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall

@@ -6,7 +6,7 @@ import pytest
 
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.place import Place

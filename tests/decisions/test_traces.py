@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.model.decisions import Request, Trace
+from ovirt_scheduler.model.jobs import Request, Trace
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.place import Place

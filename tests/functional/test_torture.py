@@ -127,4 +127,4 @@ def test_it_is_told_where_the_daemons_threads_are(tmp_path):
     with Subject(tmp_path, 8) as subject:
         threads = subject.threads()
     assert "Thread 0x" in threads
-    assert "ovirt_scheduler/daemon/daemon.py" in threads
+    assert "ovirt_scheduler/daemon/lifecycle.py" in threads

@@ -12,7 +12,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.schema import pack
-from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall
+from ovirt_scheduler.model.jobs import Decision, Execution, Request, ShadowCall
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Outcome

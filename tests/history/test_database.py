@@ -17,7 +17,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.recording import InputDocument, Inputs
-from ovirt_scheduler.model.decisions import Role
+from ovirt_scheduler.model.jobs import Role
 from ovirt_scheduler.model.requests import Document
 from tests.support.waiting import LONG
 

@@ -11,7 +11,7 @@ from ovirt_scheduler.history import explanation, outcomes, refused_calls
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
-from ovirt_scheduler.model.decisions import RefusedCall
+from ovirt_scheduler.model.jobs import RefusedCall
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.pages import get

@@ -20,7 +20,7 @@ from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.model.decisions import Decision, Execution, Request, ShadowCall, Trace
+from ovirt_scheduler.model.jobs import Decision, Execution, Request, ShadowCall, Trace
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities
 from ovirt_scheduler.model.results import CallResult, Outcome

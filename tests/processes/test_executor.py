@@ -14,7 +14,7 @@ import pytest
 
 from ovirt_scheduler.clusters.states import REPORT
 from ovirt_scheduler.errors import Overloaded, RefusedProperty, UnreadableDocument
-from ovirt_scheduler.model.decisions import Job
+from ovirt_scheduler.model.jobs import Job
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import Migration, Outcome
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role

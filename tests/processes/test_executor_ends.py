@@ -31,7 +31,7 @@ from ovirt_scheduler.processes import exchange, pool
 from ovirt_scheduler.processes import zygote as daemons_zygote
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.protocol import frames, messages
-from ovirt_scheduler.processes.workers import Worker
+from ovirt_scheduler.processes.worker_handle import Worker
 from tests.support.command import script
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, zygote_of

@@ -23,7 +23,7 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import exchange, zygotes
+from ovirt_scheduler.processes import exchange, forker
 from ovirt_scheduler.processes import zygote as daemons_zygote
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.protocol import frames
@@ -339,7 +339,7 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
 
 def test_a_zygote_that_is_killed_whenever_it_starts_is_told_as_that(monkeypatch):
     """It has said nothing, and nobody is sent to look for that."""
-    monkeypatch.setattr(zygotes, "_STARTS", 1)
+    monkeypatch.setattr(forker, "_STARTS", 1)
     starting = Executor(parallel=1, max_waiting=1)
     with ThreadPoolExecutor(1) as threads:
         started = threads.submit(starting.start)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import maintenance, pool
+from ovirt_scheduler.processes import pool, pool_maintenance
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
@@ -52,7 +52,7 @@ def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded, m
     assert int(only(own.run(job_of([unit]))).stdout) == ahead
     own.wait_until_idle(LONG)
     monkeypatch.setattr(pool, "_TICK", 3600.0)
-    monkeypatch.setattr(maintenance, "_LONGEST_DELAY", 3600.0)
+    monkeypatch.setattr(pool_maintenance, "_LONGEST_DELAY", 3600.0)
     os.kill(ahead, signal.SIGKILL)
     wait_until(lambda: _ready(own), suits=lambda pid: pid not in (0, ahead))
 

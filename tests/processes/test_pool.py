@@ -22,7 +22,7 @@ from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes import exchange, pool
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.protocol import messages
-from ovirt_scheduler.processes.workers import Worker
+from ovirt_scheduler.processes.worker_handle import Worker
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, open_files, title, zygote_of
 from tests.support.waiting import LONG, wait_until

@@ -27,7 +27,7 @@ NOT_THE_DAEMONS = (
 
 # One line of code that breaks each contract of import-linter: its name, the module, the line.
 BREACHES = [
-    ("imports go down the house only", "settings/table.py", "import ovirt_scheduler.daemon.daemon"),
+    ("imports go down the house only", "settings/table.py", "import ovirt_scheduler.daemon.lifecycle"),
     ("imports go down the house only", "clusters/section_check.py", "import ovirt_scheduler.server.methods"),
     ("imports go down the house only", "stray.py", ""),
     ("the daemon's side and the worker's side share protocol and kernel", "processes/executor.py", "import ovirt_scheduler.processes.worker.main"),
@@ -129,12 +129,12 @@ def test_the_tests_stand_as_the_package_does():
 
 
 @pytest.mark.parametrize(
-    "code", ["import ovirt_scheduler.daemon.daemon", f"{PARSER}.parser()"], ids=["daemon", "cli"]
+    "code", ["import ovirt_scheduler.daemon.lifecycle", f"{PARSER}.parser()"], ids=["daemon", "cli"]
 )
 def test_the_daemons_process_loads_neither_the_sdk_nor_lxml(code):
     """Not by way of another package either."""
     shown = loaded_by(code)
-    assert "ovirt_scheduler.daemon.daemon" in shown
+    assert "ovirt_scheduler.daemon.lifecycle" in shown
     assert {name.partition(".")[0] for name in shown} & OPENS_DOCUMENTS == set()
     # Each takes megabytes, and is loaded where it is used: with an engine, for a page.
     assert {"pycurl", "jinja2", "prometheus_client"} & {*shown} == set()
@@ -143,13 +143,13 @@ def test_the_daemons_process_loads_neither_the_sdk_nor_lxml(code):
 
 def test_the_daemon_loads_what_tls_needs_only_where_it_speaks_tls():
     """pyOpenSSL and cryptography take 10 MB."""
-    shown = loaded_by("import ovirt_scheduler.daemon.daemon")
+    shown = loaded_by("import ovirt_scheduler.daemon.lifecycle")
     assert {name.partition(".")[0] for name in shown} & {"OpenSSL", "cryptography"} == set()
 
 
 def test_a_command_does_not_load_what_other_commands_need():
     """The command line with ``status`` has no daemon, and with ``serve`` no workbench."""
-    rooms = ("command.calls.trial", "daemon.daemon", "workbench", "clusters", "processes")
+    rooms = ("command.calls.trial", "daemon.lifecycle", "workbench", "clusters", "processes")
     for command, expected in (("status", set()), ("serve", {*rooms[1:]} - {"workbench"})):
         shown = loaded_by(f"{PARSER}.parser(command={command!r})")
         assert {room for room in rooms if f"ovirt_scheduler.{room}" in shown} == expected

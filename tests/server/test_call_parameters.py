@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
-from ovirt_scheduler.model.decisions import Request
+from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server import values

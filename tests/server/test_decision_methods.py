@@ -8,7 +8,7 @@ import pytest
 
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.decisions import Decision, Execution, Request
+from ovirt_scheduler.model.jobs import Decision, Execution, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import (
     AnswerForm,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ovirt_scheduler import errors
-from ovirt_scheduler.model.decisions import Decision, Execution, Request, Trace
+from ovirt_scheduler.model.jobs import Decision, Execution, Request, Trace
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server.dispatch import Dispatcher, Method, Reply

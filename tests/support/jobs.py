@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
-from ovirt_scheduler.model.decisions import Execution, Job, Request
+from ovirt_scheduler.model.jobs import Execution, Job, Request
 from ovirt_scheduler.model.plugins import Limits
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities
 from ovirt_scheduler.model.results import CallResult

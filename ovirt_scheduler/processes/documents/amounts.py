@@ -13,7 +13,7 @@ _LONGEST_NAME = 255  # characters
 
 
 def vm_sizes(vms: Sequence[State]) -> dict[str, list[object]]:
-    """What VMs that are to be placed will use: ``decisions.recent`` checks it.
+    """What VMs that are to be placed will use: ``decisions.recent_selections`` checks it.
 
     Returns:
         By id: the name, the id of the host that it runs on, processors, memory in bytes.

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-from ovirt_scheduler.model.decisions import Reported
+from ovirt_scheduler.model.jobs import Reported
 from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.dispatch import Dispatcher, Method

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 if TYPE_CHECKING:  # else the command status would load what runs plugins
-    from ovirt_scheduler.decisions.missing import MissingUnit
+    from ovirt_scheduler.decisions.missing_names import MissingUnit
     from ovirt_scheduler.engine.inventory import EngineState
     from ovirt_scheduler.history.store import HistoryState
     from ovirt_scheduler.model.plans import ClusterLook

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 from urllib.parse import quote, urlencode
 
-from ovirt_scheduler.decisions.missing import MissingUnit
+from ovirt_scheduler.decisions.missing_names import MissingUnit
 from ovirt_scheduler.history.tally import Homeless
 from ovirt_scheduler.model.plans import WAITING, ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.values.text import count_of, one_line, shortened

@@ -16,7 +16,7 @@ from ovirt_scheduler import __version__
 from ovirt_scheduler.command import control_client
 from ovirt_scheduler.command.setup import run
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.daemon.control import FILE, short_name
+from ovirt_scheduler.daemon.control_socket import FILE, short_name
 from ovirt_scheduler.errors import StepFailed
 from ovirt_scheduler.security import certificates, trust
 from tests.support import setup_root

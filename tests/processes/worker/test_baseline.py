@@ -215,7 +215,7 @@ def test_what_a_plugin_may_well_change_is_put_back(calls_of, change):
 @pytest.mark.parametrize("change", REPLACED, ids=lambda change: change.what)
 def test_a_process_that_differs_otherwise_is_replaced(calls_of, caplog, change):
     """The next call has another one, in which it is as it was; why is counted and logged."""
-    caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.endings")
+    caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.ending_counts")
     calls = calls_of(change.plugin)
     (pid, found), (next_pid, next_found) = seen(calls.call()), seen(calls.call())
     assert calls.replaced == {change.ends: 2}
@@ -289,7 +289,7 @@ def test_with_one_call_for_each_process_nothing_is_seen_either(calls_of, change)
 )  # fmt: skip
 def test_ordinary_plugins_keep_their_process(calls_of, caplog, source):
     """Twenty calls have one, whatever is set at the top level, imported late, or ends in time."""
-    caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.endings")
+    caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.ending_counts")
     calls = calls_of(source)
     found = [calls.call() for _ in range(20)]
     assert [result.value for result in found] == [HOSTS] * 20, found[0]
@@ -310,7 +310,7 @@ def test_native_threads_of_a_library_keep_their_process(calls_of, tmp_path_facto
     """They are no difference in the call that imports it; in a later call they are."""
     library = tmp_path_factory.mktemp("library")
     (library / "native.py").write_text(NATIVE)
-    caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.endings")
+    caplog.set_level(logging.DEBUG, "ovirt_scheduler.processes.ending_counts")
     imports = f"import sys\nsys.path.insert(0, {str(library)!r})"
     calls = calls_of(ordinary("import native", imports))
     found = [calls.call() for _ in range(5)]

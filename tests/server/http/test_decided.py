@@ -10,7 +10,7 @@ from typing import Callable
 import pytest
 
 from ovirt_scheduler.errors import DriverFailed
-from ovirt_scheduler.model.decisions import Decision, Execution, Request, Trace
+from ovirt_scheduler.model.jobs import Decision, Execution, Request, Trace
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server.dispatch import Method, Reply

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from ovirt_scheduler.decisions.missing import MissingUnit
+from ovirt_scheduler.decisions.missing_names import MissingUnit
 from ovirt_scheduler.server.pages.daemon_state import ReloadFailure
 from tests.support.command import executed
 from tests.support.site import DECISION, MadeSite

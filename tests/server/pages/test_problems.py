@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from ovirt_scheduler.decisions.missing import MissingUnit
+from ovirt_scheduler.decisions.missing_names import MissingUnit
 from ovirt_scheduler.engine.inventory import EngineState
 from ovirt_scheduler.model.plans import ClusterLook, Obstacle
 from ovirt_scheduler.server.pages.daemon_state import ReloadFailure, UnloadedFile

@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Optional, Union
 
-from ovirt_scheduler.model.decisions import DriverCall, Job
 from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.jobs import DriverCall, Job
 from ovirt_scheduler.model.plugins import Engine, PropertySet
 from ovirt_scheduler.model.results import CallResult, Outcome
 from ovirt_scheduler.model.tasks import (

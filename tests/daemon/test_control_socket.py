@@ -14,8 +14,8 @@ import time
 import pytest
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.daemon import control
-from ovirt_scheduler.daemon.control import Control, short_name
+from ovirt_scheduler.daemon import control_socket
+from ovirt_scheduler.daemon.control_socket import Control, short_name
 from ovirt_scheduler.errors import BadParameters
 from tests.support.command import script
 from tests.support.waiting import LONG
@@ -67,7 +67,7 @@ def test_what_is_no_question_is_told(path, line):
 
 def test_a_question_that_comes_byte_by_byte_has_one_time_for_all_of_it(path, monkeypatch):
     """Else it would keep a thread for as long as it likes."""
-    monkeypatch.setattr(control, "_SECONDS", 0.5)
+    monkeypatch.setattr(control_socket, "_SECONDS", 0.5)
     with socket.socket(socket.AF_UNIX) as channel, short_name(path) as name:
         channel.settimeout(0.05)
         channel.connect(name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.decisions import missing
-from ovirt_scheduler.decisions.missing import MissingNames
+from ovirt_scheduler.decisions import missing_names
+from ovirt_scheduler.decisions.missing_names import MissingNames
 from ovirt_scheduler.decisions.service import DecisionService
 from tests.support.place import plugin
 
@@ -14,7 +14,7 @@ from tests.support.place import plugin
 def clock(monkeypatch):
     """The time, which the test moves on."""
     now = [1_800_000_000.0]
-    monkeypatch.setattr(missing.time, "time", lambda: now[0])
+    monkeypatch.setattr(missing_names.time, "time", lambda: now[0])
     return now
 
 

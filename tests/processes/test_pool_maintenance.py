@@ -12,15 +12,15 @@ import pytest
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginCode, ProcessKey
 from ovirt_scheduler.model.tasks import Setup
-from ovirt_scheduler.processes import maintenance
-from ovirt_scheduler.processes.maintenance import (
+from ovirt_scheduler.processes import pool_maintenance
+from ovirt_scheduler.processes.pool import READERS, SPARE, Pool
+from ovirt_scheduler.processes.pool_maintenance import (
     MOST_A_SECOND,
     Allowance,
     Delays,
     Maintenance,
 )
-from ovirt_scheduler.processes.pool import READERS, SPARE, Pool
-from ovirt_scheduler.processes.workers import Worker
+from ovirt_scheduler.processes.worker_handle import Worker
 from tests.support.jobs import HOSTS, LIMITS, job_of, only
 from tests.support.processes import SPARE_BELOW, offspring, zygote_of
 from tests.support.waiting import LONG, wait_until
@@ -71,7 +71,7 @@ def test_after_a_turn_that_raised_it_pauses_longer_each_time_whoever_wakes_it(ke
 
 def test_so_many_processes_are_made_a_second_and_one_for_each_that_a_call_used(monkeypatch):
     now = 1000.0
-    monkeypatch.setattr(maintenance.time, "monotonic", lambda: now)
+    monkeypatch.setattr(pool_maintenance.time, "monotonic", lambda: now)
     allowance = Allowance()
     allowance.earn()  # nothing is saved up
     assert sum(allowance.spend() for _ in range(5 * MOST_A_SECOND)) == MOST_A_SECOND
@@ -196,6 +196,6 @@ def test_without_a_thread_for_it_nothing_starts(monkeypatch):
     def refuse(thread: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(maintenance.threading.Thread, "start", refuse)
+    monkeypatch.setattr(pool_maintenance.threading.Thread, "start", refuse)
     with pytest.raises(ExecutorUnavailable, match="no thread to keep processes with"):
         Maintenance(lambda: 0.0, lambda: 1.0).start()

@@ -11,7 +11,7 @@ from typing import Callable, Optional
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes.kernel import prctl
-from ovirt_scheduler.processes.workers import Worker
+from ovirt_scheduler.processes.worker_handle import Worker
 from ovirt_scheduler.processes.zygote import Zygote, unavailable
 
 _log = logging.getLogger(__name__)

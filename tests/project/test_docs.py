@@ -275,9 +275,8 @@ def test_links_between_the_pages_lead_somewhere():
 
 
 def test_the_table_of_contents_names_every_page_once_for_its_reader():
-    """A page for several readers is named where it has a part for each of them."""
     text = (PROJECT / "docs" / "README.md").read_text("utf-8")
-    named = re.findall(r"\]\((\w+\.md)\)", text)
+    named = re.findall(r"\]\((\w+\.md)[)#]", text)
     there = {page.name for page in (PROJECT / "docs").glob("*.md")} - {"README.md"}
     assert sorted(named) == sorted(there)
 

@@ -392,8 +392,8 @@ class TestAHostThatFails:
 
 def test_the_manual_has_its_policies_and_properties():
     """With the defaults, and with what each may be."""
-    page = (PROJECT / "docs" / "schedulers.md").read_text("utf-8")
-    _, _, section = page.partition("### The default scheduler\n")
+    page = (PROJECT / "docs" / "clusters.md").read_text("utf-8")
+    _, _, section = page.partition("## The default scheduler\n")
     rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", section.partition("\n## ")[0], re.MULTILINE)
     told = {name: re.findall("`([^`]+)`", cells.rpartition("|")[0]) for name, cells in rows}
     patterns = dict(

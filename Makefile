@@ -9,7 +9,8 @@
 # make manual   the manual as a site, into build/manual/site; each link is checked
 # make screenshots   of the pages, into docs/; needs chromium and chromedriver
 # make release VERSION=1.0.0   writes the version and its date; once that is committed, makes the files
-# make rpm    the package of what is committed, into build/rpm; needs rpmbuild; ARGS= for it
+# make rpm    the package of what is committed, into build/rpm; needs rpmbuild; EL=9, EL=10: for that
+#             Enterprise Linux, wherever you are; needs its Python
 #
 # Everything is installed into .venv, made with $(PYTHON) on first use.
 
@@ -57,10 +58,14 @@ release: $(VENV)/.test
 
 rpm: SPEC = packaging/ovirt-scheduler.spec
 rpm: NAME = ovirt-scheduler-$(shell sed -n 's/^Version: *//p' packaging/ovirt-scheduler.spec)
+rpm: PYTHON_OF_9 = python3.9
+rpm: PYTHON_OF_10 = python3.12
+rpm: TARGET = -D 'dist .el$(EL)' -D '__python3 $(shell command -v $(PYTHON_OF_$(EL)))'
 rpm:
 	mkdir -p build/rpm/SOURCES
 	git archive --prefix=$(NAME)/ --output=build/rpm/SOURCES/$(NAME).tar.gz HEAD
-	rpmbuild -bb --define '_topdir $(CURDIR)/build/rpm' $(ARGS) $(SPEC)
+	$(if $(EL),$(PYTHON_OF_$(EL)) -c '')
+	rpmbuild -bb -D '_topdir $(CURDIR)/build/rpm' $(if $(EL),$(TARGET)) $(SPEC)
 
 # What is installed depends on setup.py alone: the project itself is run from here.
 $(VENV)/.run: setup.py .ci/prerequisites

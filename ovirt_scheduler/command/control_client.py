@@ -31,7 +31,11 @@ _PLANS = ("PLAN", "CLUSTER", "MADE", "STATE", "MIGRATIONS")
 
 def add(to: arguments.Add) -> None:
     """Add the commands to the command line."""
-    arguments.add_command(to, "status", _status)
+    command = arguments.add_command(to, "status", _status)
+    arguments.add_options(command, {
+        "--health": "say only ok, or why calls of plugins do not work, as /health does: for what "
+        "restarts the daemon if the exit status is not 0, such as a container's health check",
+    })  # fmt: skip
     command = arguments.add_command(to, "clusters", _clusters)
     command.add_argument("action", choices=("list", "take"))
     command.add_argument(
@@ -160,7 +164,7 @@ def refusals(state: Path, vm: str) -> Iterator[str]:
             )
 
 
-def _status(_: argparse.Namespace) -> Shown:
+def _status(options: argparse.Namespace) -> Shown:
     """Show the state of the daemon.
 
     Show the state of the daemon on this machine: its units and drivers, what fails since when, and
@@ -170,7 +174,11 @@ def _status(_: argparse.Namespace) -> Shown:
     examples:
       status
       status -o json
+      status --health
     """
+    if options.health:
+        problem = explanation.cleaned(ask(arguments.state(), "health"))
+        return Shown(f"{problem or 'ok'}\n", {"ok": not problem, "problem": problem}, not problem)
     report = ask(arguments.state(), "status")
     return Shown(_status_text(explanation.cleaned(report)), report, report["well"])
 

@@ -146,6 +146,7 @@ class Assembly:
         path = self._state / CONTROL
         commands: Mapping[str, Command] = {
             "status": lambda _request, _user: self.status(),
+            "health": lambda _request, _user: self._unwell(),
             "plan": self._plans.answer,
             "take": lambda request, _user: self._take(str(request.get("cluster", ""))),
         }

@@ -49,6 +49,7 @@ def test_a_daemon_in_which_something_fails(start_daemon):
     assert err == ""
     assert out.startswith("3 units; 1 failing: Night, since ")
     assert "RuntimeError: it is dark (Night.py:2)" in out
+    assert status(daemon, "--health")[:2] == (0, "ok\n")  # a restart would mend no plugin
     assert "ovirt-scheduler decisions --unit Night" in out
     ended, out, _ = status(daemon, "-o", "json")
     told = json.loads(out)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.command import run
 from tests.support.daemon import Daemon
 from tests.support.pages import get
 from tests.support.waiting import LONG, wait_until
@@ -133,6 +134,7 @@ def test_while_it_stops_health_says_so_and_calls_are_served(start_daemon):
     daemon.process.send_signal(signal.SIGTERM)
     told = wait_until(lambda: get(daemon.url, "/health"), suits=lambda got: got.status == 503)
     assert told.body == "the daemon stops\n"
+    assert run(daemon.state.parent, "status", "--health")[:2] == (1, told.body)
     assert told.headers["connection"] == "close"
     assert daemon.design.runFilters(["First"], HOSTS, "vm", {}) == ["h1"]
     assert daemon.stop() == 0

@@ -149,7 +149,6 @@ def test_it_requires_what_setup_py_does(package):
     required = [*asked(package, "--requires"), *asked(package, "--recommends")]
     for name, version in wanted:
         assert f"python3-{names.get(name, name)} >= {version}" in required
-    assert "python3 >= 3.9" in required
 
 
 def test_configuration_is_the_administrators(files):
@@ -238,13 +237,9 @@ def test_removal_leaves_no_bytecode(root):
 
 
 def test_the_package_says_for_which_python_it_is(package, files):
-    """Where no Enterprise Linux builds it: in the build's output, and to dnf."""
+    """dnf refuses it where python3 is another, which would not find the modules."""
     (folder,) = {name.split("/")[3] for name in files if name.endswith("/ovirt_scheduler")}
-    version = folder[len("python") :]
-    assert f"python(abi) = {version}" in asked(package, "--requires")
-    told = run("rpmspec", "-q", "--define", f"__python3 {sys.executable}", SPEC)
-    distribution = run("rpm", "--eval", "%{?fedora}%{?rhel}").strip()
-    assert distribution or f"the package is for Python {version} (/usr/lib/{folder}/" in told
+    assert f"python(abi) = {folder[len('python') :]}" in asked(package, "--requires")
 
 
 def test_the_changelog_is_of_this_version(package):

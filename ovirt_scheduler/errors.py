@@ -23,6 +23,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      |    +-- ConfigError          the administrator's: the daemon does not start, exit status 78
      |    |    +-- AddressUnavailable   the port or address, just now: exit status 75
      |    +-- PluginError          a plugin's, or its conf file: that plugin is not loaded
+     |    |    +-- DefaultMistake   of a property: its default
      |    +-- ScenarioError        the file of a simulation's scenario: exit status 66
      +-- ExecutorUnavailable     no zygote could be started: exit status 70
      +-- EngineUnavailable       the engine's REST API gives no answer that can be used
@@ -176,6 +177,10 @@ class AddressUnavailable(ConfigError):
 
 class PluginError(FileMistake):
     """A plugin or its conf file that cannot be loaded (contract 5.5)."""
+
+
+class DefaultMistake(PluginError):
+    """A default of a plugin's property: on the line of the defaults, and not of the patterns."""
 
 
 class ScenarioError(FileMistake):

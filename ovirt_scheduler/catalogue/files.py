@@ -12,7 +12,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -179,3 +181,18 @@ def _words(text: bytes) -> Optional[frozenset[str]]:
     """The words of a text that may name a module; None if it may import any."""
     words = frozenset(_WORD.findall(text.decode("utf-8", "replace")))
     return None if words & _COMPUTING else words
+
+
+def named_like_python(sources: Iterable[Source]) -> Iterator[PluginError]:
+    """A remark on each of these files that stands in the place of a module of Python's own."""
+    own = os.path.dirname(os.__file__)  # noqa: PTH120
+    folders = [own, f"{own}/lib-dynload"]
+    for source in sources:
+        # Python 3.9 has no sys.stdlib_module_names.
+        spec = PathFinder.find_spec(source.name, folders) if "." not in source.name else None
+        if source.name in sys.builtin_module_names or (spec is not None and spec.loader):
+            yield PluginError(
+                "has the name of a module of Python's standard library: plugins that import it, "
+                "and their libraries, get this file instead; rename it",
+                source.path,
+            )

@@ -257,6 +257,7 @@ class Loader:
         drivers = tuple(driver for driver in all_drivers if driver.name not in left_out)
         path = str(file.path)
         warnings = (
+            *plugin_files.named_like_python(used),
             *_unchecked_properties(units, path),
             *(PluginError(message, path) for message in left_out.values()),
             *_misspelt(candidate.source),
@@ -304,9 +305,9 @@ class Loader:
         """The properties in a plugin's conf file; None if it has none."""
         if not conf.custom_properties:
             return None
-        path, line = str(self.conf_path(Path(source.path))), conf.properties_line
+        path, lines = self.conf_path(Path(source.path)), (conf.properties_line, conf.defaults_line)
         texts = (conf.custom_properties, conf.default_values)
-        return DeclaredProperties(path, line, conf.name, *texts)
+        return DeclaredProperties(str(path), *lines, conf.name, *texts)
 
     def _analysed(self, candidate: Candidate) -> tuple[Analysis, tuple[Source, ...]]:
         """Analyse a file.
@@ -325,7 +326,8 @@ class Loader:
             if candidate.declared is not None:
                 files.add(candidate.declared.file)
             file = fault.file if fault.file in files else path
-            raise PluginError(fault.message, file, fault.line)
+            others = "".join(f"; {each}" for each in plugin_files.named_like_python(own))
+            raise PluginError(f"{fault.message}{others}", file, fault.line)
         used = tuple(Source(module.name, module.path, module.source) for module in analysis.modules)
         used = used or (candidate.source,)  # a helper is not run, and so has no code
         if used[0] != candidate.source or not {*used} <= {*own} or len({*used}) < len(used):

@@ -119,7 +119,8 @@ class _Making:
                 if unit.kind is Kind.FILTER and unit.on_failure is OnFailure.REJECT:
                     self.catalogue.missed[unit.name] = f"{fault}; {REJECTS}"
             return False
-        self.catalogue.warnings.extend(plugin.warnings)
+        logged = set(map(str, self.catalogue.warnings))  # one about a helper is each importer's
+        self.catalogue.warnings.extend(each for each in plugin.warnings if str(each) not in logged)
         for unit in plugin.units:
             units = self.catalogue.shadows if unit.shadow else self.catalogue.units
             units[unit.kind, unit.name] = unit

@@ -114,6 +114,7 @@ class DeclaredProperties(NamedTuple):
 
     file: str  # the conf file
     line: Optional[int]  # of the patterns
+    defaults_line: Optional[int]
     name: str  # of the set
     patterns: str
     defaults: str

@@ -128,6 +128,7 @@ def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
         name=values.pop("name") or path.stem,
         custom_properties=values.pop("customProperties"),
         properties_line=conf.lines["customProperties"],
+        defaults_line=conf.lines["defaultValues"],
         default_values=values.pop("defaultValues"),
         **values,
     )

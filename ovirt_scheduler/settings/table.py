@@ -353,6 +353,7 @@ class PluginConf:
     enabled: bool = setting("truth", "true", "Whether the plugin is loaded.")
     # fmt: on
     properties_line: Optional[int] = field(default=None, compare=False)  # in the file
+    defaults_line: Optional[int] = field(default=None, compare=False)
 
 
 SCHEDULER = (*_keys(Settings), *_keys(EngineSettings, "engine"))

@@ -337,7 +337,8 @@ def test_a_name_that_the_engine_cannot_take_is_refused(place):
         ("timeout = soon\n", 1, "timeout: "),
         ("\ncolour = blue\n", 2, "colour: "),
         ("timeout = 5\ncustomProperties = a=(\n", 2, "property a: "),
-        ("customProperties = a={1-5}\ndefaultValues = 7\n", 1, "property a: "),
+        ("customProperties = a={1-5}\ndefaultValues = 7\n", 2, "property a: as its default "),
+        ("customProperties = a={1-5}\n#\ndefaultValues = 4;5\n", 3, "more default values than"),
     ],
 )
 def test_a_mistake_in_the_conf_file_is_told_in_the_conf_file(place, conf, line, begins):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.catalogue.files import listing
+from tests.support.place import plugin
 
 LONG_AGO = (10**9, 10**9)
 
@@ -101,3 +102,25 @@ def test_a_package_that_goes_while_it_is_listed_is_passed_over(folder, monkeypat
 
     monkeypatch.setattr(os, "scandir", gone)
     assert [name for name, _, _ in found(folder)] == ["_help", "plugin"]
+
+
+def test_a_plugin_with_the_name_of_a_module_of_python_is_warned_of_once(place):
+    """Plugins that import it get it instead, and so do the libraries that they use."""
+    shadow = place.write("json", plugin(1))
+    place.write("imports", f"import json\n{plugin(2)}")
+    catalogue = place.registry.refresh()
+    assert {name for _, name in catalogue.units} == {"json", "imports"}
+    (warning,) = map(str, catalogue.warnings)
+    assert warning == (
+        f"{shadow}: has the name of a module of Python's standard library: plugins that import "
+        "it, and their libraries, get this file instead; rename it"
+    )
+
+
+@pytest.mark.parametrize("module", ["time", "math", "email"])  # built in, compiled, a package
+def test_a_plugin_that_fails_for_a_file_named_like_a_module_of_python_names_it(place, module):
+    shadow = place.write(module, plugin(1))
+    place.write("imports", f"import {module}\n{module}.nothing_like_this\n{plugin(2)}")
+    (fault,) = place.registry.refresh().faults
+    assert "has no attribute 'nothing_like_this'" in fault.message
+    assert f"; {shadow}: has the name of a module of Python's" in fault.message

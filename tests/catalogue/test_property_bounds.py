@@ -35,7 +35,7 @@ def write(place, kind: str, text: str) -> str:
         conf.write_text(f"timeout = 5\ncustomProperties = '{text}'\n")
         return f"{conf}:2"
     path = place.write("many", (CLASS_UNIT if kind == "class unit" else DRIVER).format(text=text))
-    return f"{path}:{3 if kind == 'class unit' else 2}"
+    return f"{path}:{2 if kind == 'class unit' else 4}"
 
 
 KINDS = pytest.mark.parametrize("kind", ["class unit", "driver", "conf file"])

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Optional
 
-from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.errors import DefaultMistake, PluginError
 from ovirt_scheduler.model.plugins import Property, PropertySet
 from ovirt_scheduler.model.values.text import shortened
 
@@ -50,7 +50,8 @@ def parse(name: str, custom_properties: str, default_values: str) -> PropertySet
         if properties.setdefault(prop.name, prop) is not prop:
             raise PluginError(f"property {prop.name}: occurs twice")
     if any(defaults[len(pieces) :]):
-        raise PluginError(f"more default values than properties: {len(defaults)} and {len(pieces)}")
+        count = f"{len(defaults)} and {len(pieces)}"
+        raise DefaultMistake(f"more default values than properties: {count}")
     return _bounded(PropertySet(name, tuple(properties.values())))
 
 

@@ -10,12 +10,12 @@ import inspect
 import marshal
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Optional, Union
 
-from ovirt_scheduler.errors import PluginError
+from ovirt_scheduler.errors import DefaultMistake, PluginError
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
 from ovirt_scheduler.model.plugins import Candidate, Module, Source
 from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS
@@ -52,7 +52,7 @@ def analyse(candidate: Candidate) -> Analysis:
 def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
     source = candidate.source
     classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    class_lines = {node.name: node.lineno for node in classes}
+    class_nodes = {node.name: node for node in classes}
     modules.finder_of_sources((source, *candidate.neighbours)).install(candidate.folder)
     try:
         module = __import__(source.name)
@@ -64,13 +64,14 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
         for plugin_class in _classes(module):
             units += _units(plugin_class, plugin_class.__name__, source.path)
             if driver_classes.is_driver(plugin_class):
-                line = class_lines.get(plugin_class.__name__, 1)
+                node = class_nodes.get(plugin_class.__name__)
+                line = 1 if node is None else node.lineno
                 description = description_of(module)
                 drivers.append(driver_classes.read(plugin_class, description, source.path, line))
         if candidate.declared is None:
-            units = [*map(_checked_unit, units)]
+            units = [_checked_unit(unit, class_nodes) for unit in units]
             for driver in drivers:
-                _check_driver(driver)
+                _check_driver(driver, class_nodes)
         code = tuple(_compiled(candidate))
         wants_engine, wants_statistics = _engine_use(module, code)
         doubts = [*python2.comparisons(tree), *scores.hosts_left_out(tree)]
@@ -97,11 +98,13 @@ def _fault_of_conf(candidate: Candidate) -> Optional[FileFault]:
         property_set = properties.parse(declared.name, declared.patterns, declared.defaults)
         patterns.check_declared(property_set, _PATTERN_SECONDS)
     except PluginError as error:
-        return FileFault(declared.file, declared.line, error.message)
+        of_default = isinstance(error, DefaultMistake)
+        line = declared.defaults_line if of_default else declared.line
+        return FileFault(declared.file, line, error.message)
     return None
 
 
-def _checked_unit(unit: FoundUnit) -> FoundUnit:
+def _checked_unit(unit: FoundUnit, nodes: Mapping[str, ast.ClassDef]) -> FoundUnit:
     """The unit, with the properties noted whose values Python cannot check.
 
     Raises:
@@ -111,10 +114,11 @@ def _checked_unit(unit: FoundUnit) -> FoundUnit:
         property_set = properties.parse_for_java(unit.name, unit.properties)
         return replace(unit, unchecked=patterns.unchecked_names(property_set))
     except PluginError as error:
-        raise Misdefined(unit.line, error.message) from None
+        line = _line_of_properties(error, nodes.get(unit.class_name or ""))
+        raise Misdefined(line or unit.line, error.message) from None
 
 
-def _check_driver(driver: FoundDriver) -> None:
+def _check_driver(driver: FoundDriver, nodes: Mapping[str, ast.ClassDef]) -> None:
     """Check a driver's own properties.
 
     Raises:
@@ -124,7 +128,19 @@ def _check_driver(driver: FoundDriver) -> None:
         property_set = properties.parse(driver.name, driver.properties, driver.default_values)
         patterns.check_declared(property_set, _PATTERN_SECONDS)
     except PluginError as error:
-        raise Misdefined(driver.line, error.message) from None
+        line = _line_of_properties(error, nodes.get(driver.class_name))
+        raise Misdefined(line or driver.line, error.message) from None
+
+
+def _line_of_properties(error: PluginError, node: Optional[ast.ClassDef]) -> Optional[int]:
+    """The line on which a class sets its properties or, if those are wrong, their defaults."""
+    of_default = isinstance(error, DefaultMistake)
+    attribute = "default_values" if of_default else "properties_validation"
+    for statement in [] if node is None else node.body:
+        is_assignment = isinstance(statement, (ast.Assign, ast.AnnAssign))
+        if is_assignment and attribute in map(_bound, ast.walk(statement)):
+            return statement.lineno
+    return None
 
 
 def _may_have_units(tree: ast.Module) -> bool:

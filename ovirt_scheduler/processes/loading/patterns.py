@@ -21,7 +21,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import Callable, NoReturn, Optional
 
-from ovirt_scheduler.errors import PluginError, RefusedProperty, SlowProperty
+from ovirt_scheduler.errors import DefaultMistake, PluginError, RefusedProperty, SlowProperty
 from ovirt_scheduler.model.plugins import Property, PropertySet
 from ovirt_scheduler.model.values.properties import is_secret, regex_of, shown, span_of
 
@@ -69,7 +69,7 @@ def check_declared(properties: PropertySet, seconds: float) -> None:
                 raise PluginError(f"property {name}: {shown(prop.pattern)}: {problem}")
             problem = refusal(prop, prop.default)
             if problem:
-                raise PluginError(f"property {name}: as its default {problem}")
+                raise DefaultMistake(f"property {name}: as its default {problem}")
 
 
 def unchecked_names(properties: PropertySet) -> tuple[str, ...]:

@@ -119,6 +119,12 @@ def test_bases_and_imported_drivers_do_not_count(analyse):
     assert (analysis.drivers, analysis.fault) == ((), None)
 
 
+PROPERTIES = (
+    "class A(Driver):\n    topic = 't'\n    def m(self): ...\n"
+    "    properties_validation = '{}'\n    default_values: str = '{}'"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
@@ -172,6 +178,8 @@ def test_bases_and_imported_drivers_do_not_count(analyse):
             4,
             "A: is abstract; define what it lacks, or begin its name with _ if it is a base",
         ),
+        (PROPERTIES.format("k=[", "v"), 5, "property k: '[': not a regex: "),
+        (PROPERTIES.format("k=v", "w"), 6, "property k: as its default 'w' is not allowed"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_driver_is_told_with_its_line(analyse, text, line, message):

@@ -133,6 +133,12 @@ def test_a_class_with_the_methods_is_a_unit_named_as_the_class(analyse):
     ]
 
 
+def test_a_wrong_property_of_a_class_unit_is_told_on_its_own_line(analyse):
+    text = "class unit:\n    def do_filter(self, hosts_ids, vm_id, args_map): ...\n"
+    fault = analyse(f"{text}    properties_validation = 'count'\n").fault
+    assert (fault.line, fault.message[:15]) == (3, "property 'count")
+
+
 @pytest.mark.parametrize(
     ("signature", "arguments", "right"),
     [

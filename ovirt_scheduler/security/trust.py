@@ -29,7 +29,7 @@ def tampering(path: Path) -> Optional[str]:
         path: its absolute path.
 
     Returns:
-        What is wrong, with the command that mends it; None if nobody else can change it.
+        What is wrong, with what mends it; None if nobody else can change it.
 
     Raises:
         FileNotFoundError: it does not exist.
@@ -56,7 +56,7 @@ def exposure(path: Path) -> Optional[str]:
         path: its absolute path.
 
     Returns:
-        What is wrong, with the command that mends it; None if nobody else can read or change it.
+        What is wrong, with what mends it; None if nobody else can read or change it.
 
     Raises:
         FileNotFoundError: it does not exist.
@@ -134,11 +134,13 @@ def _private(place: Path, gid: int) -> bool:
 def _belonging(place: Path, status: os.stat_result, path: Path) -> str:
     who = user_name(os.geteuid())
     expected = "not root" if who == "root" else f"neither root nor {who}, who runs this"
-    command = "chown -h root" if stat.S_ISLNK(status.st_mode) else "chown root"
-    return (
-        f"{_shown(place, path)}belongs to {user_name(status.st_uid)}, {expected}; "
-        f"mend it: {command} {shlex.quote(str(place))}"
-    )
+    writers = who if who == "root" else f"root or {who}"
+    mend = f"move it to a folder that only {writers} can write"  # one on the way has its own owner
+    if place == path:
+        command = "chown -h root" if stat.S_ISLNK(status.st_mode) else "chown root"
+        mend = f"mend it: {command} {shlex.quote(str(place))}"
+    owner = user_name(status.st_uid)
+    return f"{_shown(place, path)}belongs to {owner}, {expected}; {mend}"
 
 
 def _openness(place: Path, letters: str, path: Path) -> str:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.shipped_files import CONF, CONF_FOLDER, SchedulerConf
+from ovirt_scheduler.command.setup.shipped_files import CONF_FOLDER, SchedulerConf
 from ovirt_scheduler.command.setup.step import SetupStep, StepPlan
 from ovirt_scheduler.command.setup.steps import USER, Certificate
 from ovirt_scheduler.errors import ConfigError, StepFailed
@@ -57,6 +57,20 @@ def java(machine: Machine) -> Optional[Java]:
     return java_paths if java_paths.keytool.exists() and java_paths.store.exists() else None
 
 
+def check_engine(machine: Machine) -> None:
+    """Check that the machine to connect is the engine's; of an image that cannot be told.
+
+    Raises:
+        StepFailed: no engine is installed on it.
+    """
+    tool = machine.path(_ENGINE_CONFIG)
+    if machine.live and not tool.exists():
+        raise StepFailed(
+            f"no engine is installed here, as there is no {tool}; run setup --engine on the "
+            f"engine's machine, or connect it by hand: {manual.page('engine.md')}"
+        )
+
+
 def keytool(java_paths: Java, action: str, suffix: str = "") -> list[str]:
     """The beginning of a command on the certificate in a trust store.
 
@@ -75,13 +89,9 @@ class TrustStore(SetupStep):
 
     def plan(self) -> StepPlan:
         """Plan to import the certificate that the daemon serves, and to replace a former one."""
-        if not self.conf.values()["ssl"]:
-            return StepPlan("already so: ssl = false, so the engine needs to trust no certificate")
         java_paths = java(self.machine)
-        if java_paths is None:
-            page = manual.page("engine.md")
-            words = f"have the engine's Java trust the certificate ({page}), or set ssl = false"
-            return StepPlan(f"left to you: {words} in {CONF}", by_hand=True)
+        if java_paths is None:  # the step of scheduler.conf turns TLS off
+            return StepPlan("not needed: without TLS the engine has no certificate to trust")
         configured, stored = self._configured(), self._stored(java_paths)
         if configured and configured in stored:
             return StepPlan(f"already so: {java_paths.store} trusts the certificate")
@@ -131,12 +141,13 @@ class TrustStore(SetupStep):
 
     def plan_removal(self) -> StepPlan:
         """Plan to delete the certificate from the store."""
-        java_paths = java(self.machine) if self.record.trust_stores else None
-        if (
-            java_paths is None
-            or self.machine.name(java_paths.store) not in self.record.trust_stores
-        ):
+        stores = self.record.trust_stores
+        java_paths = java(self.machine) if stores else None
+        if not stores:
             return StepPlan("nothing to undo: setup put the certificate into no trust store")
+        if java_paths is None or self.machine.name(java_paths.store) not in stores:
+            unused = f"in {', '.join(stores)}, which the engine's Java does not use now"
+            return StepPlan(f"kept: the certificate {_ALIAS} {unused}")
         if not self._stored(java_paths):
             return StepPlan(f"already so: {java_paths.store} has no {_ALIAS}")
         command = keytool(java_paths, "-delete")
@@ -221,9 +232,12 @@ class EngineSetting(SetupStep):
     def plan_removal(self) -> StepPlan:
         """Plan to set the former value again."""
         former = self.record.engine_config.get(self.key)
-        if former is None or not self._has_tool():
-            return StepPlan(f"nothing to undo: {self.key} was not set by setup")
-        return StepPlan(f"run engine-config -s {self.key}={former}", partial(self._set, former))
+        if former is None:
+            return StepPlan(f"kept: the engine's {self.key}, which setup did not set")
+        command = f"engine-config -s {self.key}={former}"
+        if not self._has_tool():
+            return StepPlan(f"left to you, on the engine's machine: {command}", by_hand=True)
+        return StepPlan(f"run {command}", partial(self._set, former))
 
     def _has_tool(self) -> bool:
         """Whether the engine is on this machine; of an image nothing is run."""

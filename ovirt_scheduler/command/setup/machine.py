@@ -331,10 +331,10 @@ def _check_owner(place: Path, status: os.stat_result, owners: Collection[int]) -
         StepFailed: it belongs to somebody else.
     """
     if status.st_uid not in owners:
-        owner, command = trust.user_name(status.st_uid), f"chown root {shlex.quote(str(place))}"
+        owner = trust.user_name(status.st_uid)
         raise StepFailed(
-            f"{place}: belongs to {owner}, and not to root; find out why, and give it to root "
-            f"({command}), or move it away"
+            f"{place}: belongs to {owner}, and not to root, so {owner} could change what root puts "
+            "there; find out why, and run setup again when that is mended"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from ovirt_scheduler.command import arguments
@@ -18,6 +19,7 @@ from ovirt_scheduler.command.setup.engine import (
     EngineSetting,
     OldPlugins,
     TrustStore,
+    check_engine,
     java,
 )
 from ovirt_scheduler.command.setup.machine import Machine
@@ -75,13 +77,8 @@ def _run(options: argparse.Namespace) -> Shown:
     if options.remove and (options.engine or options.adopt):
         raise BadUsage("--remove undoes all that setup did: leave --engine and --adopt out")
     if options.remove:
-        remove(machine, options.dry_run)
-        return Shown()
-    manual_steps = install(machine, options.engine, options.adopt, options.dry_run)
-    return Shown(
-        f"left to you: {manual_steps} of the steps, see above\n" if manual_steps else "",
-        well=not manual_steps,
-    )
+        return Shown(well=not remove(machine, options.dry_run))
+    return Shown(well=not install(machine, options.engine, options.adopt, options.dry_run))
 
 
 def install(
@@ -101,6 +98,8 @@ def install(
         StepFailed: a step failed; those before it are done.
         ConfigError: scheduler.conf exists, and is wrong.
     """
+    if engine:
+        check_engine(machine)
     record = load(machine)
     conf = SchedulerConf(machine, record, _keys(machine, record, engine, adopt))
     manual_steps = _carry_out(machine, record, _steps(conf, engine, adopt), False, dry_run)
@@ -113,20 +112,36 @@ def install(
             f"found the old proxy's plugins: ovirt-scheduler check --plugins {OLD_PLUGINS} tells "
             f"which are to be ported, ovirt-scheduler setup --adopt copies them to {ADOPTED}\n"
         )
-    if engine:
-        arguments.write(
-            "the engine asks for units when it starts: systemctl restart ovirt-engine\n"
-        )
-    elif machine.live and not (dry_run or manual_steps):
-        arguments.write(
-            "next: ovirt-scheduler status shows how it is; ovirt-scheduler setup --engine, on the "
-            "engine's machine, has the engine call it\n"
-        )
+    if dry_run:
+        arguments.write("nothing was changed; setup without --dry-run does it\n")
+    else:
+        steps = _next_steps(machine, engine or "root_api" in record.conf_keys, manual_steps)
+        arguments.write("".join(["next:\n", *(f"  {step}\n" for step in steps)]))
     return manual_steps
 
 
-def remove(machine: Machine, dry_run: bool = False) -> None:
+def _next_steps(machine: Machine, engine: bool, manual_steps: int) -> Iterator[str]:
+    """What the administrator does after an installation, a line for each."""
+    if manual_steps:
+        yield f"do what is left to you above: {manual_steps} of the steps"
+    if not machine.live:
+        yield "start the machine of this image"
+    elif not machine.runs_systemd:
+        yield "start the daemon: ovirt-scheduler serve"
+    elif manual_steps:
+        yield "start the daemon again: systemctl restart ovirt-scheduler"
+    yield "see how the daemon is: ovirt-scheduler status"
+    if engine:
+        yield "have the engine ask for its units: systemctl restart ovirt-engine"
+    else:
+        yield "have the engine call it, on the engine's machine: ovirt-scheduler setup --engine"
+
+
+def remove(machine: Machine, dry_run: bool = False) -> int:
     """Undo what is recorded. What was edited, or existed before, stays.
+
+    Returns:
+        How many steps are left to the administrator.
 
     Raises:
         StepFailed: a step failed; those before it are undone.
@@ -134,12 +149,15 @@ def remove(machine: Machine, dry_run: bool = False) -> None:
     record = load(machine)
     if not machine.path(FILE).exists():
         arguments.write(f"nothing to undo: there is no {machine.path(FILE)}\n")
-        return
+        return 0
     conf = SchedulerConf(machine, record, record.conf_keys)
     steps = _steps(conf, engine=True, adopt=True)
-    _carry_out(machine, record, steps[::-1], True, dry_run)
+    manual_steps = _carry_out(machine, record, steps[::-1], True, dry_run)
+    if record.engine_config:
+        arguments.write("next:\n  have the engine stop calling: systemctl restart ovirt-engine\n")
     if not dry_run:
         machine.remove(FILE)
+    return manual_steps
 
 
 def _carry_out(

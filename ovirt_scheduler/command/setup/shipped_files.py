@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.step import SetupRecord, SetupStep, StepPlan, checksum
@@ -159,15 +160,21 @@ class SchedulerConf(ShippedFile):
         """The keys that have another value in an edited file, with the needed values."""
         if not self.edited:
             return {}
-        present, needed = self.values(), self._parsed(self.data)
+        present, needed = self._present(), self._parsed(self.data)
         return {key: value for key, value in self._keys.items() if present[key] != needed[key]}
 
-    def values(self) -> ConfFile:
-        """The settings as they are after this step.
+    def values(self) -> dict[str, Any]:
+        """The settings after this step, and after what it leaves to the administrator.
+
+        So the steps after it fit what this one says.
 
         Raises:
             ConfigError: the file was edited, and is wrong.
         """
+        needed = self._parsed(self.data)
+        return {**self._present().values, **{key: needed[key] for key in self._keys}}
+
+    def _present(self) -> ConfFile:
         edited = self.machine.read(self.name) if self.edited else None
         return self._parsed(self.data if edited is None else edited)
 

@@ -151,7 +151,7 @@ class Folder(SetupStep):
                 and not any(map(entry.match, _DAEMONS_OWN.get(self.name, ())))
             )
         if others:
-            return StepPlan(f"kept: the folder {self.name}, which holds {', '.join(others[:3])}")
+            return StepPlan(f"kept: the folder {self.name}, which holds {', '.join(others)}")
         remove = partial(machine.remove, self.name)
         return StepPlan(f"remove the folder {self.name}", remove, removes=self.name)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.command.setup import run as installation
+from ovirt_scheduler.command.setup import step
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.errors import ConfigError, StepFailed
 from ovirt_scheduler.security import certificates
@@ -74,8 +75,7 @@ def live_setup(root, capsys):
         machine, dry, failure = Machine(root, live=True), "--dry-run" in options, ""
         try:
             if "--remove" in options:
-                installation.remove(machine, dry)
-                status = 0
+                status = int(installation.remove(machine, dry) > 0)
             else:
                 engine, adopt = "--engine" in options, "--adopt" in options
                 status = int(installation.install(machine, engine, adopt, dry) > 0)
@@ -194,6 +194,10 @@ def test_an_edited_configuration_gets_its_lines_from_the_administrator(root, liv
     status, told = live_setup("--engine")
     assert status == 1
     assert "add 'root_api = engine' and 'ssl = false' to it yourself\n" in told
+    assert "\nnot needed: without TLS the engine has no certificate to trust\n" in told
+    assert "\nrun engine-config -s ExternalSchedulerServiceURL=http://localhost:18000/\n" in told
+    assert "https://" not in told
+    assert "\nnext:\n  do what is left to you above: 1 of the steps\n" in told
     (root / CONF).write_text("listening_port = 18000\nroot_api = engine\nssl = off\n")
     status, told = live_setup("--engine")
     assert status == 0, told
@@ -227,7 +231,41 @@ def test_without_engine_config_the_lines_are_told(root, setup):
         "left to you, on the engine's machine: engine-config -s ExternalSchedulerEnabled=true\n"
         in told
     )
-    assert told.endswith("\nleft to you: 2 of the steps, see above\n")
+    assert "\nnext:\n  do what is left to you above: 2 of the steps\n" in told
+    assert told.endswith("systemctl restart ovirt-engine\n")
+    status, told = setup("--remove")
+    assert (
+        status,
+        "kept: the engine's ExternalSchedulerEnabled, which setup did not set" in told,
+    ) == (0, True)
+
+
+def test_a_machine_without_an_engine_is_refused_before_anything_is_done(root, live_setup):
+    """Else its daemon would give up TLS, for an engine elsewhere that could not reach it."""
+    (root / "usr/bin/engine-config").unlink()
+    status, told = live_setup("--engine")
+    assert (status, (root / CONF).exists()) == (1, False)
+    assert f"no engine is installed here, as there is no {root}/usr/bin/engine-config; run" in told
+
+
+def test_a_removal_names_what_it_cannot_undo(root, live_setup):
+    """The engine's setting, and the certificate in the store of a Java that is no longer there."""
+    live_setup("--engine")
+    record = step.load(Machine(root, live=True))
+    record.trust_stores = ["/usr/lib/jvm/jre-1/lib/security/cacerts"]
+    step.save(Machine(root, live=True), record)
+    (root / "usr/bin/engine-config").unlink()
+    status, told = live_setup("--remove")
+    assert status == 1
+    assert (
+        "left to you, on the engine's machine: engine-config -s ExternalSchedulerEnabled=false\n"
+        in told
+    )
+    assert (
+        "kept: the certificate ovirt-scheduler in /usr/lib/jvm/jre-1/lib/security/cacerts, which"
+        in told
+    )
+    assert told.endswith("  have the engine stop calling: systemctl restart ovirt-engine\n")
 
 
 def test_nothing_of_an_image_is_run(root, setup, tmp_path):
@@ -351,9 +389,8 @@ def test_the_old_proxys_plugins_are_adopted(old_proxy, root, setup):
     """Beside the samples; what has been ported since is never overwritten."""
     status, told = setup("--adopt")
     assert status == 0
-    assert told.endswith(
-        f"ovirt-scheduler check --plugins /{ADOPTED} tells which plugins are to be ported\n"
-    )
+    line = f"ovirt-scheduler check --plugins /{ADOPTED} tells which plugins are to be ported\n"
+    assert f"\n{line}next:\n" in told
     assert keys(root) == [
         "plugins_path = $PYTHONPATH/ovirt_scheduler/plugins:/etc/ovirt/scheduler/old-plugins"
     ]

@@ -127,7 +127,11 @@ def running_version(live):
 
 
 def test_what_comes_next_is_said_at_the_end(live):
-    assert live.install().splitlines()[-1].startswith("next: ovirt-scheduler status shows how")
+    assert live.install().endswith(
+        "next:\n"
+        "  see how the daemon is: ovirt-scheduler status\n"
+        "  have the engine call it, on the engine's machine: ovirt-scheduler setup --engine\n"
+    )
 
 
 def test_a_daemon_of_another_version_is_restarted_and_that_is_said(live, running_version):

@@ -60,7 +60,8 @@ def test_a_folder_of_somebody_else_is_told_and_not_written(root, setup, name):
     os.chown(at(root, name), 65534, 65534)
     status, told = setup()
     assert status == 1
-    assert f"{root}{name}: belongs to nobody, and not to root" in told
+    assert f"{root}{name}: belongs to nobody, and not to root, so nobody could change" in told
+    assert "chown" not in told
     assert list(at(root, name).iterdir()) == []
 
 

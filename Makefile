@@ -2,7 +2,7 @@
 # make test   the short tests, and a fifth of the fuzzing
 # make test-long   the others: real systemd, a JVM, torture, recovery, fuzzing, each change of a process
 # make lint   ruff, mypy, import-linter: who may import whom; and names that say what they hold
-# make bench  the benchmark, into docs/performance.md; QUICK=1: a minute, and prints only;
+# make bench  the benchmark, into docs/benchmarks.md; QUICK=1: a minute, and prints only;
 #             BEFORE=DIR: with the daemon of the checkout there beside this one
 # make torture   the daemon under attack; DURATION=60 (seconds), SEED=;
 #             TWINS=1: two daemons behind HAProxy, which are killed and restarted

@@ -253,7 +253,7 @@ def main() -> None:
     measured = table(before, look(servers.PROJECT, *size))
     print(measured)
     if options.docs:
-        report.put(options.docs / "performance.md", "look", measured, "python -m bench.look")
+        report.put(options.docs / "benchmarks.md", "look", measured, "python -m bench.look")
 
 
 if __name__ == "__main__":

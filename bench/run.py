@@ -98,7 +98,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, default=PROJECT / "bench" / "results.json")
     parser.add_argument(
-        "--docs", type=Path, help="folder with performance.md, to be brought up to date"
+        "--docs", type=Path, help="folder with benchmarks.md, to be brought up to date"
     )
     options = parser.parse_args()
     if options.before is not None and not (options.before / "ovirt_scheduler").is_dir():
@@ -122,7 +122,7 @@ def _machine() -> str:
 
 def _document(docs: Path, rows: Sequence[Row], parts: dict[str, str]) -> None:
     for name, text in parts.items():
-        report.put(docs / "performance.md", name, text)
+        report.put(docs / "benchmarks.md", name, text)
     (docs / "latency.svg").write_text(_latency(rows), "utf-8")
     (docs / "throughput.svg").write_text(_throughput(rows), "utf-8")
 

@@ -1,6 +1,6 @@
 """Torture: a real daemon among clients, plugins and administrators that all do their worst.
 
-``python -m torture.run`` starts it; docs/reliability.md tells what is done and what is demanded.
+``python -m torture.run`` starts it; docs/testing.md tells what is done and what is demanded.
 
 ::
 

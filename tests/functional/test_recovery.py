@@ -1,7 +1,7 @@
 """What the daemon lacks for a while: it is degraded, says so, and is well again afterwards.
 
 Each trouble is a real one: a full disk, a folder that is gone, a limit of the kernel, SIGKILL.
-docs/reliability.md has the table of them.
+docs/testing.md has the table of them.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ RUN = (
 def run(tmp_path_factory):
     """The folder that the command wrote to; what it printed is in ``printed``."""
     folder = tmp_path_factory.mktemp("bench")
-    shutil.copy(PROJECT / "docs" / "performance.md", folder)
+    shutil.copy(PROJECT / "docs" / "benchmarks.md", folder)
     ended = executed(
         sys.executable, "-m", "bench.run", "--smallest", "--only", f"^({'|'.join(RUN)})$",
         "--before", PROJECT, "--json", folder / "results.json", "--docs", folder, timeout=300,
@@ -148,8 +148,8 @@ def test_the_stages_are_all_there(results):
 
 def test_the_page_gets_what_was_printed(run):
     """Between its marks; what stands around them stays."""
-    page = (run / "performance.md").read_text("utf-8")
-    before = (PROJECT / "docs" / "performance.md").read_text("utf-8")
+    page = (run / "benchmarks.md").read_text("utf-8")
+    before = (PROJECT / "docs" / "benchmarks.md").read_text("utf-8")
     part = re.compile(r"(<!-- [\w ]+: made by make bench -->\n).*?(<!-- end -->)", re.DOTALL)
     assert part.sub(r"\1\2", page) == part.sub(r"\1\2", before)
     printed = (run / "printed").read_text("utf-8")
@@ -169,7 +169,7 @@ def test_the_plots_are_svg(run, name):
 
 def test_looks_at_a_cluster_are_measured_beside_those_of_another_checkout(tmp_path):
     """The table is put into the page, and nothing else of the page changes."""
-    page = PROJECT / "docs" / "performance.md"
+    page = PROJECT / "docs" / "benchmarks.md"
     shutil.copy(page, tmp_path)
     ended = subprocess.run(
         [sys.executable, "-m", "bench.look", "--hosts", "3", "--vms", "10", "--every", "0.1",
@@ -177,7 +177,7 @@ def test_looks_at_a_cluster_are_measured_beside_those_of_another_checkout(tmp_pa
         cwd=PROJECT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    after = (tmp_path / "performance.md").read_text("utf-8")
+    after = (tmp_path / "benchmarks.md").read_text("utf-8")
     part = re.compile(
         "(?<=<!-- look: made by python -m bench.look -->\n).*?(?=<!-- end -->)", re.DOTALL
     )

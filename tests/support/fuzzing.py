@@ -2,7 +2,7 @@
 
 Every test tries the same few inputs each time. ``HYPOTHESIS_PROFILE=short``, which is that of
 ``make test``, tries the first fifth of them; ``HYPOTHESIS_PROFILE=long`` tries other ones at every
-run, 100 times as many (docs/reliability.md).
+run, 100 times as many (docs/testing.md).
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ setup(
     },
     package_data={
         "ovirt_scheduler": ["py.typed"],
-        "ovirt_scheduler.command": ["templates/*"],
+        "ovirt_scheduler.command": ["plugin_templates/*"],
         "ovirt_scheduler.server.pages": ["templates/*"],
-        "ovirt_scheduler.workbench": ["templates/*"],
+        "ovirt_scheduler.workbench": ["report_templates/*"],
         "ovirt_scheduler.etc": ["*.conf", "plugins/*.conf", "logrotate.d/*"],
         "ovirt_scheduler.systemd": ["*.service", "*/*.conf"],
     },

@@ -34,7 +34,7 @@ from ovirt_scheduler.model.requests import (
 )
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.security.state_folder import StateFolder
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.workbench import replay
 from ovirt_scheduler.workbench.comparison import Comparison
@@ -57,7 +57,7 @@ def main() -> None:
         plugins.write(folder / "plugins", [_UNIT])
         conf = folder / "scheduler.conf"
         conf.write_text(f"plugins_path = {folder / 'plugins'}\nrecord = true\n", "utf-8")
-        settings = config.load(conf, {})
+        settings = scheduler_conf.load(conf, {})
         for records in (False, True):
             taken = _record(settings, folder / f"state-{records}", count, records)
             print(f"record = {str(records).lower()}: {count / taken:,.0f} decisions/s")

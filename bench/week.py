@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.model.plans import Obstacle, Step
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench import scenario
 from ovirt_scheduler.workbench.scenario import Scenario
@@ -236,7 +236,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         conf, file = Path(folder) / "scheduler.conf", Path(folder) / "week.conf"
         conf.touch()
-        with runtime.started(config.load(conf, {})) as running:
+        with runtime.started(scheduler_conf.load(conf, {})) as running:
             undisturbed = 0.0
             for keys in _PLAYED:
                 begun = time.process_time()

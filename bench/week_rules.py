@@ -19,7 +19,7 @@ from typing import Any
 
 from bench import week
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.workbench.scenario import FAILS, HostEvent
 from ovirt_scheduler.workbench.simulation import ENFORCED, Move, Outcome, Simulation
 from ovirt_scheduler.workbench.snapshot import Snapshot
@@ -133,7 +133,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         conf, file = Path(folder) / "scheduler.conf", Path(folder) / "week.conf"
         conf.touch()
-        with runtime.started(config.load(conf, {})) as running:
+        with runtime.started(scheduler_conf.load(conf, {})) as running:
             plain = week.judged(week.play(running, file, policy="evenly_distribute")).imbalance
             print(f"without groups: mean imbalance {plain:.1f} %")
             for may_ask in (True, False):

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.catalogue import files as plugin_files
-from ovirt_scheduler.catalogue.files import PluginFile, Stamp
+from ovirt_scheduler.catalogue import plugin_files
 from ovirt_scheduler.catalogue.loader import FolderScan, Loader, PluginText
+from ovirt_scheduler.catalogue.plugin_files import PluginFile, Stamp
 from ovirt_scheduler.catalogue.plugin_states import FileState, bug
 
 SETTLE = 0.5  # seconds that a file is to be the same

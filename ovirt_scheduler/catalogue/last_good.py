@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from ovirt_scheduler.catalogue.files import PluginFile
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader, PluginText
+from ovirt_scheduler.catalogue.plugin_files import PluginFile
 from ovirt_scheduler.errors import ExecutorUnavailable, PluginError
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.model.values import typed_json

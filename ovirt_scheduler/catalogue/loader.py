@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
-from ovirt_scheduler.catalogue import files as plugin_files
+from ovirt_scheduler.catalogue import plugin_files
 from ovirt_scheduler.catalogue.driver_units import check_drivers, is_name, make_driver, too_new
-from ovirt_scheduler.catalogue.files import PluginFile, Sources, Stamp
+from ovirt_scheduler.catalogue.plugin_files import PluginFile, Sources, Stamp
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.analysis import Analysis, FoundDriver, FoundUnit
 from ovirt_scheduler.model.drivers import DriverUnit
@@ -29,13 +29,13 @@ from ovirt_scheduler.model.plugins import (
 )
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.model.values import properties, spelling
-from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.config import parse_plugin_conf
-from ovirt_scheduler.settings.file import content
+from ovirt_scheduler.settings import scheduler_conf
+from ovirt_scheduler.settings.conf_file import content
+from ovirt_scheduler.settings.scheduler_conf import parse_plugin_conf
 from ovirt_scheduler.settings.table import PluginConf, Settings
 
 # Schedulers that come with the package.
-SHIPPED = Path(__file__).resolve().parents[1] / "schedulers"
+SHIPPED = Path(__file__).resolve().parents[1] / "plugin" / "schedulers"
 
 
 @dataclass
@@ -168,7 +168,7 @@ class Loader:
         """
         default = self._settings.on_failure
         try:
-            return config.rejects(content(conf, PluginError), conf, default)
+            return scheduler_conf.rejects(content(conf, PluginError), conf, default)
         except FileNotFoundError:
             return default is OnFailure.REJECT
         except PluginError:  # nobody knows what it says

@@ -1,4 +1,4 @@
-"""The command line, and what each command does. ``templates`` has the text that ``new`` writes.
+"""The command line, and what each command does. ``plugin_templates`` is what ``new`` writes.
 
 Only ``__main__``, the console script and ``testing`` import it. It may import everything on the
 daemon's side.

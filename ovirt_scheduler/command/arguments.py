@@ -18,7 +18,7 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage, NotOverwritten, NotPermitted
 from ovirt_scheduler.history import store
 from ovirt_scheduler.log.format import printable
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import Settings
 
 STATUSES = """\
@@ -96,7 +96,7 @@ def add_command(
     )
     command.set_defaults(run=run, parser=command, output="table")
     if "config" in settings:
-        help_text = f"settings (default: {config.DEFAULT_FILE}, which may be missing)"
+        help_text = f"settings (default: {scheduler_conf.DEFAULT_FILE}, which may be missing)"
         add_options(command, {"--config FILE": help_text})
     if "plugins" in settings:
         add_options(command, {
@@ -172,7 +172,7 @@ def write(text: str) -> None:
 
 def state() -> Path:
     """The state folder of the daemon on this machine."""
-    return config.state_folder()
+    return scheduler_conf.state_folder()
 
 
 def history() -> Path:
@@ -225,7 +225,7 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
         ConfigError: something in it is wrong.
         BadUsage, BadInput: ``--plugins`` names nothing, or what is no folder.
     """
-    settings = config.load(options.config, os.environ, for_daemon)
+    settings = scheduler_conf.load(options.config, os.environ, for_daemon)
     if getattr(options, "plugins", None) is not None:
         named = [folder for folder in options.plugins.split(":") if folder]
         if not named:

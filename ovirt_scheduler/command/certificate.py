@@ -9,14 +9,14 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ovirt_scheduler import manual
 from ovirt_scheduler.command import arguments
-from ovirt_scheduler.command.setup import engine, step
+from ovirt_scheduler.command.setup import engine_steps, step
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report
 from ovirt_scheduler.daemon.certificate_report import DAYS
 from ovirt_scheduler.errors import BadInput, BadUsage, ConfigError, NotOverwritten, StepFailed
+from ovirt_scheduler.model import manual
 from ovirt_scheduler.security import certificates, state_folder
 from ovirt_scheduler.settings.table import Settings
 
@@ -176,8 +176,8 @@ def _expect(file: Path) -> None:
 def _trust(file: Path) -> Iterator[str]:
     """Who has to trust the file, and the command that does it."""
     for store in _stores():
-        java = engine.Java(Path("keytool"), Path(store))
-        command = engine.keytool(java, "-importcert", "-next")
+        java = engine_steps.Java(Path("keytool"), Path(store))
+        command = engine_steps.keytool(java, "-importcert", "-next")
         words = " ".join([*command, "-noprompt", "-file", str(file)])
         yield f"the engine of this machine: {words}; then systemctl restart ovirt-engine"
     yield (

@@ -17,7 +17,7 @@ from ovirt_scheduler.command.calls import daemon_client
 from ovirt_scheduler.command.calls.daemon_client import RecordSource
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage, NotRecorded
-from ovirt_scheduler.history import explanation, outcomes, placement
+from ovirt_scheduler.history import explanation, outcomes, placement_explanation
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
 from ovirt_scheduler.history.record import Record
@@ -294,10 +294,10 @@ def _explanation(decisions: Sequence[Record], options: argparse.Namespace) -> It
         yield from _coloured(explanation.lines(cleaned[0], host))
     else:
         now = "" if options.url else whereabouts.sentence(options, cleaned)
-        yield from _coloured(placement.lines(cleaned, host, now))
+        yield from _coloured(placement_explanation.lines(cleaned, host, now))
     if options.host is not None:
         return
-    headings, rows = placement.grid(cleaned)
+    headings, rows = placement_explanation.grid(cleaned)
     if rows and len(headings) > 1:
         yield f"\n{tables.table(headings, rows)}"
     behind = len(hosts) - explanation.MOST_HOSTS
@@ -323,7 +323,7 @@ def _last_placement(recorded: RecordSource, vm: str) -> Sequence[Record]:
     ids = list(dict.fromkeys(each["id"] for each in named if "id" in each))
     if len(ids) > 1:
         raise BadUsage(f"several VMs have the name {vm}: say which: {', '.join(ids)}")
-    return placement.of_last(records, recorded.decision)
+    return placement_explanation.of_last(records, recorded.decision)
 
 
 def _vm_hint(recorded: RecordSource, vm: str) -> str:

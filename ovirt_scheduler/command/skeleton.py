@@ -66,7 +66,7 @@ PARTS = {
 # What some of them import from ``ovirt_scheduler.plugin``.
 _IMPORTED = {"balance": "engine_connection", "scheduler": "Scheduler", "driver": "Driver"}
 
-_TEMPLATES = Path(__file__).resolve().parent / "templates"
+_TEMPLATES = Path(__file__).resolve().parent / "plugin_templates"
 
 
 def write(folder: Path, name: str, parts: Collection[str]) -> tuple[Path, ...]:

@@ -14,7 +14,7 @@ from ovirt_scheduler.command import arguments
 from ovirt_scheduler.engine.client import VM_PATH
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
-from ovirt_scheduler.history import outcomes, placement
+from ovirt_scheduler.history import outcomes, placement_explanation
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.requests import UUID, Document
@@ -75,7 +75,7 @@ def _now(inventory: Inventory, decisions: Sequence[Record], vm: str) -> str:
         with contextlib.suppress(EngineUnavailable, ParseError):
             entity = _entity(inventory, f"/hosts/{host}", deadline)
             name = host if entity is None else entity.findtext("name") or host
-    return placement.place_now(decisions, vm, host, name)
+    return placement_explanation.place_now(decisions, vm, host, name)
 
 
 def _entity(inventory: Inventory, path: str, deadline: float) -> Optional[Element]:

@@ -28,7 +28,7 @@ from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.processes.kernel import malloc, prctl
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.server.pages.daemon_state import ReloadFailure
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import Settings
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def serve(read: Callable[[], Settings]) -> None:
     address = (settings.listening_address, settings.listening_port)
     assembly = Assembly(
         settings,
-        config.state_folder(),
+        scheduler_conf.state_folder(),
         notifier,
         listening.handed_over(os.environ, *address),
     )

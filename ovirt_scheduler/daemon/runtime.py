@@ -23,8 +23,8 @@ from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.engine.event_writer import EventWriter
 from ovirt_scheduler.engine.inventory import LONGEST, Inventory
+from ovirt_scheduler.history.input_recording import CUT
 from ovirt_scheduler.history.record_reader import Reader
-from ovirt_scheduler.history.recording import CUT
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.answer_memory import AnswerMemory
 from ovirt_scheduler.model.jobs import Reported

@@ -13,7 +13,7 @@ from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.log.handlers import print_line
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.certificates import Description
-from ovirt_scheduler.security.clients import Clients
+from ovirt_scheduler.security.tls_clients import Clients
 from ovirt_scheduler.server.http.tls import TlsContext, tls_context
 from ovirt_scheduler.settings.table import Settings
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_scheduler.history import recording, schema
-from ovirt_scheduler.history.recording import Event, Inputs, PackedDecision, Pieces, Split
+from ovirt_scheduler.history import input_recording, schema
+from ovirt_scheduler.history.input_recording import Event, Inputs, PackedDecision, Pieces, Split
 from ovirt_scheduler.history.schema import Named, Row
 from ovirt_scheduler.model.requests import Document
 
@@ -38,7 +38,7 @@ class Database:
         sqlite3.DatabaseError: it is damaged.
     """
 
-    def __init__(self, path: Path, split: Split = recording.leave_out) -> None:
+    def __init__(self, path: Path, split: Split = input_recording.leave_out) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         self._db = sqlite3.connect(
@@ -126,7 +126,7 @@ class Database:
         documents = (each.document for inputs in recorded for each in inputs.documents)
         keys = {document: _key(document) for document in dict.fromkeys(documents)}
         unknown = {key: document for document, key in keys.items() if key not in self._numbers}
-        pieces = recording.cut(unknown, self._split)
+        pieces = input_recording.cut(unknown, self._split)
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             for at, event in events:
@@ -193,13 +193,13 @@ class Database:
 
     def _document(self, pieces: Pieces) -> int:
         elements = list(map(self._element, pieces))
-        key = recording.hash_of(schema.as_json(elements).encode())
+        key = input_recording.hash_of(schema.as_json(elements).encode())
         members = "document_elements (place, element, document)"
         return self._numbered("documents", members, enumerate(elements), hash=key)
 
     def _element(self, piece: bytes) -> int:
         """Write an element; if a similar one is stored whole, write only the difference."""
-        key = recording.hash_of(piece)
+        key = input_recording.hash_of(piece)
         if key not in self._numbers:
             number = self._number("elements", hash=key)
             self._numbers[key] = self._write_element(key, piece) if number is None else number
@@ -207,7 +207,7 @@ class Database:
 
     def _write_element(self, key: bytes, piece: bytes) -> int:
         base, alike = self._bases.get(piece[:_ALIKE], (None, b""))
-        packed = recording.packed(piece, alike)
+        packed = input_recording.packed(piece, alike)
         number = self._insert("elements", hash=key, base=base, data=packed)
         if base is None:
             self._bases[piece[:_ALIKE]] = number, piece
@@ -381,4 +381,4 @@ class Database:
 
 def _key(document: Document) -> bytes:
     """By which a document is known again; it is written nowhere, as documents hold passwords."""
-    return recording.hash_of((document.encoding or "").encode() + b"\0" + document.data)
+    return input_recording.hash_of((document.encoding or "").encode() + b"\0" + document.data)

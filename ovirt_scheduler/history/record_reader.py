@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
 from ovirt_scheduler.errors import HistoryUnreadable
-from ovirt_scheduler.history import recording, schema
+from ovirt_scheduler.history import input_recording, schema
 from ovirt_scheduler.history.query import MOST_ROWS, Query, written
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.schema import Named
@@ -175,7 +175,7 @@ class Reader:
             pieces = []
             for key, packed, base in unpacking.counted(rows):
                 piece = unpacking.unpack(packed, unpacking.unpack(base) if base else b"")
-                if recording.hash_of(piece) != key:
+                if input_recording.hash_of(piece) != key:
                     raise ValueError(f"the recorded document {number} is another than it was")
                 pieces.append(piece)
             return b"".join(pieces)

@@ -25,11 +25,11 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional, Union
 
-from ovirt_scheduler.history import conversion, query, recording, refused_calls, schema
+from ovirt_scheduler.history import conversion, input_recording, query, refused_calls, schema
 from ovirt_scheduler.history.database import Database
+from ovirt_scheduler.history.input_recording import Event, Inputs, PackedDecision, Split, leave_out
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
-from ovirt_scheduler.history.recording import Event, Inputs, PackedDecision, Split, leave_out
 from ovirt_scheduler.history.schema import OtherVersion, Row
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.jobs import Decision, RefusedCall, Reported, ShadowCall
@@ -128,7 +128,7 @@ class History:
             return
         decision, inputs = trace.decision, None
         if self._records:
-            inputs = recording.inputs(decision.request, trace.replies, trace.selected)
+            inputs = input_recording.inputs(decision.request, trace.replies, trace.selected)
         light = conversion.without_documents(decision)
         self.put(partial(conversion.make_record, light), conversion.size(light), inputs)
 

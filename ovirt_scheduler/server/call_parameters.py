@@ -10,7 +10,7 @@ from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, DriverUnit
 from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS, Kind
-from ovirt_scheduler.server import values
+from ovirt_scheduler.server import parameter_values
 
 _FACTOR = re.compile(r"-?[0-9]{1,10}")
 
@@ -27,17 +27,17 @@ def unit_request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Re
     named, hosts, *vms, custom = parameters
     if kind is Kind.FILTER:
         place = "filters"
-        units = [*map(WantedUnit, values.strings(place, named))]
+        units = [*map(WantedUnit, parameter_values.strings(place, named))]
     elif kind is Kind.COST_FUNCTION:
         place = "cost_functions"
         units = _factors(place, named)
     else:
         place = "balance"
-        units = [WantedUnit(values.string(place, named))]
+        units = [WantedUnit(parameter_values.string(place, named))]
     _check_units(place, units)
-    vm = values.vm(vms[0]) if vms else None
-    entities = Entities(values.hosts(hosts), vm=vm)
-    return Request(caller, entities, values.properties(custom), {kind: tuple(units)})
+    vm = parameter_values.vm(vms[0]) if vms else None
+    entities = Entities(parameter_values.hosts(hosts), vm=vm)
+    return Request(caller, entities, parameter_values.properties(custom), {kind: tuple(units)})
 
 
 def _check_units(place: str, units: Sequence[WantedUnit]) -> None:
@@ -67,16 +67,18 @@ def _factors(place: str, value: object) -> list[WantedUnit]:
     if isinstance(value, dict):
         value = [list(item) for item in value.items()]
     if not isinstance(value, list):
-        raise values.expected(place, "an array of [name, factor]", value)
+        raise parameter_values.expected(place, "an array of [name, factor]", value)
     units = []
     for position, pair in enumerate(value):
         here = f"{place}[{position}]"
         if not isinstance(pair, list) or len(pair) != 2:
             raise BadParameters(f"{here}: expected [name, factor]")
-        name = values.string(f"{here}[0]", pair[0])
+        name = parameter_values.string(f"{here}[0]", pair[0])
         factor = pair[1]
         if type(factor) is not int:
-            raise values.expected(f"{here}[1], the factor of {name:.80}", "an int", factor)
+            raise parameter_values.expected(
+                f"{here}[1], the factor of {name:.80}", "an int", factor
+            )
         units.append(WantedUnit(name, factor))
     return units
 
@@ -106,7 +108,7 @@ def driver_request(
     defined = driver.defines(method)
     if defined is None:
         return Request(caller, Entities(), driver_call=DriverCall(driver, method, arguments))
-    properties = dict(values.properties(arguments.get("properties")))
+    properties = dict(parameter_values.properties(arguments.get("properties")))
     units: dict[Kind, tuple[WantedUnit, ...]] = {}
     if defined.interface == "HostSelector":
         filters = tuple(map(WantedUnit, _names(properties.pop(FILTERS, ""))))
@@ -114,13 +116,13 @@ def driver_request(
         _check_units("properties", (*filters, *cost_functions))
         units = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
     entities = Entities(
-        hosts=values.hosts(arguments.get("hosts", [])),
-        vms=values.hosts(arguments.get("vms", []), "vms"),
-        vm=values.vm(arguments["vm"]) if "vm" in arguments else None,
-        host=values.vm(arguments["host"], "host") if "host" in arguments else None,
+        hosts=parameter_values.hosts(arguments.get("hosts", [])),
+        vms=parameter_values.hosts(arguments.get("vms", []), "vms"),
+        vm=parameter_values.vm(arguments["vm"]) if "vm" in arguments else None,
+        host=parameter_values.vm(arguments["host"], "host") if "host" in arguments else None,
     )
     others = [name for name in ("old_status", "new_status") if name in arguments]
-    statuses = {name: values.string(name, arguments[name]) for name in others}
+    statuses = {name: parameter_values.string(name, arguments[name]) for name in others}
     return Request(caller, entities, properties, units, DriverCall(driver, method, statuses))
 
 

@@ -26,7 +26,7 @@ from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.jobs import RefusedCall, Reported, Trace
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.values.text import count_of
-from ovirt_scheduler.server import values
+from ovirt_scheduler.server import parameter_values
 from ovirt_scheduler.server.codec import decode_call, encode_answer, encode_fault
 
 logger = logging.getLogger(__name__)
@@ -273,7 +273,7 @@ class Dispatcher:
         )  # fmt: skip
 
     def _named(self, caller: Caller, parameters: Parameters) -> Method:
-        return self._method(caller, values.string("name", parameters[0]))
+        return self._method(caller, parameter_values.string("name", parameters[0]))
 
 
 def _failed(caller: Caller, reason: str) -> Fault:

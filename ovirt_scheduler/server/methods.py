@@ -23,7 +23,7 @@ from ovirt_scheduler.model.requests import (
 )
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.server import discovery, values
+from ovirt_scheduler.server import discovery, parameter_values
 from ovirt_scheduler.server.call_parameters import driver_request, unit_request
 from ovirt_scheduler.server.dispatch import Method, Parameters, Reply, in_both_forms, in_form
 
@@ -138,7 +138,7 @@ class DecisionMethods:
         return self._reply(unit_request(caller, kind, parameters))
 
     def _call(self, method: str, nothing: object, caller: Caller, parameters: Parameters) -> object:
-        name = values.string("scheduler", parameters[0])
+        name = parameter_values.string("scheduler", parameters[0])
         arguments = dict(zip(INTERFACE_METHODS[method].parameters, parameters[1:]))
         try:
             driver = self.service.scheduler(name, method)
@@ -147,8 +147,8 @@ class DecisionMethods:
         return self._reply(driver_request(caller, driver, method, arguments))
 
     def _schedule(self, caller: Caller, parameters: Parameters) -> object:
-        topic, method = map(values.string, ("topic", "method"), parameters)
-        arguments = values.struct("arguments", "a struct", parameters[2])
+        topic, method = map(parameter_values.string, ("topic", "method"), parameters)
+        arguments = parameter_values.struct("arguments", "a struct", parameters[2])
         try:
             driver = self.service.publisher(topic, method)
         except UnknownUnit as error:

@@ -30,7 +30,7 @@ from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit, new_id
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.workbench.fake_cluster import FakeCluster
 from ovirt_scheduler.workbench.fake_engine import FakeEngine
 from ovirt_scheduler.workbench.snapshot import Snapshot
@@ -298,7 +298,7 @@ def started(folder: Path) -> Iterator[Runs]:
     """
     file = folder / "scheduler.conf"
     file.touch()
-    settings = replace(config.load(file, {}, for_daemon=False), conf_beside=True)
+    settings = replace(scheduler_conf.load(file, {}, for_daemon=False), conf_beside=True)
     engine = FakeEngine()
     try:
         with runtime.started(settings) as running:

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 from ovirt_scheduler.errors import BadUsage
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.values import spelling
-from ovirt_scheduler.settings.file import Section
+from ovirt_scheduler.settings.conf_file import Section
 from ovirt_scheduler.workbench import reports
 from ovirt_scheduler.workbench.comparison import Comparison
 from ovirt_scheduler.workbench.simulation import Outcome, View

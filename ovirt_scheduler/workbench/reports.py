@@ -20,7 +20,7 @@ from ovirt_scheduler.server.pages import views
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.simulation import Outcome, View
 
-_FOLDER = Path(__file__).resolve().parent / "templates"
+_FOLDER = Path(__file__).resolve().parent / "report_templates"
 _MOST_LISTED = 1000  # decisions that a page lists
 _MOST_ROWS = 50  # of a plot
 _MOST_NOTES = 20  # of a kind
@@ -37,7 +37,7 @@ def write_page(file: Path, template: str, **values: object) -> None:
     """Write a page.
 
     Args:
-        template: its file in ``templates``.
+        template: its file in ``report_templates``.
         values: by their names there.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 
 from ovirt_scheduler.errors import BadInput, ScenarioError
 from ovirt_scheduler.model.values import spelling
-from ovirt_scheduler.settings.file import ConfFile, Section, content
+from ovirt_scheduler.settings.conf_file import ConfFile, Section, content
 from ovirt_scheduler.settings.value_types import Key
 
 _DAY = 24.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ovirt_scheduler.errors import BadUsage, ConfigError
 from ovirt_scheduler.model.drivers import POLICY
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import ClusterSettings
 
 _KEYS = frozenset(each.name for each in fields(ClusterSettings) if each.metadata)
@@ -33,7 +33,7 @@ def changed_section(
             lines.append(f"{key} = {_quoted(value)}")
     try:
         text = "\n".join(lines).encode("utf-8", "surrogateescape")
-        (changed,) = config.clusters(text, Path(words))
+        (changed,) = scheduler_conf.clusters(text, Path(words))
     except ConfigError as error:
         problems = "; ".join(mistake.message for mistake in error.mistakes)
         raise BadUsage(f"{words}: {problems}") from None

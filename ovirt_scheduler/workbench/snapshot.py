@@ -42,7 +42,7 @@ from ovirt_scheduler.model.requests import NEVER_KEPT, Document
 from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.security.atomic_file import read_whole, write_whole
-from ovirt_scheduler.settings.config import CLUSTER_NAME
+from ovirt_scheduler.settings.scheduler_conf import CLUSTER_NAME
 from ovirt_scheduler.settings.table import EngineSettings
 
 _VERSION = "1"

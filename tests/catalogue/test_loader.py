@@ -14,7 +14,7 @@ from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.plugins import Property
 from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.place import LONG_AGO, Place, huge
 from tests.support.processes import open_files
 
@@ -110,7 +110,7 @@ def test_a_folder_of_the_default_may_be_missing(tmp_path, executor):
     """Those that come from PYTHONPATH are passed over (contract 6)."""
     conf = tmp_path / "scheduler.conf"
     conf.touch()
-    settings = config.load(conf, {"PYTHONPATH": str(tmp_path)})
+    settings = scheduler_conf.load(conf, {"PYTHONPATH": str(tmp_path)})
     assert Loader(settings, executor.analyse).scan().problems == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.catalogue.files import listing
+from ovirt_scheduler.catalogue.plugin_files import listing
 from tests.support.place import plugin
 
 LONG_AGO = (10**9, 10**9)

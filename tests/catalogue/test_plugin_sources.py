@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ovirt_scheduler.catalogue.files import PluginFile, Sources
+from ovirt_scheduler.catalogue.plugin_files import PluginFile, Sources
 from tests.support.place import plugin
 
 _opened = []

@@ -14,7 +14,7 @@ from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.place import LONG_AGO, cost_function, plugin, versions
 
@@ -177,7 +177,7 @@ def test_scheduler_conf_is_no_conf_file_of_a_plugin(place):
     conf = place.confs / "scheduler.conf"
     folders = f"plugins_path = {place.first}\nplugins_conf_path = {place.confs}\n"
     conf.write_text(f"{folders}on_failure = reject\n")
-    place.settings = config.load(conf, {})
+    place.settings = scheduler_conf.load(conf, {})
     place.registry = place.start()
     assert place.faults() == []
     (place.confs / "gone.conf").touch()

@@ -11,7 +11,7 @@ from typing import Optional
 
 import pytest
 
-from ovirt_scheduler.catalogue import edits, files
+from ovirt_scheduler.catalogue import edits, plugin_files
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.service import DecisionService
@@ -142,7 +142,7 @@ def test_a_new_file_counts_when_it_is_whole(place, caplog):
 def test_what_counted_at_a_start_is_read_again(place, monkeypatch, later):
     """Another write may leave the same times; what is the same is not analysed again."""
     path = place.write("a", plugin(1))
-    monkeypatch.setattr(files, "stamp", lambda _: (0, 0))
+    monkeypatch.setattr(plugin_files, "stamp", lambda _: (0, 0))
     assert versions(place.look()) == {"a": "1"}
     path.write_text(plugin(later))
     assert place.versions() == {"a": str(later)}

@@ -8,7 +8,7 @@ import pytest
 
 from ovirt_scheduler.command import check, cli
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 
 URL = "https://engine.example.com/ovirt-engine/api"
 ENGINE = f"[engine]\nurl = {URL}\nusername = a@b\n"
@@ -20,7 +20,7 @@ def told(tmp_path):
 
     def problems(text: str) -> list:
         (tmp_path / "scheduler.conf").write_text(text.replace("FOLDER", str(tmp_path)))
-        settings = config.load(tmp_path / "scheduler.conf", {})
+        settings = scheduler_conf.load(tmp_path / "scheduler.conf", {})
         inventory = settings.engine and Inventory(settings.engine)
         found = [*check.problems(settings, inventory)]
         if inventory:

@@ -14,7 +14,7 @@ import pytest
 from ovirt_scheduler.command import skeleton
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
 from ovirt_scheduler.model.plugins import Candidate, Source
-from ovirt_scheduler.settings.config import parse_plugin_conf
+from ovirt_scheduler.settings.scheduler_conf import parse_plugin_conf
 from tests.support.command import run, spawned
 from tests.support.paths import PROJECT
 

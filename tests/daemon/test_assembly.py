@@ -17,7 +17,7 @@ from ovirt_scheduler.daemon import assembly
 from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.security.certificates import ensure
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import Settings
 from tests.support.certificates import write_pair
 from tests.support.command import executed, spawned
@@ -293,7 +293,7 @@ def test_a_thread_that_goes_on_after_a_mistake_is_shown_until_it_is_over(tmp_pat
     """By the health, by the status and in the metrics."""
     conf = tmp_path / "scheduler.conf"
     conf.write_text("listening_port = 0\nssl = false\n")
-    made = Assembly(config.load(conf, {}), tmp_path, Notifier({}))
+    made = Assembly(scheduler_conf.load(conf, {}), tmp_path, Notifier({}))
     try:
         for trouble in (made.runtime.executor.trouble, made.runtime.registry.trouble):
             trouble.note(IndexError("odd"))
@@ -314,7 +314,7 @@ def test_certificates_are_looked_at_once_a_thread_can_be_started(tmp_path, monke
     """Not a day later."""
     conf = tmp_path / "scheduler.conf"
     conf.write_text("listening_port = 0\nssl = false\n")
-    made = Assembly(config.load(conf, {}), tmp_path, Notifier({}))
+    made = Assembly(scheduler_conf.load(conf, {}), tmp_path, Notifier({}))
     looked = threading.Event()
     monkeypatch.setattr(made, "_look_at_certificates", looked.set)
     try:
@@ -333,7 +333,7 @@ def test_certificates_are_looked_at_once_a_day(tmp_path, monkeypatch, caplog):
     write_pair(tmp_path / "certificate", 12)
     conf = tmp_path / "scheduler.conf"
     conf.write_text("listening_port = 0\n")
-    made = Assembly(config.load(conf, {}), tmp_path, Notifier({}))
+    made = Assembly(scheduler_conf.load(conf, {}), tmp_path, Notifier({}))
 
     def told() -> int:
         """How often, when those who look have looked."""
@@ -356,12 +356,12 @@ def test_a_certificate_that_was_replaced_without_a_reload_is_told(tmp_path, capl
     write_pair(tmp_path / "certificate", 12)
     conf = tmp_path / "scheduler.conf"
     conf.write_text("listening_port = 0\n")
-    made = Assembly(config.load(conf, {}), tmp_path, Notifier({}))
+    made = Assembly(scheduler_conf.load(conf, {}), tmp_path, Notifier({}))
     write_pair(tmp_path / "certificate", 300)
     made._look_at_certificates()
     assert "certificate.pem: was replaced, and callers still get the former one" in caplog.text
     caplog.clear()
-    made.renew(config.load(conf, {}))
+    made.renew(scheduler_conf.load(conf, {}))
     assert "was replaced" not in caplog.text
     made.stop(0)
 
@@ -429,7 +429,7 @@ def test_the_history_is_closed_before_an_engine_is_asked_to_log_out(tmp_path):
             f"ssl = false\nlistening_port = 0\n{engine.conf()}\n"
         )
         state = tmp_path / "state"
-        made = Assembly(config.load(tmp_path / "scheduler.conf", {}), state, Notifier({}))
+        made = Assembly(scheduler_conf.load(tmp_path / "scheduler.conf", {}), state, Notifier({}))
         history, open_then, logout = made.runtime.history, [], engine.logout
 
         def logged_out(form: Mapping[str, str]) -> Reply:
@@ -457,4 +457,4 @@ def driving(folder: Path, request_timeout: int) -> Settings:
         "drive = dry-run\n[engine]\nurl = https://localhost:1/ovirt-engine/api\n"
         f"username = a@internal\npassword_file = {password}\n[clusters]\n[[Default]]\n"
     )
-    return config.load(conf, {})
+    return scheduler_conf.load(conf, {})

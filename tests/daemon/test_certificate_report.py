@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.daemon.certificate_report import report
 from ovirt_scheduler.security import certificates
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.certificates import write_pair
 from tests.support.command import run
 
@@ -21,7 +21,7 @@ NOW = datetime.datetime.now(datetime.timezone.utc)
 
 @pytest.fixture
 def settings():
-    return config.load(None, {})
+    return scheduler_conf.load(None, {})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import EngineSettings
 from tests.support.processes import zygote_of
 from tests.support.rest_server import RestServer
@@ -17,7 +17,7 @@ ENGINE = EngineSettings("https://localhost:1/api", "a@internal", Path("password"
 
 def test_the_same_engine_keeps_its_login_when_settings_are_read_again():
     """Another one gets its own; nothing is in force before it is put there."""
-    settings = dataclasses.replace(config.load(None, {}), engine=ENGINE)
+    settings = dataclasses.replace(scheduler_conf.load(None, {}), engine=ENGINE)
     with runtime.started(settings) as running:
         first = running.services
         same = running.prepare(dataclasses.replace(settings, request_timeout=1.0))
@@ -33,7 +33,7 @@ def test_the_same_engine_keeps_its_login_when_settings_are_read_again():
 
 def test_one_engine_of_former_settings_is_kept(tmp_path):
     """However often the settings change: the login, the connections and the answers of others go."""
-    with RestServer(tmp_path) as engine, runtime.started(config.load(None, {})) as running:
+    with RestServer(tmp_path) as engine, runtime.started(scheduler_conf.load(None, {})) as running:
         tokens = []
         for seconds in range(8):
             asked = engine.settings(cache_seconds=float(seconds))
@@ -47,7 +47,7 @@ def test_one_engine_of_former_settings_is_kept(tmp_path):
 
 def test_nothing_runs_when_a_command_has_ended():
     """Neither the zygote nor what it forked."""
-    with runtime.started(config.load(None, {})) as running:
+    with runtime.started(scheduler_conf.load(None, {})) as running:
         zygote = zygote_of(running.executor)
         assert Path(f"/proc/{zygote}").exists()
     assert not Path(f"/proc/{zygote}").exists()

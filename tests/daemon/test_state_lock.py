@@ -15,7 +15,7 @@ from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.security.state_folder import StateFolder
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.command import spawned
 from tests.support.paths import PROJECT
 
@@ -55,7 +55,7 @@ def test_an_emptied_state_folder_is_told_and_has_lock_and_socket_again(tmp_path,
     """Else a second daemon could start on it, and no command would find this one."""
     conf, state = tmp_path / "scheduler.conf", tmp_path / "state"
     conf.write_text("listening_port = 0\nssl = false\n")
-    made = Assembly(config.load(conf, {}), state, Notifier({}))
+    made = Assembly(scheduler_conf.load(conf, {}), state, Notifier({}))
     made._start_control()
     try:
         made._line()
@@ -78,7 +78,7 @@ def test_a_state_folder_that_another_daemon_took_over_is_told(tmp_path, caplog):
     """And left to it."""
     conf, state = tmp_path / "scheduler.conf", tmp_path / "state"
     conf.write_text("listening_port = 0\nssl = false\n")
-    made = Assembly(config.load(conf, {}), state, Notifier({}))
+    made = Assembly(scheduler_conf.load(conf, {}), state, Notifier({}))
     try:
         shutil.rmtree(state)
         other = StateFolder(state)

@@ -19,7 +19,7 @@ from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.jobs import Decision, DriverCall, Request, ShadowCall
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 
 FILTER = """
 import json
@@ -79,7 +79,7 @@ def service(tmp_path_factory: Any) -> Iterator[DecisionService]:
         (folder / f"{name}.py").write_text(FUNCTION.format(name))
     conf = folder / "scheduler.conf"
     conf.write_text(f"plugins_path = {folder}\n")
-    with runtime.started(config.load(conf, {})) as running:
+    with runtime.started(scheduler_conf.load(conf, {})) as running:
         running.registry.refresh()
         yield DecisionService(running.registry, running.executor, 60.0)
 

@@ -14,7 +14,7 @@ from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 
 SCHEDULER = """
 from ovirt_scheduler.plugin import Scheduler
@@ -49,7 +49,7 @@ def service(executor: Executor, tmp_path: Path) -> DecisionService:
         (tmp_path / f"{name}.py").write_text(text)
     conf = tmp_path / "scheduler.conf"
     conf.write_text(f"plugins_path = {tmp_path}\n")
-    registry = Registry(Loader(config.load(conf, {}), executor.analyse), LastGood(None))
+    registry = Registry(Loader(scheduler_conf.load(conf, {}), executor.analyse), LastGood(None))
     registry.refresh()
     return DecisionService(registry, executor, 60.0)
 

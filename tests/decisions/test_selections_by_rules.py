@@ -11,7 +11,7 @@ from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.recent_selections import RecentSelections
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.history import recording
+from ovirt_scheduler.history import input_recording
 from ovirt_scheduler.model.affinity import AffinityGroup, AffinityRules, PlacedVms, Rule
 from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import Caller, Document, Entities
@@ -105,7 +105,7 @@ def test_the_rules_of_a_selection_are_recorded_for_its_replay(service):
     """Those of the VM alone."""
     note(service, HARD, {"b": "lynx"})
     trace = service.trace(requested(service, "a"))
-    known = recording.inputs(trace.decision.request, trace.replies, trace.selected)
+    known = input_recording.inputs(trace.decision.request, trace.replies, trace.selected)
     placed = PlacedVms.of_plain(json.loads(json.dumps(known.request["rules"])))
     assert placed.plain() == trace.decision.request.driver_call.rules.plain()
     assert [group.name for group in placed.rules.groups] == ["fw"]

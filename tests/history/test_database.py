@@ -13,10 +13,10 @@ import pytest
 from ovirt_scheduler.history import database as module
 from ovirt_scheduler.history import query, schema, store
 from ovirt_scheduler.history.database import Database
+from ovirt_scheduler.history.input_recording import InputDocument, Inputs
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
-from ovirt_scheduler.history.recording import InputDocument, Inputs
 from ovirt_scheduler.model.jobs import Role
 from ovirt_scheduler.model.requests import Document
 from tests.support.waiting import LONG

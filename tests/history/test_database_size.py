@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ovirt_scheduler.history import query, schema, store
 from ovirt_scheduler.history.database import Database
-from ovirt_scheduler.history.recording import PackedDecision
+from ovirt_scheduler.history.input_recording import PackedDecision
 
 
 def rows(count: int, hosts: int = 1, first: int = 0) -> list[PackedDecision]:

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from ovirt_scheduler.history import explanation, outcomes, placement, ranking
-from ovirt_scheduler.history.placement import grid
+from ovirt_scheduler.history import explanation, outcomes, placement_explanation, ranking
+from ovirt_scheduler.history.placement_explanation import grid
 
 WEB = {"id": "8a6e5b90-3f27-4d1c-8e44-91b7c05d2b01", "name": "web"}
 
@@ -379,13 +379,15 @@ def test_the_grid_has_hosts_and_units_of_both_calls():
 def last_of(*decisions):
     """The calls of the last placement, of these decisions, the newest first."""
     kept = {str(number): each for number, each in enumerate(decisions)}
-    return placement.of_last([{**each, "id": key} for key, each in kept.items()], kept.get)
+    return placement_explanation.of_last(
+        [{**each, "id": key} for key, each in kept.items()], kept.get
+    )
 
 
 def test_two_calls_of_an_engine_are_one_story():
     """With the host that the engine's own filters removed in between."""
     costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}
-    told = text(placement.lines(last_of(costs, FILTERED)))
+    told = text(placement_explanation.lines(last_of(costs, FILTERED)))
     assert "runFilters" in told[0]
     assert (
         "  ocelot: left by our filters, but the engine asked for no costs: its own filters removed it"
@@ -466,16 +468,18 @@ def test_the_grid_has_the_totals_of_the_units_beside_a_scheduler_that_was_asked_
 def test_a_host_that_is_out_is_told_up_to_there():
     """Neither the costs of others, nor what the engine did with them; a host that is in, to the end."""
     costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}
-    told = text(placement.lines([FILTERED, costs], "id-of-serval"))
+    told = text(placement_explanation.lines([FILTERED, costs], "id-of-serval"))
     assert told[-2:] == [
         "  serval: removed by Memory",
         "  Broken raised an error, and was left out: ZeroDivisionError: division by zero",
     ]
-    told = text(placement.lines([FILTERED, costs], "id-of-ocelot"))
+    told = text(placement_explanation.lines([FILTERED, costs], "id-of-ocelot"))
     assert told[-1].startswith("  ocelot: left by our filters, but the engine asked for no costs")
-    told = text(placement.lines([FILTERED, costs], "id-of-puma"))
+    told = text(placement_explanation.lines([FILTERED, costs], "id-of-puma"))
     assert told[-1] == "  puma: 1st of 1, cost 4 = Even 1 × 4"
-    told = text(placement.lines([FILTERED, {**costs, "answer": ["id-of-puma"]}], "id-of-puma"))
+    told = text(
+        placement_explanation.lines([FILTERED, {**costs, "answer": ["id-of-puma"]}], "id-of-puma")
+    )
     assert told[-1] == "The engine does not say which host it took."
 
 
@@ -489,5 +493,5 @@ def test_a_host_that_is_out_is_told_up_to_there():
 )  # fmt: skip
 def test_what_the_engine_decides_is_said(last, told):
     """And nothing where no engine asked."""
-    lines = text(placement.lines([last]))
+    lines = text(placement_explanation.lines([last]))
     assert lines[-1] == told if told else lines[-1].startswith("  ")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import HistoryUnreadable
-from ovirt_scheduler.history import recording, schema
+from ovirt_scheduler.history import input_recording, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.record import Record
@@ -84,7 +84,7 @@ def test_documents_are_unpacked_up_to_a_limit(path: Path) -> None:
     piece = b" " * (50 * MIB)
     change(
         path, "INSERT INTO elements VALUES (1, ?, NULL, ?)",
-        recording.hash_of(piece), recording.packed(piece, b""),
+        input_recording.hash_of(piece), input_recording.packed(piece, b""),
     )  # fmt: skip
     for place in range(3):
         change(path, "INSERT INTO document_elements VALUES (1, ?, 1)", place)
@@ -93,7 +93,7 @@ def test_documents_are_unpacked_up_to_a_limit(path: Path) -> None:
 
 
 def test_what_is_too_large_is_not_unpacked_first() -> None:
-    bomb = recording.packed(b" " * (50 * MIB), b"")
+    bomb = input_recording.packed(b" " * (50 * MIB), b"")
     tracemalloc.start()
     with pytest.raises(HistoryUnreadable, match="takes more than 1 MiB"):
         Unpacking(MIB).unpack(bomb)
@@ -127,7 +127,7 @@ def test_what_is_no_json_or_too_deep_is_damaged(path: Path, text: bytes) -> None
 
 
 def test_a_part_that_ends_early_is_damaged() -> None:
-    packed = recording.packed(b"x" * 1000, b"")
+    packed = input_recording.packed(b"x" * 1000, b"")
     assert Unpacking(1000).unpack(packed) == b"x" * 1000
     with pytest.raises(zlib.error, match="ends early"):
         Unpacking(1000).unpack(packed[:-1])

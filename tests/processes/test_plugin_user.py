@@ -22,7 +22,7 @@ import pytest
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes import interpreter
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.command import executed, spawned
 from tests.support.daemon import Daemon
 from tests.support.paths import PROJECT
@@ -419,7 +419,7 @@ def test_a_user_that_will_not_do_is_a_mistake_in_the_settings(tmp_path, name, pr
     file = tmp_path / "scheduler.conf"
     file.write_text(f"\nplugin_user = {name}\n")
     with pytest.raises(ConfigError) as caught:
-        config.load(file, {})
+        scheduler_conf.load(file, {})
     assert str(caught.value) == f"{file}:2: plugin_user: {problem}"
 
 
@@ -431,7 +431,7 @@ def test_a_log_that_others_could_lead_elsewhere_stops_the_start(folder):
     conf = folder / "scheduler.conf"
     conf.write_text(f"log_file = {logs}/log\nplugin_user = {NOBODY.pw_name}\n")
     with pytest.raises(ConfigError) as caught:
-        config.load(conf, {})
+        scheduler_conf.load(conf, {})
     assert str(caught.value) == (
         f"{conf}:1: log_file: {logs}: belongs to {NOBODY.pw_name}, not root; "
         f"mend it: chown root {logs}"
@@ -446,7 +446,7 @@ def test_a_log_that_belongs_to_that_user_stops_the_start(folder):
     conf = folder / "scheduler.conf"
     conf.write_text(f"log_file = {log}\nplugin_user = {NOBODY.pw_name}\n")
     with pytest.raises(ConfigError, match=f"log_file: {log}: belongs to {NOBODY.pw_name}"):
-        config.load(conf, {})
+        scheduler_conf.load(conf, {})
 
 
 def test_without_root_it_is_a_mistake_for_the_daemon_alone(folder):

@@ -82,7 +82,7 @@ def test_the_manual_is_installed_and_messages_name_it_there(tmp_path):
     for file in NAMED:
         assert (prefix / "share/doc/ovirt-scheduler" / file).exists(), file
     assert (prefix / "share/man/man5/ovirt-scheduler.conf.5").exists()
-    asked = "import sys; sys.prefix = sys.argv[1]; from ovirt_scheduler.manual import page; "
+    asked = "import sys; sys.prefix = sys.argv[1]; from ovirt_scheduler.model.manual import page; "
     asked += "print(page('engine.md'), page('none.md'), sep='\\n')"
     assert run_in(source, "-c", asked, str(prefix)).splitlines() == [
         f"{prefix}/share/doc/ovirt-scheduler/docs/engine.md", "none.md of the manual",

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import PluginConf
 from ovirt_scheduler.workbench import expectations, scenario
 from tests.support.command import executed, of_page
@@ -121,11 +121,11 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
     path = tmp_path / block.file
     path.write_text(block.text, "utf-8")
     if block.file == "scheduler.conf":
-        config.load(path, {})
+        scheduler_conf.load(path, {})
     elif block in SCENARIOS:
         assert scenario.read(path, expectations.of_nothing()).hours
     else:
-        said = config.parse_plugin_conf(path.read_bytes(), path)
+        said = scheduler_conf.parse_plugin_conf(path.read_bytes(), path)
         assert said != PluginConf(said.name)
 
 

@@ -22,7 +22,6 @@ NOT_THE_DAEMONS = (
     "ovirt_scheduler.processes.loading.",
     "ovirt_scheduler.processes.documents.",
     "ovirt_scheduler.plugin",
-    "ovirt_scheduler.schedulers",
 )
 
 # One line of code that breaks each contract of import-linter: its name, the module, the line.

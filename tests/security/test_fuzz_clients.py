@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from OpenSSL import crypto
 
-from ovirt_scheduler.security.clients import Clients, subject_of
+from ovirt_scheduler.security.tls_clients import Clients, subject_of
 from tests.support.certificates import made
 from tests.support.fuzzing import assert_told, bounded, tries
 

@@ -19,7 +19,7 @@ from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.security import certificates, trust
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.command import run, script
 from tests.support.daemon import StartDaemon
 from tests.support.processes import STRANGER, open_folder
@@ -261,17 +261,17 @@ def test_a_file_that_scheduler_conf_names_is_looked_at(tmp_path: Path, key: str)
     named.touch(0o600)
     conf = tmp_path / "scheduler.conf"
     conf.write_text(KEYS[key].format(path=named))
-    config.load(conf, {})
+    scheduler_conf.load(conf, {})
     spoil(named)
     with pytest.raises(ConfigError) as caught:
-        config.load(conf, {})
+        scheduler_conf.load(conf, {})
     assert f"{key}: {named}: can be written by everybody; mend it: chmod o-w" in str(caught.value)
     named.chmod(0o644)
     if key in ("ssl_key", "[engine] password_file"):
         with pytest.raises(ConfigError, match=r"can be read by .*chmod 600"):
-            config.load(conf, {})
+            scheduler_conf.load(conf, {})
     else:
-        config.load(conf, {})
+        scheduler_conf.load(conf, {})
 
 
 def test_a_password_is_looked_at_whenever_it_is_read(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_password_is_looked_at_whenever_it_is_read(tmp_path: Path) -> None:
     named = tmp_path / "named"
     conf = tmp_path / "scheduler.conf"
     conf.write_text(KEYS["[engine] password_file"].format(path=named))
-    engine = config.load(conf, {}).engine
+    engine = scheduler_conf.load(conf, {}).engine
     assert engine is not None
     named.touch(0o600)
     named.write_text("secret\n")
@@ -295,7 +295,7 @@ def test_scheduler_conf_is_looked_at(tmp_path: Path) -> None:
     conf.touch()
     spoil(conf)
     with pytest.raises(ConfigError, match=r"can be written by .*chmod"):
-        config.load(conf, {})
+        scheduler_conf.load(conf, {})
 
 
 @pytest.mark.long
@@ -357,7 +357,7 @@ def test_a_conf_file_that_others_could_have_taken_away_is_told(executor, tmp_pat
     confs = tmp_path / "confs"
     conf = tmp_path / "scheduler.conf"
     conf.write_text(f"plugins_path = {tmp_path}\nplugins_conf_path = {confs}\n")
-    loader = Loader(config.load(conf, {}), executor.analyse)
+    loader = Loader(scheduler_conf.load(conf, {}), executor.analyse)
     (file,) = loader.scan().files
     assert loader.load(file, loader.scan()).units
     confs.mkdir()
@@ -377,14 +377,16 @@ def test_a_certificate_of_our_own_making_that_others_may_write_stops_the_start(
     made = certificates.ensure(tmp_path / "state" / "certificate")
     spoil(made.certificate)
     with pytest.raises(ConfigError, match=f"chmod o-w {made.certificate}"):
-        Assembly(config.load(conf, {}), tmp_path / "state", Notifier({}))
+        Assembly(scheduler_conf.load(conf, {}), tmp_path / "state", Notifier({}))
 
 
 def test_a_sticky_folder_of_plugins_is_not_listed(file: Path) -> None:
     """Others could put a plugin there by way of a hard link."""
     file.parent.chmod(0o1777)
     (file.parent / "scheduler.conf").write_text(f"plugins_path = {file.parent}\n")
-    scan = Loader(config.load(file.parent / "scheduler.conf", {}), lambda _: Analysis()).scan()
+    scan = Loader(
+        scheduler_conf.load(file.parent / "scheduler.conf", {}), lambda _: Analysis()
+    ).scan()
     assert scan.files == []
     assert scan.unreadable == [file.parent]
     (problem,) = scan.problems

@@ -10,7 +10,7 @@ from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.server import values
+from ovirt_scheduler.server import parameter_values
 from ovirt_scheduler.server.call_parameters import unit_request
 
 CALLER = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
@@ -182,13 +182,15 @@ def test_a_message_holds_no_more_than_the_beginning_of_a_long_name():
 
 def test_calls_with_the_same_ids_share_their_strings():
     """Decisions wait for the history: each with strings of its own, they would take much memory."""
-    first, second = (values.hosts([f"host {number}" for number in range(100)]) for _ in range(2))
+    first, second = (
+        parameter_values.hosts([f"host {number}" for number in range(100)]) for _ in range(2)
+    )
     assert isinstance(first, tuple)
     assert all(one is other for one, other in zip(first, second))
     for call in range(30):
         others = [f"host {call} {number}" for number in range(1000)]
-        assert values.hosts(others) == tuple(others)
-    assert len(values._shared_ids) <= 20_000
+        assert parameter_values.hosts(others) == tuple(others)
+    assert len(parameter_values._shared_ids) <= 20_000
     many = [f"host {number}" for number in range(10_001)]
-    assert values.hosts(many) == tuple(many)
-    assert len(values._shared_ids) <= 20_000
+    assert parameter_values.hosts(many) == tuple(many)
+    assert len(parameter_values._shared_ids) <= 20_000

@@ -22,7 +22,7 @@ from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.server.codec import decode_call
 from ovirt_scheduler.server.dispatch import Dispatcher
 from ovirt_scheduler.server.methods import DecisionMethods
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.fuzzed_requests import CALLS, FAULTS
 from tests.support.fuzzing import assert_told, bounded, peak_of, tries
 from tests.support.paths import PLUGINS
@@ -72,7 +72,7 @@ def dispatcher(executor: Executor, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("calls")
     file = folder / "scheduler.conf"
     file.write_text(f"plugins_path = {PLUGINS}\nplugins_conf_path = {folder}\n", "utf-8")
-    settings = config.load(file, {})
+    settings = scheduler_conf.load(file, {})
     registry = Registry(Loader(settings, executor.analyse), LastGood(folder / "state"))
     registry.refresh()
     service = DecisionService(registry, executor, 60.0)

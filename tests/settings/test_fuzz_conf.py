@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_scheduler.errors import ConfigError, FileMistake, PluginError
-from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.file import Entry, entries
+from ovirt_scheduler.settings import scheduler_conf
+from ovirt_scheduler.settings.conf_file import Entry, entries
 from ovirt_scheduler.settings.table import PLUGIN, SCHEDULER
 from ovirt_scheduler.settings.value_types import Key
 from tests.support.fuzzing import assert_told, bounded, damaged, mostly, tries
@@ -58,7 +58,7 @@ def test_a_plugins_conf_file_is_read_or_refused(data: bytes) -> None:
     """Its values, or one line with the file, the line and what is wrong."""
     try:
         with bounded():
-            config.parse_plugin_conf(data, PATH)
+            scheduler_conf.parse_plugin_conf(data, PATH)
     except PluginError as error:
         for mistake in error.mistakes:
             assert_told(str(mistake))
@@ -76,7 +76,7 @@ def test_the_schedulers_conf_file_is_read_or_refused(tmp_path: Path) -> None:
         file.write_bytes(data)
         try:
             with bounded():
-                config.load(file, {"PYTHONPATH": "/nowhere"})
+                scheduler_conf.load(file, {"PYTHONPATH": "/nowhere"})
         except ConfigError as error:
             for mistake in error.mistakes:
                 assert_told(str(mistake))

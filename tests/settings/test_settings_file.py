@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import ConfigError, PluginError
-from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.file import ConfFile
+from ovirt_scheduler.settings import scheduler_conf
+from ovirt_scheduler.settings.conf_file import ConfFile
 from ovirt_scheduler.settings.value_types import Key
 
 TABLE = (
@@ -152,5 +152,5 @@ def test_a_mistake_of_several_keys_is_put_on_the_line_of_one():
 def test_a_password_at_the_wrong_place_is_not_repeated(text, message):
     """The message goes to the log, and to whoever runs check."""
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
-        config.parse(text.encode(), Path("/x.conf"))
+        scheduler_conf.parse(text.encode(), Path("/x.conf"))
     assert "hunter2" not in str(caught.value)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import ConfigError, FileMistake, PluginError
-from ovirt_scheduler.settings.file import Entry, ErrorType, content, entries
+from ovirt_scheduler.settings.conf_file import Entry, ErrorType, content, entries
 
 PATH = Path("/etc/some.conf")
 

@@ -10,7 +10,7 @@ from ovirtsdk4 import types
 import ovirt_scheduler
 
 GIB = 2**30
-FILE = Path(ovirt_scheduler.__file__).parent / "schedulers" / "default.py"
+FILE = Path(ovirt_scheduler.__file__).parent / "plugin" / "schedulers" / "default.py"
 DefaultScheduler = runpy.run_path(str(FILE))["DefaultScheduler"]
 
 

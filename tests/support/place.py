@@ -16,7 +16,7 @@ from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 
 LONG_AGO = (10**9, 10**9)  # times of a file
 
@@ -45,7 +45,7 @@ class Place:
             f"plugins_path = {self.first}:{self.second}\nplugins_conf_path = {self.confs}\n"
             f"{settings}"
         )
-        self.settings = config.load(conf, {})
+        self.settings = scheduler_conf.load(conf, {})
         self.executor = executor
         self.analysed: list[str] = []
         self.registry = self.start()

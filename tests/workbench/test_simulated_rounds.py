@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench import scenario
 from ovirt_scheduler.workbench.sections import changed_section
@@ -30,7 +30,7 @@ def running(tmp_path_factory):
     (plugins / "Restless.py").write_text(RESTLESS)
     conf = plugins / "scheduler.conf"
     conf.write_text(f"plugins_path = {plugins}\nplugins_conf_path = {plugins}")
-    with runtime.started(config.load(conf, {})) as started:
+    with runtime.started(scheduler_conf.load(conf, {})) as started:
         started.registry.refresh()
         yield started
 

@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench import reports, scenario
 from ovirt_scheduler.workbench import snapshot as snapshots
@@ -61,7 +61,7 @@ def running(tmp_path_factory):
     (plugins / "Mender.py").write_text(mender, "utf-8")
     conf = plugins / "scheduler.conf"
     conf.write_text(f"plugins_path = {plugins}\nplugins_conf_path = {plugins}")
-    with runtime.started(config.load(conf, {})) as started:
+    with runtime.started(scheduler_conf.load(conf, {})) as started:
         started.registry.refresh()
         yield started
 

@@ -8,7 +8,7 @@ import pytest
 
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput, ConfigError
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench import reports, scenario
 from ovirt_scheduler.workbench.sections import changed_section
@@ -88,7 +88,7 @@ def running(tmp_path_factory):
     conf.write_text(
         f"plugins_path = {plugins}:{PROJECT / 'plugins'}\nplugins_conf_path = {plugins}"
     )
-    with runtime.started(config.load(conf, {})) as started:
+    with runtime.started(scheduler_conf.load(conf, {})) as started:
         started.registry.refresh()
         yield started
 

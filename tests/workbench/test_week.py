@@ -9,7 +9,7 @@ import pytest
 
 from bench import week, week_rules
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.command import executed
 
 
@@ -21,7 +21,7 @@ def test_few_migrations_of_a_week_are_undone_and_the_hosts_are_less_unequal(tmp_
     """
     conf = tmp_path / "scheduler.conf"
     conf.touch()
-    with runtime.started(config.load(conf, {})) as running:
+    with runtime.started(scheduler_conf.load(conf, {})) as running:
         driven, left_alone = (
             week.judged(week.play(running, tmp_path / "week.conf", policy=named))
             for named in ("evenly_distribute", "none")
@@ -72,7 +72,7 @@ def test_no_hard_rule_is_broken_after_the_first_hour_of_a_day_with_groups(tmp_pa
     """What was broken is mended, as a checker finds that knows only the groups and the moves."""
     conf = tmp_path / "scheduler.conf"
     conf.touch()
-    with runtime.started(config.load(conf, {})) as running:
+    with runtime.started(scheduler_conf.load(conf, {})) as running:
         outcome, course = week_rules.play(running, tmp_path / "day.conf", _DAY, may_ask)
     assert len(course[0][1]) >= 3
     assert [names for hour, names in course if hour >= 1 and names] == []

@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_scheduler import manual
-from ovirt_scheduler.catalogue import files as plugin_files
+from ovirt_scheduler.catalogue import plugin_files
 from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.command import arguments
@@ -36,6 +35,7 @@ from ovirt_scheduler.errors import (
     SchedulerError,
 )
 from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.model import manual
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import spelling

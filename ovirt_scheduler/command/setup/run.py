@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ovirt_scheduler.command import arguments
-from ovirt_scheduler.command.setup.engine import (
+from ovirt_scheduler.command.setup.engine_steps import (
     ADOPTED,
     ENGINE_KEYS,
     OLD_PLUGINS,
@@ -23,13 +23,13 @@ from ovirt_scheduler.command.setup.engine import (
     java,
 )
 from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.machine_steps import Certificate, Service, User, folders, links
 from ovirt_scheduler.command.setup.shipped_files import (
     SchedulerConf,
     UnitFile,
     conf_files,
 )
 from ovirt_scheduler.command.setup.step import FILE, SetupRecord, SetupStep, load, save
-from ovirt_scheduler.command.setup.steps import Certificate, Service, User, folders, links
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, StepFailed
 

@@ -18,8 +18,8 @@ from typing import Any
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.step import SetupRecord, SetupStep, StepPlan, checksum
 from ovirt_scheduler.errors import StepFailed
-from ovirt_scheduler.settings import config
-from ovirt_scheduler.settings.file import ConfFile
+from ovirt_scheduler.settings import scheduler_conf
+from ovirt_scheduler.settings.conf_file import ConfFile
 
 UNIT = "ovirt-scheduler.service"
 CONF_FOLDER = "/etc/ovirt/scheduler"
@@ -179,7 +179,7 @@ class SchedulerConf(ShippedFile):
         return self._parsed(self.data if edited is None else edited)
 
     def _parsed(self, data: bytes) -> ConfFile:
-        return config.parse(data, self.machine.path(self.name))
+        return scheduler_conf.parse(data, self.machine.path(self.name))
 
     def _noted(self, existed: bool) -> dict[str, object]:
         return {**super()._noted(existed), "conf_keys": self._keys}

@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from ovirt_scheduler import manual
+from ovirt_scheduler.model import manual
 
 # Lines of proc(5) with the capabilities that a process has, or hands on to programs it starts.
 _HELD = ("CapPrm", "CapEff", "CapAmb")

@@ -10,7 +10,7 @@ from typing import Optional
 
 from ovirtsdk4 import types
 
-from ovirt_scheduler import manual
+from ovirt_scheduler.model import manual
 
 Remark = tuple[int, str]  # a line, and what is wrong there
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from ovirt_scheduler.log.fields import Name
 from ovirt_scheduler.model.requests import AnswerForm, Caller
-from ovirt_scheduler.server.http.request import (
+from ovirt_scheduler.server.http.request_reader import (
     BodyReader,
     HttpRequest,
     RequestRefused,

@@ -34,7 +34,7 @@ from ovirt_scheduler.server.dispatch import Dispatcher, Method
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.server.http.connections import Connections
 from ovirt_scheduler.server.http.handler import ConnectionHandler, peer_name
-from ovirt_scheduler.server.http.request import Room
+from ovirt_scheduler.server.http.request_reader import Room
 from ovirt_scheduler.server.http.routes import Route
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import Callable, Optional, TypeVar
 from OpenSSL import SSL
 
 from ovirt_scheduler.errors import ConfigError
-from ovirt_scheduler.security import certificates, clients
-from ovirt_scheduler.security.clients import Clients
+from ovirt_scheduler.security import certificates, tls_clients
+from ovirt_scheduler.security.tls_clients import Clients
 from ovirt_scheduler.server.http.stream import Blocked, TlsError
 
 _T = TypeVar("_T")
@@ -84,12 +84,12 @@ class TlsConnection:
 
     def refusal(self) -> Optional[str]:
         """Why the client was refused, with its name; None if it showed no certificate."""
-        return clients.refusal(self._tls)
+        return tls_clients.refusal(self._tls)
 
     def client(self) -> Optional[str]:
         """The subject name in the peer's certificate; None if it showed none."""
         certificate = self._tls.get_peer_certificate()
-        return clients.subject_of(certificate) if certificate else None
+        return tls_clients.subject_of(certificate) if certificate else None
 
     def recv_into(self, buffer: memoryview) -> int:
         """Read what there is, at least a byte; 0 at the end."""

@@ -8,7 +8,7 @@ from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Pages
-from ovirt_scheduler.server import values
+from ovirt_scheduler.server import parameter_values
 from ovirt_scheduler.server.codec import encode_record, encode_records
 from ovirt_scheduler.server.dispatch import Method, Parameters, Reply
 from ovirt_scheduler.server.pages.access import may_read
@@ -31,7 +31,7 @@ def history_methods(reader: Reader, pages: Pages, is_kept: bool) -> Iterator[Met
 
     def one(caller: Caller, parameters: Parameters) -> Reply:
         _check_reader(caller, pages)
-        decision = values.string("id", parameters[0])
+        decision = parameter_values.string("id", parameters[0])
         with reader.turns.next_turn() as turn:
             record = reader.decision(decision, turn)
             if record is None and not is_kept:  # so that nobody waits for it
@@ -41,7 +41,7 @@ def history_methods(reader: Reader, pages: Pages, is_kept: bool) -> Iterator[Met
     def many(caller: Caller, parameters: Parameters) -> Reply:
         _check_reader(caller, pages)
         conditions = query.read(
-            values.struct("query", "a struct of what has to fit", parameters[0])
+            parameter_values.struct("query", "a struct of what has to fit", parameters[0])
         )
         with reader.turns.next_turn() as turn:
             records = reader.decisions(conditions, turn)

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import BadParameters, HistoryUnreadable, Overloaded
-from ovirt_scheduler.history import placement, query
+from ovirt_scheduler.history import placement_explanation, query
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
@@ -179,7 +179,7 @@ class Site:
                 return self._missing(as_json)
             if as_json:
                 return _answer(200, "application/json", f"{views.as_json(record, turn.check)}\n")
-            calls = placement.around(record, partial(self.reader.decisions, turn=turn),
+            calls = placement_explanation.around(record, partial(self.reader.decisions, turn=turn),
                                      partial(self.reader.decision, turn=turn))  # fmt: skip
             return self._html(
                 "decision.html", decision=views.decision(record), calls=views.calls(calls)

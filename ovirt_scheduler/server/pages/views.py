@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ovirt_scheduler.history import explanation, outcomes, placement, ranking
+from ovirt_scheduler.history import explanation, outcomes, placement_explanation, ranking
 from ovirt_scheduler.history.record import Host, Record, Unit
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.server.pages import times
@@ -74,7 +74,7 @@ def summaries(records: Iterable[Record]) -> list[View]:
 
 def decision(of: Record) -> View:
     """All that the page of one decision shows."""
-    columns = placement.columns(of)
+    columns = placement_explanation.columns(of)
     hosts, most = explanation.in_order(of), explanation.MOST_HOSTS
     return {
         **_summary({**of, **outcomes.summary(of)}),
@@ -104,7 +104,7 @@ def _row(host: Host, columns: Sequence[Unit]) -> View:
         "rank": host.get("rank", "-"),
         "total": host.get("total", "-"),
         "chosen": host.get("rank") == 1,
-        "cells": [(unit, placement.entry_of(unit, host)) for unit in columns],
+        "cells": [(unit, placement_explanation.entry_of(unit, host)) for unit in columns],
     }
 
 

@@ -16,7 +16,7 @@ from ovirt_scheduler.command.calls.input_files import CommandInputs
 from ovirt_scheduler.errors import BadUsage, NoAnswer, UnreadableDocument
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.command import run
 from tests.support.paths import PROJECT
 
@@ -99,7 +99,7 @@ def call(request, daemon, plain, plugins):
         certificate = None if asked is plain else asked.certificate
         yield Daemon(asked.url, certificate, Reader(asked.state / FILE))
     else:
-        settings = config.load(None, {})
+        settings = scheduler_conf.load(None, {})
         settings = dataclasses.replace(
             settings, plugins_path=(plugins,), plugins_path_optional=frozenset()
         )

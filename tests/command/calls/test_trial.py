@@ -12,7 +12,7 @@ from ovirt_scheduler.command.calls import trial
 from ovirt_scheduler.command.calls.input_files import NO_VM, CommandInputs
 from ovirt_scheduler.errors import BadInput, BadUsage, PluginError, UnreadableDocument
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support.paths import PLUGINS, PROJECT
 
 HOSTS = (PROJECT / "demo" / "hosts.xml").read_text("utf-8")
@@ -57,7 +57,7 @@ def plugin(tmp_path):
 
 
 def run(path, kinds=EVERY, hosts=HOSTS, properties=None):
-    settings = trial.settings_for(config.load(None, {}), path)
+    settings = trial.settings_for(scheduler_conf.load(None, {}), path)
     return trial.run(settings, path, kinds, CommandInputs(hosts, properties=properties or {}))
 
 
@@ -143,7 +143,7 @@ def test_a_property_that_was_not_given_is_named(tmp_path):
 def test_limits_hold_as_in_the_daemon():
     """A plugin that never returns is killed by its timeout."""
     path = PLUGINS / "sleeps_forever.py"
-    settings = trial.settings_for(config.load(None, {}), path)
+    settings = trial.settings_for(scheduler_conf.load(None, {}), path)
     settings = dataclasses.replace(settings, plugin_timeout=0.5)
     shown = trial.run(
         settings, path, (Kind.FILTER,), CommandInputs(HOSTS, properties={"marker": "1000000"})
@@ -312,7 +312,7 @@ def test_schedulers_are_asked_for_a_host_and_for_migrations(tmp_path):
     assert (selected["scheduler"], selected["host"]) == ("First", IDS[-1])
     assert "note: scheduler First: give --vms to call load_balance" in shown.text
     assert "no unit of the plugin" not in shown.text
-    settings = trial.settings_for(config.load(None, {}), path)
+    settings = trial.settings_for(scheduler_conf.load(None, {}), path)
     shown = trial.run(settings, path, (), CommandInputs(HOSTS, vms=VMS))
     methods = [(each["scheduler"], each["method"]) for each in shown.fields]
     balanced = ("First", "load_balance")
@@ -404,7 +404,7 @@ def test_what_a_call_lacks_is_told(tmp_path):
 
 
 def call(path, *called, call_inputs=None):
-    settings = trial.settings_for(config.load(None, {}), path)
+    settings = trial.settings_for(scheduler_conf.load(None, {}), path)
     return trial.run(settings, path, (), call_inputs or CommandInputs(HOSTS), called)
 
 
@@ -420,7 +420,7 @@ def test_the_conf_file_that_counts_is_the_one_that_serve_reads(tmp_path):
     told = f"note: {path.with_suffix('.conf')}: is not read: move it to {tmp_path}/confs"
     for folder, number, is_told in ((tmp_path, 2, True), (tmp_path / "other", 1, False)):
         conf.write_text(f"plugins_path = {folder}\nplugins_conf_path = {tmp_path}/confs\n")
-        settings = trial.settings_for(config.load(conf, {}), path)
+        settings = trial.settings_for(scheduler_conf.load(conf, {}), path)
         shown = trial.run(settings, path, EVERY, CommandInputs(HOSTS))
         assert (len(shown.fields[0]["accepted"]), told in shown.text) == (number, is_told)
 
@@ -437,7 +437,7 @@ def test_reasons_of_costs_and_of_a_balance_are_shown_and_the_host_that_a_vm_leav
         f"    return {VM_ID!r}, hosts[1:2]\n"
     )
     vms = f"<vms><vm id='{VM_ID}'><name>web</name><host id='{IDS[0]}'/></vm></vms>"
-    settings = trial.settings_for(config.load(None, {}), path)
+    settings = trial.settings_for(scheduler_conf.load(None, {}), path)
     text = trial.run(settings, path, EVERY, CommandInputs(HOSTS, vms=vms)).text
     assert f"lynx    {IDS[0]}  3     Says 1 × 3 (is old)\n" in text
     assert f"puma    {IDS[1]}  3     Says 1 × 3\n" in text

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import ovirt_scheduler.schedulers
+import ovirt_scheduler.plugin.schedulers
 from tests.support.command import program, run, spawned
 from tests.support.paths import PROJECT
 from tests.support.waiting import LONG
@@ -19,7 +19,7 @@ from tests.support.waiting import LONG
 pytestmark = pytest.mark.usefixtures("one_executor")
 
 CLUSTER = "demo/cluster.xml"
-SHIPPED = Path(ovirt_scheduler.schedulers.__file__).with_name("default.py")
+SHIPPED = Path(ovirt_scheduler.plugin.schedulers.__file__).with_name("default.py")
 
 EACH = {  # what is told of serval, the fullest, and of the VM that is moved from there
     "EvenVms": r"serval .* 12$",

@@ -17,10 +17,10 @@ import pytest
 from ovirt_scheduler.command import cli
 from ovirt_scheduler.command.setup import step
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
+from ovirt_scheduler.command.setup.machine_steps import User
 from ovirt_scheduler.command.setup.step import StepPlan
-from ovirt_scheduler.command.setup.steps import User
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from tests.support import setup_root
 from tests.support.command import spawned
 from tests.support.paths import PROJECT
@@ -108,7 +108,7 @@ def test_the_first_run_puts_every_file_in_its_place(root, setup):
     modes = {STATE: 0o700, "/var/log/ovirt-scheduler": 0o750, "/etc/ovirt/scheduler/plugins": 0o755}
     for folder, mode in modes.items():
         assert stat.S_IMODE(at(root, folder).stat().st_mode) == mode
-    assert config.load(at(root, CONF), {}).listening_port == 18781
+    assert scheduler_conf.load(at(root, CONF), {}).listening_port == 18781
     assert trust.tampering(at(root, step.FILE)) is None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.command.setup import step
 from ovirt_scheduler.command.setup.machine import Machine
-from ovirt_scheduler.command.setup.steps import Service, User
+from ovirt_scheduler.command.setup.machine_steps import Service, User
 from ovirt_scheduler.errors import StepFailed
 from tests.support import setup_root
 from tests.support.setup_root import CONF, STATE, at

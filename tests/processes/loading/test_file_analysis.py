@@ -10,7 +10,7 @@ from typing import Callable
 
 import pytest
 
-from ovirt_scheduler import manual
+from ovirt_scheduler.model import manual
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.model.units import Kind

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from ovirt_scheduler.server.http.request import BodyReader, RequestRefused, Room
+from ovirt_scheduler.server.http.request_reader import BodyReader, RequestRefused, Room
 
 LIMIT = 1000
 

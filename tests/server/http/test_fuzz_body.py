@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.server.http.request import BodyReader, RequestRefused, Room
+from ovirt_scheduler.server.http.request_reader import BodyReader, RequestRefused, Room
 from tests.support.fuzzed_requests import BODIES, CHUNKED, LIMIT, SIZES, TOKENS, in_chunks
 from tests.support.fuzzing import assert_told, bounded, damaged, peak_of, tries
 

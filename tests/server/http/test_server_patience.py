@@ -17,7 +17,7 @@ from typing import Callable
 import pytest
 
 from ovirt_scheduler.security.certificates import CertificateFiles, ensure
-from ovirt_scheduler.server.http.request import Room
+from ovirt_scheduler.server.http.request_reader import Room
 from ovirt_scheduler.server.http.tls import TlsContext, tls_context
 from ovirt_scheduler.server.pages.daemon_state import UnloadedFile
 from tests.support.served import HASTY, SETTINGS, Reply, Running, ask, at_end, messages, post

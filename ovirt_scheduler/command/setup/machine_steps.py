@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Optional
 
-from ovirt_scheduler import __version__, manual
+from ovirt_scheduler import __version__
 from ovirt_scheduler.command import control_client
 from ovirt_scheduler.command.setup.machine import Machine, Owner, acting_as
 from ovirt_scheduler.command.setup.shipped_files import (
@@ -23,6 +23,7 @@ from ovirt_scheduler.command.setup.shipped_files import (
 )
 from ovirt_scheduler.command.setup.step import SetupRecord, SetupStep, StepPlan, checksum
 from ovirt_scheduler.errors import StepFailed
+from ovirt_scheduler.model import manual
 from ovirt_scheduler.security import certificates
 
 USER = "ovirt-scheduler"

@@ -21,7 +21,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.security import trust
-from ovirt_scheduler.settings.file import content
+from ovirt_scheduler.settings.conf_file import content
 
 _WORD = re.compile(r"\w+")
 

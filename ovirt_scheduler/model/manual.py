@@ -14,7 +14,7 @@ def page(name: str) -> str:
     Args:
         name: of the file, such as ``engine.md``.
     """
-    checkout = Path(__file__).resolve().parents[1]
+    checkout = Path(__file__).resolve().parents[2]
     for folder in (checkout, Path(sys.prefix) / FOLDER):
         place = folder / "docs" / name
         if place.is_file():

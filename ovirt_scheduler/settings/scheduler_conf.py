@@ -1,6 +1,6 @@
 """The settings of the daemon and of a plugin's conf file (contract 5.8, 6).
 
-``file`` checks each value by itself. This module checks which values fit together, and makes
+``conf_file`` checks each value by itself. This module checks which values fit together, and makes
 frozen dataclasses of them.
 """
 
@@ -21,7 +21,7 @@ from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.model.units import OnFailure
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.addresses import is_loopback
-from ovirt_scheduler.settings.file import ConfFile, content, text_lines
+from ovirt_scheduler.settings.conf_file import ConfFile, content, text_lines
 from ovirt_scheduler.settings.table import (
     CLUSTER,
     PLUGIN,

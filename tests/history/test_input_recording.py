@@ -11,10 +11,10 @@ from typing import Optional
 
 import pytest
 
+from ovirt_scheduler.history.input_recording import InputDocument, Inputs
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader, Recorded
-from ovirt_scheduler.history.recording import InputDocument, Inputs
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.history.unpacking import Unpacking
 from ovirt_scheduler.model.requests import Document

@@ -13,7 +13,7 @@ from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.log.handlers import LogFile
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
-from ovirt_scheduler.settings import config
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import (
     ClusterSettings,
     EngineSettings,
@@ -76,7 +76,7 @@ def conf(tmp_path):
     def load(text: str, **environ: str) -> Settings:
         file = tmp_path / "scheduler.conf"
         file.write_text(text, encoding="utf-8")
-        return config.load(file, environ)
+        return scheduler_conf.load(file, environ)
 
     return load
 
@@ -88,7 +88,7 @@ def plugin_conf(tmp_path):
     def read(text: str) -> PluginConf:
         file = tmp_path / "Memory.conf"
         file.write_text(text, encoding="utf-8")
-        return config.parse_plugin_conf(file.read_bytes(), file)
+        return scheduler_conf.parse_plugin_conf(file.read_bytes(), file)
 
     return read
 
@@ -100,29 +100,29 @@ def test_an_empty_file_is_all_defaults(conf):
 
 def test_the_usual_file_is_read_where_it_is(monkeypatch, tmp_path):
     """If no file is named."""
-    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "scheduler.conf")
+    monkeypatch.setattr(scheduler_conf, "DEFAULT_FILE", tmp_path / "scheduler.conf")
     (tmp_path / "scheduler.conf").write_text("ssl = no")
-    assert not config.load(None, {}).ssl
+    assert not scheduler_conf.load(None, {}).ssl
 
 
 def test_a_missing_file_that_others_could_have_taken_away_is_told(monkeypatch, tmp_path):
     """Else nothing has to be configured; without it no caller is asked for a certificate."""
-    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "missing" / "scheduler.conf")
-    assert config.load(None, {}) == DEFAULTS
+    monkeypatch.setattr(scheduler_conf, "DEFAULT_FILE", tmp_path / "missing" / "scheduler.conf")
+    assert scheduler_conf.load(None, {}) == DEFAULTS
     tmp_path.chmod(0o777)
     with pytest.raises(ConfigError, match="can be written by everybody; mend it: chmod o-w"):
-        config.load(None, {})
+        scheduler_conf.load(None, {})
 
 
 def test_a_file_that_was_named_has_to_be_there(tmp_path):
     """A mistyped name does not start the daemon with its defaults."""
     with pytest.raises(ConfigError, match=r"scheduler\.conf: there is no such file"):
-        config.load(tmp_path / "scheduler.conf", {})
+        scheduler_conf.load(tmp_path / "scheduler.conf", {})
 
 
 def test_the_sample_file_is_all_defaults():
     """It changes nothing as it is shipped."""
-    assert config.load(PROJECT / "etc" / "scheduler.conf", {}) == DEFAULTS
+    assert scheduler_conf.load(PROJECT / "etc" / "scheduler.conf", {}) == DEFAULTS
 
 
 def test_the_sample_file_is_all_defaults_without_its_comment_signs(conf):
@@ -318,7 +318,7 @@ def test_a_plugin_conf_is_read(plugin_conf):
 def test_the_sample_plugin_conf_is_the_one_of_the_design_page():
     """The filter alone has the properties (contract 2.1)."""
     file = PROJECT / "etc" / "plugins" / "Memory.conf"
-    conf = config.parse_plugin_conf(file.read_bytes(), file)
+    conf = scheduler_conf.parse_plugin_conf(file.read_bytes(), file)
     assert conf == PluginConf(
         name="Heat",
         custom_properties=r"server_ip=\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b;threshold={0-99}",
@@ -381,7 +381,7 @@ def test_a_mistake_in_a_plugin_conf_is_the_plugins(plugin_conf, tmp_path, text, 
 def test_whether_a_filter_rejects_is_read_of_a_conf_file_with_mistakes_too(conf, default, rejects):
     """A mistake elsewhere in it does not change what it says of that (contract 4.2)."""
     default = OnFailure(default)
-    assert config.rejects(conf.encode(), Path("/guard.conf"), default) is rejects
+    assert scheduler_conf.rejects(conf.encode(), Path("/guard.conf"), default) is rejects
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
@@ -389,13 +389,13 @@ def test_whether_a_filter_rejects_is_read_of_a_conf_file_with_mistakes_too(conf,
 def test_a_conf_file_that_is_no_text_counts_as_reject(encoding, text):
     """As Windows writes one: nobody can say that it does not say so (contract 4.2)."""
     data = text.encode(encoding)
-    assert config.rejects(data, Path("/guard.conf"), OnFailure.IGNORE)
+    assert scheduler_conf.rejects(data, Path("/guard.conf"), OnFailure.IGNORE)
 
 
 def test_a_conf_file_with_an_invisible_character_counts_as_reject():
     """It may be in the very word."""
     data = "on\u200b_failure = re\u200bject\n".encode()
-    assert config.rejects(data, Path("/guard.conf"), OnFailure.IGNORE)
+    assert scheduler_conf.rejects(data, Path("/guard.conf"), OnFailure.IGNORE)
 
 
 @pytest.mark.parametrize(
@@ -413,16 +413,16 @@ def test_the_state_folder_follows_the_environment_and_the_user(monkeypatch, envi
     """systemd's word first, then root's place, then the user's own (contract 6)."""
     monkeypatch.setattr(os, "environ", environ)
     monkeypatch.setattr(os, "getuid", lambda: uid)
-    assert config.state_folder() == Path(folder)
+    assert scheduler_conf.state_folder() == Path(folder)
 
 
 def test_the_daemons_user_finds_the_daemons_state(tmp_path, monkeypatch):
     """In the system's folder, which belongs to this user; another user has one of their own."""
-    monkeypatch.setattr(config, "SYSTEM_STATE", tmp_path)
+    monkeypatch.setattr(scheduler_conf, "SYSTEM_STATE", tmp_path)
     monkeypatch.setattr(os, "environ", {"HOME": "/h", "XDG_STATE_HOME": "/x"})
-    assert config.state_folder() == tmp_path
+    assert scheduler_conf.state_folder() == tmp_path
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
-    assert config.state_folder() == Path("/x/ovirt-scheduler")
+    assert scheduler_conf.state_folder() == Path("/x/ovirt-scheduler")
 
 
 def test_a_user_without_a_home_has_to_say_where_state_goes(monkeypatch):
@@ -430,7 +430,7 @@ def test_a_user_without_a_home_has_to_say_where_state_goes(monkeypatch):
     monkeypatch.setattr(os, "environ", {})
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
     with pytest.raises(ConfigError, match="set STATE_DIRECTORY"):
-        config.state_folder()
+        scheduler_conf.state_folder()
 
 
 @pytest.mark.parametrize(
@@ -461,14 +461,14 @@ def test_a_log_that_others_could_lead_elsewhere_is_refused(tmp_path, user):
     for name, told in ((log, "log: is a link; name the"), (folder / "log", f"chmod o-w {folder}")):
         file.write_text(f"{user}log_file = {name}\n")
         with pytest.raises(ConfigError, match=told):
-            config.load(file, {})
+            scheduler_conf.load(file, {})
     folder.chmod(0o700)
-    config.load(file, {})
+    scheduler_conf.load(file, {})
     (folder / "log").touch()
     (folder / "log").chmod(0o666)
-    config.load(file, {}, for_daemon=False)  # it is the daemon's user's, and not root's
+    scheduler_conf.load(file, {}, for_daemon=False)  # it is the daemon's user's, and not root's
     with pytest.raises(ConfigError, match=f"mend it: chmod o-w {folder}/log"):
-        config.load(file, {})
+        scheduler_conf.load(file, {})
 
 
 def test_the_journal_goes_with_no_log_file(conf):
@@ -481,7 +481,7 @@ def test_a_log_with_a_name_too_long_is_told_when_it_is_opened(tmp_path):
     """With plugin_user, which has its folder looked at, as without."""
     file = tmp_path / "scheduler.conf"
     file.write_text(f"log_file = /{'x' * 300}\nplugin_user = nobody\n")
-    settings = config.load(file, {}, for_daemon=False)
+    settings = scheduler_conf.load(file, {}, for_daemon=False)
     with pytest.raises(ConfigError, match="the log cannot be written: File name too long"):
         LogFile(settings.log_file)
 

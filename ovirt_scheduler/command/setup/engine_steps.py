@@ -18,12 +18,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from ovirt_scheduler import manual
 from ovirt_scheduler.command.setup.machine import Machine
+from ovirt_scheduler.command.setup.machine_steps import USER, Certificate
 from ovirt_scheduler.command.setup.shipped_files import CONF_FOLDER, SchedulerConf
 from ovirt_scheduler.command.setup.step import SetupStep, StepPlan
-from ovirt_scheduler.command.setup.steps import USER, Certificate
 from ovirt_scheduler.errors import ConfigError, StepFailed
+from ovirt_scheduler.model import manual
 from ovirt_scheduler.security import certificates, trust
 from ovirt_scheduler.security.addresses import url_host
 

@@ -267,6 +267,10 @@ class NotOverwritten(CommandError):
     exit_status = os.EX_CANTCREAT
 
 
+class OutputUnwritten(CommandError):
+    """Standard output cannot be written, as on a full disk."""
+
+
 class StepFailed(CommandError):
     """A step of the installer failed; the steps before it stay done."""
 

@@ -15,7 +15,7 @@ from typing import Any, Callable, NoReturn, Optional
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.errors import BadInput, BadUsage, NotOverwritten, NotPermitted
+from ovirt_scheduler.errors import BadInput, BadUsage, NotOverwritten, NotPermitted, OutputUnwritten
 from ovirt_scheduler.history import store
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings import scheduler_conf
@@ -47,6 +47,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Show the usage and the message, and exit with 2."""
         super().error(f"{message}\n{self.prog} --help shows how it is used")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the help as any output of a command: argparse does not say that it cannot."""
+        if file is sys.stdout:
+            write(message)
+        else:
+            super()._print_message(message, file)
 
 
 class Intermixed(Parser):
@@ -140,7 +147,7 @@ def show(shown: Shown, output: str) -> int:
     """Show it as ``-o`` says: ``table``, ``json``, ``jsonl`` or ``names``; return the exit status.
 
     Raises:
-        NotOverwritten, BrokenPipeError: as for ``write``.
+        OutputUnwritten, BrokenPipeError: as for ``write``.
     """
     if output == "names":
         write("".join(f"{printable(name)}\n" for name in shown.names))
@@ -158,7 +165,7 @@ def write(text: str) -> None:
 
     Raises:
         BrokenPipeError: nobody reads it any more.
-        NotOverwritten: it cannot be written, as on a full disk.
+        OutputUnwritten: it cannot be written, as on a full disk.
     """
     try:
         sys.stdout.write(text)
@@ -167,7 +174,7 @@ def write(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise
-        raise NotOverwritten(f"standard output cannot be written: {error.strerror}") from None
+        raise OutputUnwritten(f"could not write the output: {error.strerror}") from None
 
 
 def state() -> Path:

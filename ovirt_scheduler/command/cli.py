@@ -47,8 +47,23 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     Returns:
         The exit status (sysexits.h); ``--help`` has a list of them.
     """
-    words = sys.argv[1:] if words is None else words
     _prepare_streams()
+    try:
+        return _run(sys.argv[1:] if words is None else words)
+    except SchedulerError as error:
+        return _failed(error)
+    except PermissionError as error:  # of a folder on the way to a file
+        return _failed(
+            BadInput(f"{error.filename}: {error.strerror}; run this as a user who may read it")
+        )
+    except BrokenPipeError:  # the reader has ended, such as head
+        return 0
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT  # as shells report it
+
+
+def _run(words: Sequence[str]) -> int:
+    """Read the command line, run its command, show what it gives; gives the exit status."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks how to complete the line
         completion.library().autocomplete(parser())  # and ends the process
     command = next((word for word in words if not word.startswith("-")), None)
@@ -64,20 +79,9 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         options.parser.error(f"unrecognized arguments: {' '.join(stray)}{meant}")
     # Only the daemon has a log: a command shows what happened itself.
     logging.getLogger("ovirt_scheduler").addHandler(logging.NullHandler())
-    try:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # all modules are loaded
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        return arguments.show(options.run(options), options.output)
-    except SchedulerError as error:
-        return _failed(error)
-    except PermissionError as error:  # of a folder on the way to a file
-        return _failed(
-            BadInput(f"{error.filename}: {error.strerror}; run this as a user who may read it")
-        )
-    except BrokenPipeError:  # the reader has ended, such as head
-        return 0
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT  # as shells report it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # all modules are loaded
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return arguments.show(options.run(options), options.output)
 
 
 def _failed(error: SchedulerError) -> int:

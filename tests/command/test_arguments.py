@@ -20,7 +20,7 @@ _LOADED = b" argparse\n"  # ends the line of -X importtime on a module that the 
 GOOD = "def do_filter(hosts, vm, properties):\n    return hosts\n"
 
 
-@pytest.mark.parametrize("words", [("cert", "show"), ("completion", "bash")])
+@pytest.mark.parametrize("words", [("cert", "show"), ("completion", "bash"), ("--help",)])
 def test_a_reader_that_goes_away_is_no_failure(tmp_path, words):
     """As with head; nothing is said, whichever command it is."""
     read_end, write_end = os.pipe()
@@ -30,13 +30,13 @@ def test_a_reader_that_goes_away_is_no_failure(tmp_path, words):
         assert ended == (0, None, "")
 
 
-def test_an_output_that_cannot_be_written_is_told(tmp_path):
-    """As on a full disk: in a sentence, with an exit status of its own."""
+@pytest.mark.parametrize("words", [("completion", "bash"), ("--help",), ("try", "--help")])
+def test_an_output_that_cannot_be_written_is_told(tmp_path, words):
+    """As on a full disk: in a sentence."""
     with Path("/dev/full").open("wb") as full:
-        words = ("completion", "bash")
         status, _, err = spawned(tmp_path, *words, stdout=full, env={"PYTHONUNBUFFERED": ""})
-    told = "ovirt-scheduler: standard output cannot be written: No space left on device\n"
-    assert (status, err) == (73, told)
+    told = "ovirt-scheduler: could not write the output: No space left on device\n"
+    assert (status, err) == (1, told)
 
 
 def closed(tmp_path, words):

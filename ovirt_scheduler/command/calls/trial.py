@@ -30,7 +30,7 @@ from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.errors import (
     BadInput,
     BadUsage,
-    NotOverwritten,
+    OutputUnwritten,
     PluginError,
     SchedulerError,
 )
@@ -128,7 +128,7 @@ def _run(options: argparse.Namespace) -> Shown:
         arguments.write("\x1b[H\x1b[2J" if sys.stdout.isatty() else "")
         try:
             arguments.show(_run_once(options), options.output)
-        except NotOverwritten:  # nothing could be shown of a later run either
+        except OutputUnwritten:  # nothing could be shown of a later run either
             raise
         except SchedulerError as error:
             arguments.write(f"ovirt-scheduler: {error}\n")

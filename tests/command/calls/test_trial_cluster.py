@@ -186,8 +186,8 @@ def test_a_disk_that_is_full_ends_the_watch(tmp_path):
     hosts.write_text("a b")
     with Path("/dev/full").open("w") as full:
         ended = spawned(tmp_path, "try", plugin, "--hosts", hosts, "--watch", stdout=full)
-    told = "ovirt-scheduler: standard output cannot be written: No space left on device\n"
-    assert ended == (73, None, told)
+    told = "ovirt-scheduler: could not write the output: No space left on device\n"
+    assert ended == (1, None, told)
 
 
 def until(watching, line):

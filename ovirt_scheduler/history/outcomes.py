@@ -68,16 +68,20 @@ def summary(decision: Record) -> Summary:
 
 def came_to(decision: Record) -> RequestOutcome:
     """What a request came to; as ``Decision.outcome``."""
+    if "fault" in decision:
+        return RequestOutcome.FAULT
+    if missing_units(decision):
+        return RequestOutcome.UNIT_MISSING
+    if failed_units(decision):
+        return RequestOutcome.UNIT_FAILED
     hosts, is_scored = decision.get("hosts"), decision["method"] == Kind.COST_FUNCTION.method
     no_answer = decision.get("answer") == [] and not is_scored
-    return RequestOutcome.first_of(
-        fault="fault" in decision,
-        unit_missing=missing_units(decision),
-        unit_failed=failed_units(decision),
-        no_host_left=hosts and (no_answer or len(removed(decision)) == len(hosts)),
-        degraded=decision.get("errors"),
-        corrected=any(unit.get("corrected") for unit in live(decision)),
-    )
+    if hosts and (no_answer or len(removed(decision)) == len(hosts)):
+        return RequestOutcome.NO_HOST_LEFT
+    if decision.get("errors"):
+        return RequestOutcome.DEGRADED
+    is_corrected = any(unit.get("corrected") for unit in live(decision))
+    return RequestOutcome.CORRECTED if is_corrected else RequestOutcome.OK
 
 
 def remaining_hosts(decision: Record) -> str:

@@ -43,7 +43,8 @@ _GATHER = 0.25  # seconds that records are gathered before they are written toge
 _MOST_WAITING = 4096  # records in the queue
 _MOST_BYTES = 64 << 20  # of memory that they keep, about
 _MOST_TOGETHER = 1 << 20  # likewise, of records that are written together
-_BREATH = 0.00005  # seconds between two records, in which calls go on
+_BREATH = 0.00005  # seconds in which calls go on, after some records
+_BREATH_AFTER = 0.0005  # seconds of making records; the interpreter would go on for ten times that
 _NO_BREATH = 500  # records in the queue: the thread must not fall behind calls for good
 _DAY = 86400.0
 _LOOK_FOR_OLD = 600.0  # seconds
@@ -250,12 +251,14 @@ class History:
         events: list[tuple[float, Event]] = []
         decisions: list[PackedDecision] = []
         completed: list[Row] = []
+        rest_at = 0.0  # on the monotonic clock
         for entry in waiting:
             if isinstance(entry.what, tuple):
                 events.append(entry.what)
                 continue
-            if len(self._queue) < _NO_BREATH:
+            if len(self._queue) < _NO_BREATH and time.monotonic() >= rest_at:
                 time.sleep(_BREATH)
+                rest_at = time.monotonic() + _BREATH_AFTER
             try:
                 record = entry.what()
                 count = self.tally.add_shadows if entry.completes else self.tally.add

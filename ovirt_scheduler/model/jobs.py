@@ -183,21 +183,25 @@ class Decision(NamedTuple):
     def outcome(self) -> RequestOutcome:
         """What it came to."""
         results, hosts = self.execution.results, self.execution.hosts
+        if self.unit_errors and self._lacks_unit():
+            return RequestOutcome.UNIT_MISSING
+        if any(not result.ok for result in results):
+            return RequestOutcome.UNIT_FAILED
+        no_answer = self.answer == () and self.request.returns is not Returns.COSTS
+        if hosts and (no_answer or not self.execution.remaining):
+            return RequestOutcome.NO_HOST_LEFT
+        if self.errors:
+            return RequestOutcome.DEGRADED
+        is_corrected = any(result.notes for result in results)
+        return RequestOutcome.CORRECTED if is_corrected else RequestOutcome.OK
+
+    def _lacks_unit(self) -> bool:
+        """Whether a unit that has a problem was not to be called."""
         called = {(call.unit.kind, call.unit.name) for call in self.calls}
-        wrong = self.unit_errors
-        named = {
-            (kind, unit.name)
+        return any(
+            unit.name in self.unit_errors and (kind, unit.name) not in called
             for kind, units in self.request.units.items()
             for unit in units
-            if unit.name in wrong
-        }
-        no_answer = self.answer == () and self.request.returns is not Returns.COSTS
-        return RequestOutcome.first_of(
-            unit_missing=named - called,
-            unit_failed=any(not result.ok for result in results),
-            no_host_left=hosts and (not self.execution.remaining or no_answer),
-            degraded=self.errors,
-            corrected=any(result.notes for result in results),
         )
 
 

@@ -34,15 +34,6 @@ class RequestOutcome(enum.Enum):
     CORRECTED = "corrected"  # something in a unit's answer was put right
     OK = "ok"
 
-    @classmethod
-    def first_of(cls, **is_true: object) -> RequestOutcome:
-        """The first that is true.
-
-        Args:
-            is_true: by the names in small letters; what is not named is false.
-        """
-        return next((one for one in cls if is_true.get(one.name.lower())), cls.OK)
-
 
 @dataclass(frozen=True)
 class Migration:

@@ -12,13 +12,13 @@ This module decides which calls there are, and on what; the others make them.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Optional, TypeVar, Union
+from typing import NamedTuple, Optional, Union
 
 from ovirt_scheduler.errors import (
     ExecutorUnavailable,
     Overloaded,
-    RefusedProperty,
     UnreadableDocument,
 )
 from ovirt_scheduler.log.trouble import Trouble
@@ -33,7 +33,7 @@ from ovirt_scheduler.model.plugins import (
     PluginUser,
 )
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.tasks import (
     CallInputs,
     Pack,
@@ -42,15 +42,13 @@ from ovirt_scheduler.model.tasks import (
     Setup,
     Unread,
 )
-from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
+from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes import document_reading, single_use
 from ovirt_scheduler.processes.forker import Zygotes
 from ovirt_scheduler.processes.inputs import joined, read_inputs
 from ovirt_scheduler.processes.plugin_calls import check_values, has_values, make_calls
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.slots import Slots
-
-States = TypeVar("States")
 
 # Functions that answer with some of the given hosts; without hosts they are not called.
 _OF_GIVEN_HOSTS = (Returns.MIGRATION, Returns.SELECTION, Returns.TRUTH)
@@ -230,30 +228,23 @@ class Executor:
         Args:
             about: what is known of the execution before.
         """
-
-        def called(*calls: Union[UnitCall, DriverCall]) -> list[CallResult]:
-            results = make_calls(self._pool, job, calls, inputs, parallel, strict)
-            for result in results:
-                if strict and result.outcome is Outcome.REFUSED:
-                    raise RefusedProperty(result.message)
-            return results
-
+        call_all = functools.partial(make_calls, self._pool, job, parallel=parallel, strict=strict)
         filters: list[CallResult] = []
         costs: list[CallResult] = []
         balance = driver = None
         for call in job.of(Kind.FILTER):
             if inputs.hosts:
-                filters += called(call)
+                filters += call_all([call], inputs)
                 remaining = aggregate.narrow(inputs.hosts, filters[-1], call.unit.on_failure)
                 if remaining is not inputs.hosts:
                     inputs = inputs._replace(hosts=remaining)
         if inputs.hosts:
-            costs = called(*job.of(Kind.COST_FUNCTION))
+            costs = call_all(job.of(Kind.COST_FUNCTION), inputs)
             for call in job.of(Kind.BALANCE):
-                (balance,) = called(call)
+                (balance,) = call_all([call], inputs)
         driver_call = job.request.driver_call
         if driver_call and (inputs.hosts or driver_call.returns not in _OF_GIVEN_HOSTS):
-            (driver,) = called(_with_costs(driver_call, job, costs, inputs.hosts))
+            (driver,) = call_all([_with_costs(driver_call, job, costs, inputs.hosts)], inputs)
         return about._replace(
             filters=tuple(filters), cost_functions=tuple(costs), balance=balance,
             driver_call=driver, remaining=inputs.hosts,

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Optional, Union
 
+from ovirt_scheduler.errors import RefusedProperty
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.jobs import DriverCall, Job
 from ovirt_scheduler.model.plugins import Engine, PropertySet
@@ -150,19 +151,21 @@ def make_calls(
     job: Job,
     calls: Sequence[Union[UnitCall, DriverCall]],
     inputs: CallInputs,
-    parallel: int = 1,
-    strict: bool = False,
+    parallel: int,
+    strict: bool,
 ) -> list[CallResult]:
     """Make calls of a job, each in a process of its plugin.
 
     Args:
         calls: n calls, begun in this order, at most ``parallel`` under way at once.
-        strict: a value that cannot be checked in time is refused, as a wrong one is.
+        strict: a value that cannot be checked in time is refused, as a wrong one is; and one that
+            is refused ends it all.
 
     Returns:
         n results in the order of the calls. A plugin's failure is a result.
 
     Raises:
+        RefusedProperty: a unit or the driver refuses a value, and ``strict``.
         ExecutorUnavailable: no process is available.
     """
     # Calls that print much would fill the daemon's memory: together they keep what one may.
@@ -182,7 +185,11 @@ def make_calls(
         if has_values(owner.properties, values):
             exchange.grace = _GRACE
         exchanges.append(exchange)
-    return _results(pool, exchanges, parallel)
+    results = _results(pool, exchanges, parallel)
+    for result in results:
+        if strict and result.outcome is Outcome.REFUSED:
+            raise RefusedProperty(result.message)
+    return results
 
 
 def check_values(

@@ -257,7 +257,7 @@ class _CallReader:
 
     def _start(self, tag: str, _attributes: dict[str, str]) -> None:
         if self._text:
-            self._take_blank()
+            self._drop_blank()
         states = self._states
         following, name = _GRAMMAR.get(states[-1], {}), tag
         if name not in following:
@@ -289,7 +289,7 @@ class _CallReader:
                 raise self._refusal(f"{text[:_SHOWN]!r} cannot be read as {name}") from None
             return
         if self._text:
-            self._take_blank()
+            self._drop_blank()
         if state == "value, typed":
             pass
         elif state == "array, read":
@@ -305,7 +305,7 @@ class _CallReader:
         elif state in _UNFINISHED:
             raise self._refusal(f"<{_element(state)}> ends early")
 
-    def _take_blank(self) -> None:
+    def _drop_blank(self) -> None:
         text = "".join(self._text)
         if not text.isspace():
             raise self._refusal(f"the text {text.strip()[:_SHOWN]!r} has no place here")

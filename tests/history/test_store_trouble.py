@@ -103,6 +103,7 @@ def test_calls_go_first_unless_many_decisions_wait(tmp_path: Path, monkeypatch: 
         return made(0, time.time())()
 
     monkeypatch.setattr(time, "sleep", rest)
+    monkeypatch.setattr(store, "_BREATH_AFTER", 0.0)  # so it is after each record
     history.put(first)
     for number in range(5):
         history.put(made(number, time.time()))

@@ -29,7 +29,6 @@ from ovirt_scheduler.model.jobs import (
     Job,
     Reported,
     Request,
-    Trace,
 )
 from ovirt_scheduler.model.requests import UUID, AnswerForm, Document, Vm
 from ovirt_scheduler.model.results import CallResult, Migration, Outcome
@@ -206,14 +205,14 @@ class DecisionService:
         return PlacedVms(rules, {vm: host for vm, host in hosts.items() if host is not None})
 
     def decide(self, request: Request, replies: Optional[EngineReplies] = None) -> Decision:
-        """Decide like ``trace``, and report it: for callers who are the daemon itself.
+        """Decide like ``decide_unreported``, and report it: for callers who are the daemon itself.
 
         Raises:
-            RequestError, ExecutorUnavailable: as for ``trace``.
+            RequestError, ExecutorUnavailable: as for ``decide_unreported``.
         """
-        trace = self.trace(request, replies)
-        self.report(trace)
-        return trace.decision
+        decision = self.decide_unreported(request, replies)
+        self.report(decision)
+        return decision
 
     def report(self, what: Reported) -> None:
         """Tell those who listen of a decision whose answer is out, or of a call that was refused.
@@ -229,7 +228,9 @@ class DecisionService:
                     {"request": what.caller.request_id},
                 )
 
-    def trace(self, request: Request, replies: Optional[EngineReplies] = None) -> Trace:
+    def decide_unreported(
+        self, request: Request, replies: Optional[EngineReplies] = None
+    ) -> Decision:
         """Run the units that a request names, and then the driver's method.
 
         A unit or driver that fails is no error: the decision says so. Whoever calls this calls
@@ -273,13 +274,16 @@ class DecisionService:
             calls=job.calls,
             time=asked_at,
             seconds=time.monotonic() - started,
+            replies=job.replies,
+            selected=() if call is None else call.selected,
+            shadows=job.shadows,
         )
         call_log.log_calls(decision, (*execution.errors, *of_answer))
         if call is not None and call.returns is Returns.SELECTION and decision.failure is None:
             self.selections[call.driver.name] = answer[:_MOST_SELECTED]  # none, too
             if self.recent is not None and execution.vm_sizes:
                 self.recent.add(execution.vm_sizes, answer)
-        return Trace(decision, job.replies, () if call is None else call.selected, job.shadows)
+        return decision
 
     def _run(
         self, job: Job, replies: Optional[EngineReplies]

@@ -23,7 +23,7 @@ from ovirt_scheduler.decisions.engine_replies import EngineData, with_engine
 from ovirt_scheduler.errors import ExecutorUnavailable, RequestError
 from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.model.jobs import Decision, Job, Reported, Request, ShadowCall, Trace
+from ovirt_scheduler.model.jobs import Decision, Job, Reported, Request, ShadowCall
 from ovirt_scheduler.model.requests import Entities
 from ovirt_scheduler.model.units import Kind, UnitCall
 from ovirt_scheduler.processes.executor import Executor
@@ -59,21 +59,21 @@ class Shadows:
         self._bytes = 0  # of what waits
         self._stopped = False
 
-    def decided(self, trace: Reported) -> None:
+    def decided(self, decision: Reported) -> None:
         """Have the units in shadow called on what was decided; returns at once."""
-        if not isinstance(trace, Trace) or not trace.shadows:
+        if not isinstance(decision, Decision) or not decision.shadows:
             return
-        size = max(_LEAST_BYTES, conversion.size(trace.decision))
+        size = max(_LEAST_BYTES, conversion.size(decision))
         with self._lock:
             if self._bytes + size <= _MOST_BYTES and not self._stopped:
                 self._bytes += size
                 # Where no thread can be started, it waits in the queue for the next one's.
                 with contextlib.suppress(RuntimeError):
-                    self._thread.submit(self._run, trace, size)
+                    self._thread.submit(self._run, decision, size)
                 return
         why = _STOPS if self._stopped else "in shadow, and too many decisions wait for theirs"
-        skipped = [ShadowCall(call, problem=why) for call in trace.shadows]
-        self._history.add_shadows(trace.decision, skipped)
+        skipped = [ShadowCall(call, problem=why) for call in decision.shadows]
+        self._history.add_shadows(decision, skipped)
 
     def stop(self) -> None:
         """Call no more units; records say so."""
@@ -87,15 +87,15 @@ class Shadows:
             self._thread.submit(int)
         self._thread.shutdown()
 
-    def _run(self, trace: Trace, size: int) -> None:
+    def _run(self, decision: Decision, size: int) -> None:
         """Call the units in shadow of a decision, one after another.
 
         Args:
             size: bytes that the decision counts for.
         """
         try:
-            ended = [self._called(trace.decision, call) for call in trace.shadows]
-            self._history.add_shadows(trace.decision, ended)
+            ended = [self._called(decision, call) for call in decision.shadows]
+            self._history.add_shadows(decision, ended)
         except Exception:  # noqa: BLE001  nobody else would tell
             _log.exception("units in shadow could not be called, this is a bug")
         finally:

@@ -28,7 +28,7 @@ from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.jobs import Decision, DriverCall, Request, ShadowCall
 from ovirt_scheduler.model.requests import Document, Entities, Hosts, WantedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
-from ovirt_scheduler.model.tasks import Returns
+from ovirt_scheduler.model.tasks import EngineReplies, Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
 from ovirt_scheduler.model.values import hidden, properties
 
@@ -60,6 +60,7 @@ def without_documents(decision: Decision) -> Decision:
         request=request._replace(entities=entities, driver_call=call),
         execution=execution._replace(balance=balance, driver_call=of_driver, packs={}),
         answer=answer,
+        replies=EngineReplies(),
     )
 
 

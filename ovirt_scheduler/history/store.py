@@ -121,16 +121,16 @@ class History:
         self._days, self._size, self._keeps, self._old_at = days, size, keeps, 0.0
         self._records = keeps and records
 
-    def decided(self, trace: Reported) -> None:
+    def decided(self, what: Reported) -> None:
         """Have a decision written, or a call that was refused."""
-        if isinstance(trace, RefusedCall):
-            record = refused_calls.record(trace)
+        if isinstance(what, RefusedCall):
+            record = refused_calls.record(what)
             self.put(lambda: record, refused_calls.size(record))
             return
-        decision, inputs = trace.decision, None
+        inputs = None
         if self._records:
-            inputs = input_recording.inputs(decision.request, trace.replies, trace.selected)
-        light = conversion.without_documents(decision)
+            inputs = input_recording.inputs(what.request, what.replies, what.selected)
+        light = conversion.without_documents(what)
         self.put(partial(conversion.make_record, light), conversion.size(light), inputs)
 
     def add_shadows(self, decision: Decision, shadows: Sequence[ShadowCall]) -> None:

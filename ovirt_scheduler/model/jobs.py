@@ -162,16 +162,38 @@ class Execution(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The whole record of one answered request; the server picks from it what a form shows."""
+    """The whole record of one answered request, and what it was made on.
+
+    The server picks from it what a form shows. Those who listen get it once its answer is out.
+
+    Attributes:
+        execution: with costs as the functions told them.
+        answer: as ``request.returns`` says; of a call that failed: that nothing is to be done.
+        calls: of the units that were to be called, filters first.
+        time: when it was asked for, in seconds since 1970.
+        seconds: that it took.
+        replies: the engine's, about the request's ids.
+        selected: ids of the hosts that the request's scheduler had selected last.
+        shadows: the calls of the units in shadow, of the kinds that the request asks; they are yet
+            to be made (contract 10.4).
+    """
 
     request: Request
-    execution: Execution  # with costs as the functions told them
-    answer: Any  # as ``request.returns`` says; of a call that failed: that nothing is to be done
+    execution: Execution
+    answer: Any
     errors: tuple[str, ...] = ()
     unit_errors: Mapping[str, tuple[str, ...]] = {}
-    calls: tuple[UnitCall, ...] = ()  # of the units that were to be called, filters first
-    time: float = 0.0  # when it was asked for, in seconds since 1970
-    seconds: float = 0.0  # that it took
+    calls: tuple[UnitCall, ...] = ()
+    time: float = 0.0
+    seconds: float = 0.0
+    replies: EngineReplies = EngineReplies()
+    selected: Sequence[str] = ()
+    shadows: tuple[UnitCall, ...] = ()
+
+    @property
+    def caller(self) -> Caller:
+        """Who asked."""
+        return self.request.caller
 
     @property
     def failure(self) -> Optional[str]:
@@ -205,27 +227,6 @@ class Decision(NamedTuple):
         )
 
 
-class Trace(NamedTuple):
-    """A decision, and what it was made on: for those who listen once its answer is out.
-
-    Attributes:
-        replies: the engine's, about the request's ids.
-        selected: ids of the hosts that the request's scheduler had selected last.
-        shadows: the calls of the units in shadow, of the kinds that the request asks; they are yet
-            to be made (contract 10.4).
-    """
-
-    decision: Decision
-    replies: EngineReplies = EngineReplies()
-    selected: Sequence[str] = ()
-    shadows: tuple[UnitCall, ...] = ()
-
-    @property
-    def caller(self) -> Caller:
-        """Who asked."""
-        return self.decision.request.caller
-
-
 class RefusedCall(NamedTuple):
     """A call that was refused before anything was decided.
 
@@ -244,7 +245,7 @@ class RefusedCall(NamedTuple):
     seconds: float
 
 
-Reported = Union[Trace, RefusedCall]
+Reported = Union[Decision, RefusedCall]
 
 
 class ShadowCall(NamedTuple):

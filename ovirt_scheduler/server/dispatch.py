@@ -23,7 +23,7 @@ from ovirt_scheduler.errors import (
     UnknownMethod,
 )
 from ovirt_scheduler.log.fields import Name
-from ovirt_scheduler.model.jobs import RefusedCall, Reported, Trace
+from ovirt_scheduler.model.jobs import Decision, RefusedCall, Reported
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server import parameter_values
@@ -71,13 +71,13 @@ class Reply(NamedTuple):
 
     Attributes:
         make_answer: returns what XML-RPC can carry, or raises what is a fault in the answer.
-        trace: what was decided for it.
+        decision: what was decided for it.
         document: the answer, where it is encoded already.
         fault: that the answer stands for, where the design form has a fault.
     """
 
     make_answer: Callable[[], object] = lambda: None
-    trace: Optional[Trace] = None
+    decision: Optional[Decision] = None
     document: bytes = b""
     fault: Optional[Fault] = None
 
@@ -210,7 +210,7 @@ class Dispatcher:
         fields: dict[str, object] = {"outcome": "ok"}
         method: Optional[Method] = None
         parameters: Parameters = ()
-        trace: Optional[Trace] = None
+        decision: Optional[Decision] = None
         fault = refusal = None
         document = b""
         try:
@@ -218,11 +218,11 @@ class Dispatcher:
             method = self._method(caller, name)
             answer = method(caller, parameters)
             if isinstance(answer, Reply):
-                _, trace, document, refusal = answer
+                _, decision, document, refusal = answer
                 answer = answer.make_answer()
             document = document or encode_answer(answer)
-            if trace is not None:
-                fields.update(summary.fields(trace.decision))
+            if decision is not None:
+                fields.update(summary.fields(decision))
         except RequestError as error:
             fault = error.fault_code, str(error)
         except MemoryError:
@@ -246,8 +246,8 @@ class Dispatcher:
             }
         )
         refusal = fault or refusal
-        if trace is not None or refusal is None or method is None or not method.decides:
-            return document, trace
+        if decision is not None or refusal is None or method is None or not method.decides:
+            return document, decision
         arguments = dict(zip(method.parameters, parameters))
         return document, RefusedCall(caller, name, arguments, *refusal, seconds)
 

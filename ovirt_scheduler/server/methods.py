@@ -114,12 +114,11 @@ class DecisionMethods:
         return in_form(caller, result, decision.unit_errors, decision.errors)
 
     def _reply(self, request: Request) -> Reply:
-        trace = self.service.trace(request)
-        decision = trace.decision
+        decision = self.service.decide_unreported(request)
         if self.engine_reasons and self._leaves_engine_no_host(decision):
             errors = (*decision.errors, summary.text(decision))
             decision = decision._replace(errors=errors)
-        return Reply(partial(self.answer, decision), trace._replace(decision=decision))
+        return Reply(partial(self.answer, decision), decision)
 
     @staticmethod
     def _leaves_engine_no_host(decision: Decision) -> bool:
@@ -153,8 +152,9 @@ class DecisionMethods:
             driver = self.service.publisher(topic, method)
         except UnknownUnit as error:
             return _unknown(caller, topic, error, "")
-        trace = self.service.trace(driver_request(caller, driver, method, arguments))
-        return Reply(partial(self._scheduled, trace.decision), trace)
+        request = driver_request(caller, driver, method, arguments)
+        decision = self.service.decide_unreported(request)
+        return Reply(partial(self._scheduled, decision), decision)
 
     def _scheduled(self, decision: Decision) -> object:
         """The answer of ``schedule``.

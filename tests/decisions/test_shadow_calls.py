@@ -16,7 +16,7 @@ from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.store import FILE, History
-from ovirt_scheduler.model.jobs import Decision, Execution, Request, Trace
+from ovirt_scheduler.model.jobs import Decision, Execution, Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities
 from ovirt_scheduler.model.tasks import Sought
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
@@ -41,9 +41,9 @@ def test_a_stop_while_the_engine_is_asked_for_it_is_heeded(executor, unit_named,
             shadows.stop()
 
     shadows = Shadows(executor, history, stop_at_the_second)
-    trace = trace_of(units)
-    history.decided(trace)
-    shadows.decided(trace)
+    decision = decision_of(units)
+    history.decided(decision)
+    shadows.decided(decision)
     (kept,) = wait_until(lambda: completed(history, len(units)))
     shadows.close()
     history.close()
@@ -59,9 +59,9 @@ def test_a_property_with_a_token_of_the_daemons_is_in_no_record(
     history = History(tmp_path / "history.sqlite")
     history.start()
     shadows = Shadows(executor, history)
-    trace = trace_of([unit], {"said": "the-token"})
-    history.decided(trace)
-    shadows.decided(trace)
+    decision = decision_of([unit], {"said": "the-token"})
+    history.decided(decision)
+    shadows.decided(decision)
     (kept,) = wait_until(lambda: completed(history, 1))
     shadows.close()
     history.close()
@@ -79,32 +79,31 @@ def test_without_a_thread_a_decision_waits_for_the_next(
     history.start()
     shadows = Shadows(executor, history)
 
-    traces = [trace_of([unit], request_id=digit * 16) for digit in "12"[: 1 + comes_another]]
-    for trace in traces:
-        history.decided(trace)
+    decisions = [decision_of([unit], request_id=digit * 16) for digit in "12"[: 1 + comes_another]]
+    for decision in decisions:
+        history.decided(decision)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", no_thread)
-        shadows.decided(traces[0])
+        shadows.decided(decisions[0])
     if comes_another:
-        shadows.decided(traces[1])
+        shadows.decided(decisions[1])
         wait_until(lambda: len(completed(history, 1)) == 2)
     shadows.close()
     history.close()
-    assert len(completed(history, 1)) == len(traces)
+    assert len(completed(history, 1)) == len(decisions)
     assert shadows._bytes == 0
 
 
-def trace_of(
+def decision_of(
     units: Sequence[PolicyUnit],
     properties: Mapping[str, str] = {},
     request_id: str = "0" * 16,
-) -> Trace:
+) -> Decision:
     """A decision of a request that names no unit, with these units in shadow."""
     caller = Caller(request_id, AnswerForm.ENGINE, "here")
     request = Request(caller, Entities(HOSTS, vm="vm-1"), properties, {Kind.FILTER: ()})
-    decision = Decision(request, Execution(HOSTS), HOSTS, time=time.time())
     calls = tuple(UnitCall(unit, properties) for unit in units)
-    return Trace(decision, shadows=calls)
+    return Decision(request, Execution(HOSTS), HOSTS, time=time.time(), shadows=calls)
 
 
 def completed(history: History, count: int) -> list[Record]:

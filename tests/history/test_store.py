@@ -20,7 +20,7 @@ from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import History
-from ovirt_scheduler.model.jobs import Decision, Execution, Request, ShadowCall, Trace
+from ovirt_scheduler.model.jobs import Decision, Execution, Request, ShadowCall
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities
 from ovirt_scheduler.model.results import CallResult, Outcome
@@ -279,8 +279,8 @@ def test_what_units_in_shadow_say_is_added_to_the_record_that_is_there(tmp_path:
     added = [ShadowCall(UnitCall(unit, {}), CallResult("New", Outcome.OK, ()))]
     history = History(tmp_path / "history.sqlite")
     history.start()
-    for trace in (Trace(decision), Trace(decision._replace(request=of_other(request)))):
-        history.decided(trace)
+    for decided in (decision, decision._replace(request=of_other(request))):
+        history.decided(decided)
     (_, bare) = wait_until(lambda: len(both := history.reader.decisions(Query())) == 2 and both)
     assert bare["units"] == []
     history.add_shadows(decision, added)

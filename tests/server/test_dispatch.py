@@ -11,19 +11,17 @@ from typing import Any
 import pytest
 
 from ovirt_scheduler import errors
-from ovirt_scheduler.model.jobs import Decision, Execution, Request, Trace
+from ovirt_scheduler.model.jobs import Decision, Execution, Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server.dispatch import Dispatcher, Method, Reply
 
 CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
 HOSTS = ("host-1", "host-2")
-TRACE = Trace(
-    Decision(
-        Request(CALLER, Entities(HOSTS), {}, {Kind.FILTER: (WantedUnit("Quiet"),)}),
-        Execution(HOSTS, remaining=HOSTS),
-        HOSTS,
-    )
+DECISION = Decision(
+    Request(CALLER, Entities(HOSTS), {}, {Kind.FILTER: (WantedUnit("Quiet"),)}),
+    Execution(HOSTS, remaining=HOSTS),
+    HOSTS,
 )
 
 
@@ -143,8 +141,8 @@ def test_multicall_is_off(echo: Dispatcher) -> None:
 
 def test_a_body_that_is_no_call_is_a_fault(echo: Dispatcher) -> None:
     """The place of the mistake is in the text."""
-    document, trace = echo.answer(CALLER, b"hello")
-    assert trace is None
+    document, reported = echo.answer(CALLER, b"hello")
+    assert reported is None
     with pytest.raises(xmlrpc.client.Fault, match="line 1, column 1"):
         xmlrpc.client.loads(document)
 
@@ -197,7 +195,7 @@ def test_each_call_is_logged_in_one_line(
 def test_a_reply_is_answered_and_its_fields_logged(caplog: pytest.LogCaptureFixture) -> None:
     """In the one line that the request has anyway."""
     caplog.set_level(logging.INFO)
-    reply = Reply(lambda: ["host-1"], TRACE)
+    reply = Reply(lambda: ["host-1"], DECISION)
     assert call(Dispatcher([method("run", lambda *_: reply)]), "run") == ["host-1"]
     (record,) = caplog.records
     assert ": ok; units Quiet; 2 hosts: 2 left; " in record.getMessage()
@@ -210,10 +208,10 @@ def test_what_was_decided_before_a_fault_is_known(error: Exception) -> None:
     def raise_it() -> object:
         raise error
 
-    dispatcher = Dispatcher([method("run", lambda *_: Reply(raise_it, TRACE))])
+    dispatcher = Dispatcher([method("run", lambda *_: Reply(raise_it, DECISION))])
     body = xmlrpc.client.dumps((), "run").encode()
-    document, trace = dispatcher.answer(CALLER, body)
-    assert trace is TRACE
+    document, reported = dispatcher.answer(CALLER, body)
+    assert reported is DECISION
     with pytest.raises(xmlrpc.client.Fault):
         xmlrpc.client.loads(document)
 

@@ -245,9 +245,9 @@ def of_services(services: Services) -> MethodCaller:
         answer = offered[form, name].run(Caller("local", form, "here"), parameters)
         if not isinstance(answer, Reply):
             return MethodAnswer(answer)
-        if answer.trace is None:
+        if answer.decision is None:
             return MethodAnswer(answer.make_answer())
-        decision = answer.trace.decision
+        decision = answer.decision
         record = functools.partial(conversion.make_record, decision)
         return MethodAnswer(answer.make_answer(), decision.execution.results, record)
 

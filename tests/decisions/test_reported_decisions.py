@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.model.jobs import Request, Trace
+from ovirt_scheduler.model.jobs import Decision, Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.place import Place
@@ -26,29 +26,30 @@ def test_a_listener_that_fails_stops_neither_the_others_nor_the_caller(place: Pl
     place.write("Looks", LOOKS)
     (place.confs / "Looks.conf").write_text("shadow = true\n")
     place.registry.refresh()
-    traces: list[Trace] = []
+    reported: list[Decision] = []
 
-    def fails(_trace: Trace) -> None:
+    def fails(_decision: Decision) -> None:
         raise ZeroDivisionError
 
-    service = DecisionService(place.registry, place.executor, 60.0, decided=(fails, traces.append))
+    service = DecisionService(
+        place.registry, place.executor, 60.0, decided=(fails, reported.append)
+    )
     decision = service.decide(request(Kind.FILTER, "Looks"))
     assert decision.answer == ("a", "b")
-    (trace,) = traces
-    assert trace.decision is decision
-    assert [(call.unit.name, call.unit.shadow) for call in trace.shadows] == [("Looks", True)]
+    assert reported == [decision]
+    assert [(call.unit.name, call.unit.shadow) for call in decision.shadows] == [("Looks", True)]
     assert "is not kept whole, this is a bug" in caplog.text
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_whoever_answers_a_caller_reports_when_the_answer_is_out(place: Place):
     place.registry.refresh()
-    traces: list[Trace] = []
-    service = DecisionService(place.registry, place.executor, 60.0, decided=(traces.append,))
-    trace = service.trace(request(Kind.FILTER, "Gone"))
-    assert traces == []
-    service.report(trace)
-    assert traces == [trace]
+    reported: list[Decision] = []
+    service = DecisionService(place.registry, place.executor, 60.0, decided=(reported.append,))
+    decision = service.decide_unreported(request(Kind.FILTER, "Gone"))
+    assert reported == []
+    service.report(decision)
+    assert reported == [decision]
 
 
 def test_a_migration_that_no_engine_could_read_is_decided_to_be_none(place: Place):
@@ -56,12 +57,12 @@ def test_a_migration_that_no_engine_could_read_is_decided_to_be_none(place: Plac
     place.write("Names", MOVES.format(vm="vm-7"))
     place.write("Moves", MOVES.format(vm=UUID))
     place.registry.refresh()
-    traces: list[Trace] = []
-    service = DecisionService(place.registry, place.executor, 60.0, decided=(traces.append,))
+    reported: list[Decision] = []
+    service = DecisionService(place.registry, place.executor, 60.0, decided=(reported.append,))
     decision = service.decide(request(Kind.BALANCE, "Names"))
     assert decision.answer is None
     assert decision.unit_errors == {"Names": ("answered with 'vm-7', which is not the id of a VM",)}
-    assert [trace.decision for trace in traces] == [decision]
+    assert reported == [decision]
     assert service.decide(request(Kind.BALANCE, "Moves")).answer.vm == UUID
     cluster = Caller.of_cluster("Default")
     assert service.decide(request(Kind.BALANCE, "Names", cluster)).answer.vm == "vm-7"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import html
 import re
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 from urllib.parse import urlencode
 
 from ovirt_scheduler.clusters.engine_events import ID
@@ -23,6 +23,7 @@ from ovirt_scheduler.model.values.text import writable
 
 _POLICY = re.compile(rb"<scheduling_policy" + ID)
 _UPGRADED = re.compile(rb"<upgrade_in_progress>\s*true\s*<")
+_RESERVES = re.compile(rb"<ha_reservation>\s*(true|false)\s*<")
 _VERSION = re.compile(
     rb"<version>\s*<major>\s*([0-9]{1,4})\s*</major>\s*<minor>\s*([0-9]{1,4})\s*</minor>"
 )
@@ -39,11 +40,12 @@ _NO_BALANCE = b"38440000-8cf0-14bd-c43e-10b96e4ef00a"  # the unit of a policy th
 
 
 class ClusterMarks(NamedTuple):
-    """The marks of a cluster: its policy's id, whether it is being upgraded, and its version."""
+    """The marks of a cluster: its policy's id, whether it is being upgraded, and more."""
 
     policy: str = ""
     is_upgraded: bool = False
     version: tuple[int, int] = (4, 7)  # of compatibility; the latest where it is not told
+    reserves: Optional[bool] = None  # whether its ha_reservation is on; None: it is not told
 
 
 class EnginePolicy(NamedTuple):
@@ -63,6 +65,8 @@ def of_cluster(inventory: Inventory, name: str) -> ClusterMarks:
     policy = _POLICY.search(document)
     version = _VERSION.search(document)
     marks = ClusterMarks(policy[1].decode() if policy else "", bool(_UPGRADED.search(document)))
+    reserves = _RESERVES.search(document)
+    marks = marks._replace(reserves=reserves[1] == b"true" if reserves else None)
     return marks._replace(version=(int(version[1]), int(version[2]))) if version else marks
 
 

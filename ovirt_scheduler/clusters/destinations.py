@@ -340,11 +340,15 @@ class ClusterDestinations:
         caller = Caller.of_cluster(self.settings.name)
         entities = Entities(hosts, vm=vm)
         request = Request(caller, entities, self.settings.properties, {kind: units})
-        replies = self.view.replies
-        if replies is not None:
-            of_vm = next((each for each in replies.vms if vm in each.ids), None)
-            replies = EngineReplies(replies.hosts, of_vm)
-        return self.decisions.decide(request, replies).answer
+        return self.decisions.decide(request, about_vm(self.view.replies, vm)).answer
+
+
+def about_vm(replies: Optional[EngineReplies], vm: Optional[str]) -> Optional[EngineReplies]:
+    """The replies about all hosts and one VM, of those about a cluster."""
+    if replies is None:
+        return None
+    of_vm = next((reply for reply in replies.vms if vm in reply.ids), None)
+    return EngineReplies(replies.hosts, of_vm)
 
 
 def _first(hosts: tuple[str, ...]) -> str:

@@ -27,6 +27,7 @@ from ovirt_scheduler.clusters import overview
 from ovirt_scheduler.clusters.cluster_reader import ClusterReader, View
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.engine_side import EngineSide
+from ovirt_scheduler.clusters.loss_watch import ClusterLosses
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.news import News
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
@@ -52,6 +53,7 @@ class ClusterDrive:
     Attributes:
         ownership: says whether this daemon drives the cluster.
         news: what has happened, from any thread.
+        losses: what the cluster can lose; another thread counts it.
     """
 
     def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
@@ -71,6 +73,7 @@ class ClusterDrive:
         self.ownership = ClusterOwnership(settings, services.memory)
         self._engine_side = EngineSide(settings, services.inventory)
         self._actions = ClusterActions(settings, services, self._engine_side)
+        self.losses = ClusterLosses(settings, services)
         self._migrations, self._affinity = self._actions.migrations, self._actions.affinity
         now = time.monotonic()
         # An interval of 0 is never.
@@ -93,6 +96,7 @@ class ClusterDrive:
             words, since, self._engine_side.conflict, self._engine_side.is_upgraded,
             () if driven_by else self._affinity.broken_groups, self._affinity.problem,
             overview.hosts(self._reader), self._actions.course, overview.policy(self._settings),
+            None if driven_by else self.losses.worst,
         )  # fmt: skip
 
     def run(self) -> None:
@@ -171,6 +175,7 @@ class ClusterDrive:
             balances = balance = not self._engine_side.is_upgraded
         # Statistics show whether a migration improves anything.
         statistics = balances or (timer and self._wants_statistics(driver))
+        statistics |= self.losses.begin_look(self._begun)
         view = self._reader.read(timer or balances, statistics, self._migrations.under_way)
         self._looked = time.time()
         state = view.state
@@ -182,6 +187,7 @@ class ClusterDrive:
             return
         if not self._memory.statuses:  # the cluster is new, or was taken over
             self._migrations.adopt(state)
+        self.losses.note(view, self._affinity.rules, self._engine_side.reserves)
         self._actions.settle_plans(driver, view)
         self._call(driver, view, timer, balance)
 

@@ -41,6 +41,7 @@ class EngineSide:
         conflict: of its policy with the section, in words; empty if there is none.
         is_upgraded: whether it upgrades the cluster just now.
         version: of the cluster; None if it was not told yet.
+        reserves: whether the cluster's ``ha_reservation`` is on; None if it was not told.
     """
 
     def __init__(self, settings: ClusterSettings, inventory: Inventory) -> None:
@@ -51,12 +52,13 @@ class EngineSide:
         self.conflict = ""
         self.is_upgraded = False
         self.version: Optional[tuple[int, int]] = None
+        self.reserves: Optional[bool] = None
 
     def ask(self) -> None:
         """Ask the engine; where it does not answer, all is as before."""
         try:
             marks = cluster_marks.of_cluster(self._inventory, self._settings.name)
-            self.version = marks.version
+            self.version, self.reserves = marks.version, marks.reserves
             now = time.monotonic()
             if self._policy_id != marks.policy or now >= self._policy_at:
                 self._policy = cluster_marks.policy_of(self._inventory, marks.policy)

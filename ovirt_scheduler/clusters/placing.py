@@ -12,7 +12,8 @@ asks too often is given up: its answer is then the best placement that it came t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable, NamedTuple, Optional, Protocol
 
@@ -64,6 +65,11 @@ class Placed(NamedTuple):
     whys: Mapping[str, str]
     breaking: frozenset[str]
     is_best: bool
+
+    @property
+    def homeless(self) -> Sequence[str]:
+        """The VMs that have no place."""
+        return [vm for vm, host in self.targets.items() if host is None]
 
 
 class Order(NamedTuple):
@@ -160,6 +166,24 @@ class Placing:
             frozenset(step.vm for step in best if step.breaks),
             is_best,
         )
+
+    @contextlib.contextmanager
+    def lost(
+        self, host: str, vms: Collection[str], urgent: Collection[str] = ()
+    ) -> Iterator[Placed]:
+        """Place the VMs of a host that fails, as ``place`` does it; then they run there again.
+
+        Args:
+            host: which the places refuse meanwhile.
+        """
+        for vm in vms:
+            self.places.move(vm, None)
+        try:
+            yield self.place(vms, urgent)
+        finally:
+            for vm in vms:
+                self.placed_vms.move(vm, host)
+                self.places.move(vm, host)
 
     def empty_in_turn(self, hosts: Collection[str]) -> Order:
         """Find an order in which hosts can be emptied, one after another; each is used afterwards.

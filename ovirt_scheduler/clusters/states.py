@@ -159,10 +159,12 @@ _FEWEST = 3
 _OF_A_HOST: Mapping[str, Callable[[object], object]] = {
     "name": text, "status": text, "cluster": _text_or_none, "processors": amount,
     "busy_processors": amount, "memory": amount, "used_memory": amount,
+    "room": amount,
 }  # fmt: skip
 _OF_A_VM: Mapping[str, Callable[[object], object]] = {
     "name": text, "status": text, "cluster": _text_or_none, "host": _text_or_none,
-    "origin": text, "processors": amount, "memory": amount, "busy_processors": amount,
+    "origin": text, "is_highly_available": _truth, "pinned_to": _members,
+    "processors": amount, "memory": amount, "busy_processors": amount,
 }  # fmt: skip
 _OF_A_GROUP: Mapping[str, Callable[[object], object]] = {
     "name": text, "priority": _number, "vm_rule": _rule, "host_rule": _rule, "vms": _members,

@@ -1,8 +1,8 @@
-"""The threads that look after clusters: one for each, and one that asks for the engine's events.
+"""The threads that look after clusters: one for each, and two for all of them.
 
-An event only says which hosts and VMs of a cluster to look at; the look shows what has changed. No
-change is lost, because the daemon also looks at a cluster at its start, and each minute without an
-event.
+One counts what each cluster can lose. The other one asks for the engine's events. An event only
+says which hosts and VMs of a cluster to look at; the look shows what has changed. No change is
+lost, because the daemon also looks at a cluster at its start, and each minute without an event.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ovirt_scheduler.settings.table import ClusterSettings
 _log = logging.getLogger(__name__)
 
 _WATCH_EVERY, _WATCH_SECONDS = 2.0, 20.0  # seconds between questions for events; for one answer
+_COUNT_EVERY = 1.0  # seconds between two looks for what is to be counted
 _ANYTHING = engine_events.Events(None, named=None)  # may have happened: a cluster is looked at now
 
 
@@ -47,7 +48,7 @@ class ClusterThreads:
         runs = {f"cluster {name}": each.run for name, each in self._clusters.items()}
         self._threads = [
             threading.Thread(target=run, name=name, daemon=True)
-            for name, run in {"events": self._watch, **runs}.items()
+            for name, run in {"events": self._watch, "losses": self._count, **runs}.items()
         ]
         self._lock = threading.Lock()  # of those who start threads
 
@@ -100,6 +101,12 @@ class ClusterThreads:
         give_up = time.monotonic() + seconds
         for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(0.0, give_up - time.monotonic()))
+
+    def _count(self) -> None:
+        """Count what each cluster can lose, as there is something to count and a slot is free."""
+        while not self._stopping.wait(_COUNT_EVERY):
+            for cluster in self._clusters.values():
+                cluster.losses.count()
 
     def _watch(self) -> None:
         """Pass the engine's events to the clusters, each event once."""

@@ -21,13 +21,14 @@ from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.command.workbench import section_of
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.model.losses import Loss, reservation_words
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import TYPES
 from ovirt_scheduler.workbench import snapshot
 from ovirt_scheduler.workbench.entity_document import EntityDocument
-from ovirt_scheduler.workbench.host_loss import ACT, MOST_MORE, WAITS, Loss, Questions
+from ovirt_scheduler.workbench.host_loss import ACT, MOST_MORE, WAITS, Questions
 from ovirt_scheduler.workbench.simulated_cluster import UP, SimulatedVm
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
@@ -170,12 +171,12 @@ def _capacity(options: argparse.Namespace) -> Shown:
         )
         for loss in losses
     ]  # fmt: skip
-    worst = max(losses, key=lambda loss: (loss.urgent, len(loss.homeless)))
+    worst = max(losses, key=lambda loss: loss.severity)
     lines = _loss_lines(worst, f"the worst is the loss of {worst.host}: ") if worst.host else []
     if not worst.homeless:
         lines = ["every VM finds a place, whichever host is lost"]
-    if worst.urgent and questions.reserves:
-        lines.append("ha_reservation of the cluster is on: it does not count by the site's rules")
+    has_urgent = any(vm.is_highly_available and vm.host for vm in questions.cluster.vms.values())
+    lines += filter(None, [reservation_words(questions.reserves, worst, has_urgent)])
     if kind is not None:
         least = min(losses, key=lambda loss: loss.more or 0)
         lines.append(

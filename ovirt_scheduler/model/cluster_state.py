@@ -25,6 +25,7 @@ class HostState(NamedTuple):
     memory: int = 0  # bytes; 0: how much is used is not known
     used_memory: int = 0
     cluster: Optional[str] = None  # the cluster's id
+    room: Optional[int] = None  # bytes for VMs that are started there; None: not known
 
     @property
     def is_up(self) -> bool:
@@ -43,6 +44,8 @@ class VmState(NamedTuple):
     busy_processors: Optional[float] = None  # None: its share of what its host uses
     cluster: Optional[str] = None  # the cluster's id
     origin: str = ""  # in the engine's words; empty if it tells none
+    is_highly_available: bool = False
+    pinned_to: frozenset[str] = frozenset()  # ids of the only hosts that it may run on; empty: any
 
     @property
     def is_migrating(self) -> bool:

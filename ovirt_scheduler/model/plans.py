@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.model.cluster_state import ANY_HOST_NAME, ClusterState
+from ovirt_scheduler.model.losses import WorstLoss
 
 # What a plan comes to.
 TOLD = "told"  # in a dry run
@@ -204,3 +205,4 @@ class ClusterLook(NamedTuple):
     hosts: tuple[HostLook, ...] = ()
     course: tuple[tuple[float, float], ...] = ()  # of the imbalance: seconds since 1970, percent
     policy: Mapping[str, str] = MappingProxyType({})  # what the section says, in words
+    worst_loss: Optional[WorstLoss] = None  # of a host; None: not counted

@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.clusters.placing import Order, Placed, Placing
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
+from ovirt_scheduler.model.losses import Homeless, Loss
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.simulated_cluster import (
     UP,
@@ -48,41 +49,15 @@ class Leaving(NamedTuple):
     remedy: str = ""
 
 
-class Homeless(NamedTuple):
-    """A VM that has no place when its host fails."""
-
-    vm: str
-    highly_available: bool
-    why: str
-
-
-class Loss(NamedTuple):
-    """What the loss of a host does.
-
-    Attributes:
-        host: its name; empty: no host is lost.
-        homeless: the VMs that have no place; those that are highly available first.
-        more: how many more of the VM that is asked about fit then; None: none is.
-        is_best: whether no other placement has a place for more VMs.
-    """
-
-    host: str
-    homeless: tuple[Homeless, ...] = ()
-    more: Optional[int] = None
-    is_best: bool = True
-
-    @property
-    def urgent(self) -> int:
-        """How many of the VMs without a place are highly available."""
-        return sum(vm.highly_available for vm in self.homeless)
-
-
 class Questions:
     """Answers questions about one saved cluster; used by one thread.
 
     Args:
         offers: as for ``SimulatedPlaces``.
         tell: called with the progress, again and again.
+
+    Attributes:
+        reserves: whether the cluster's ``ha_reservation`` is on; None: not known.
 
     Raises:
         BadInput: the snapshot cannot be simulated.
@@ -108,8 +83,9 @@ class Questions:
         running = {vm.id: vm.host.id for vm in self.cluster.vms.values() if vm.host}
         self._placing = Placing(self._places, PlacedVms(rules, running))
         self._tell = tell
-        clusters = snapshot.elements("clusters")
-        self._reserves = any(each.findtext("ha_reservation") == "true" for each in clusters)
+        texts = (cluster.findtext("ha_reservation") for cluster in snapshot.elements("clusters"))
+        reserves = next(texts, None)
+        self.reserves = None if reserves is None else reserves == "true"
         # By a host and the VMs on it: how many more VMs of the kind that is asked about fit.
         self._room: dict[tuple[str, frozenset[str]], int] = {}
 
@@ -122,11 +98,6 @@ class Questions:
     def up(self) -> Sequence[SimulatedHost]:
         """The hosts that are up."""
         return [host for host in self.cluster.hosts.values() if host.status == UP]
-
-    @property
-    def reserves(self) -> bool:
-        """Whether the cluster's ``ha_reservation`` is on."""
-        return self._reserves
 
     def close(self) -> None:
         """End what answers plugins that ask the engine."""
@@ -172,23 +143,16 @@ class Questions:
         vms = tuple(host.vms.values()) if host else ()
         if host:
             host.set("status", "non_responsive")
-        for vm in vms:
-            self.cluster.remove(vm)
         urgent = {vm.id for vm in vms if vm.is_highly_available}
-        placed = self._placing.place([vm.id for vm in vms], urgent)
-        more = None if more_of is None else self._more(more_of)
+        with self._placing.lost(host.id if host else "", [vm.id for vm in vms], urgent) as placed:
+            more = None if more_of is None else self._more(more_of)
         if host:
-            for vm in vms:
-                self._placing.placed_vms.move(vm.id, host.id)
-                self.cluster.place(vm, host)
             host.set("status", UP)
-        homeless = [
+        homeless = (
             Homeless(self.cluster.vms[vm].name, vm in urgent, placed.whys[vm])
-            for vm, target in placed.targets.items()
-            if target is None
-        ]
-        homeless.sort(key=lambda vm: (not vm.highly_available, vm.vm))
-        return Loss(host.name if host else "", tuple(homeless), more, placed.is_best)
+            for vm in placed.homeless
+        )
+        return Loss.of(host.name if host else "", homeless, placed.is_best, more)
 
     def _offered(self, vm: str) -> Optional[Collection[str]]:
         """The hosts that the engine would migrate a VM to now; None: it does not say."""

@@ -51,14 +51,14 @@ def test_groups_get_the_members_of_their_labels_and_labels_may_be_groups():
 def test_what_is_used_arrives():
     """Of hosts, and of VMs with and without how busy they are."""
     vms = {
-        "v": ["web", "up", "c", "h", "ovirt", 2, 4096, 1.5],
-        "w": ["mail", "up", "c", "h", "", 1, 4096],
+        "v": ["web", "up", "c", "h", "ovirt", True, ["h"], 2, 4096, 1.5],
+        "w": ["mail", "up", "c", "h", "", False, [], 1, 4096],
     }
-    assert states.unpack_hosts({"h": ["lynx", "up", "c", 16, 2.5, 8192, 4096]}) == {
-        "h": HostState("lynx", "up", 16, 2.5, 8192, 4096, "c")
+    assert states.unpack_hosts({"h": ["lynx", "up", "c", 16, 2.5, 8192, 4096, 2048]}) == {
+        "h": HostState("lynx", "up", 16, 2.5, 8192, 4096, "c", 2048)
     }
     assert states.unpack_vms(vms) == {
-        "v": VmState("web", "up", "h", 2, 4096, 1.5, "c", "ovirt"),
+        "v": VmState("web", "up", "h", 2, 4096, 1.5, "c", "ovirt", True, frozenset("h")),
         "w": VmState("mail", "up", "h", 1, 4096, cluster="c"),
     }
 
@@ -71,10 +71,12 @@ def test_what_is_used_arrives():
      ({"h": ["n", "up", None, -1]}, states.unpack_hosts),
      ({"h": ["n", "up", None, True]}, states.unpack_hosts),
      ({"h": ["n", "up", None, 2**63]}, states.unpack_hosts),
-     ({"h": ["n", "up", None, 1, 2, 3, 4, 5]}, states.unpack_hosts),
+     ({"h": ["n", "up", None, 1, 2, 3, 4, 5, 6]}, states.unpack_hosts),
      ({"h": ["n", "up", None, float("nan")]}, states.unpack_hosts),
      ({"v": ["n", "up", None]}, states.unpack_vms),
-     ({"v": ["n", "up", None, None, "", "1"]}, states.unpack_vms),
+     ({"v": ["n", "up", None, None, "", False, [], "1"]}, states.unpack_vms),
+     ({"v": ["n", "up", None, None, "", 1]}, states.unpack_vms),
+     ({"v": ["n", "up", None, None, "", False, [7]]}, states.unpack_vms),
      ({"v": ["n", "up", 7, None]}, states.unpack_vms),
      ({"v": ["n", "up", None, 7]}, states.unpack_vms),
      ({"v": [None, "up", None, None]}, states.unpack_vms),

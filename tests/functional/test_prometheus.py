@@ -28,7 +28,7 @@ from tests.support.command import executed
 from tests.support.daemon import Daemon, reserved_port
 from tests.support.paths import PROJECT
 from tests.support.served import SETTINGS
-from tests.support.site import MadeSite, call, record, refusal
+from tests.support.site import WORST_LOSS, MadeSite, call, record, refusal
 from tests.support.waiting import LONG, wait_until
 
 RULES = PROJECT / "packaging" / "prometheus" / "ovirt-scheduler.rules.yml"
@@ -209,6 +209,7 @@ OF_ITS_STATE = {
     "OvirtSchedulerRequestsWait", "OvirtSchedulerRequestsRefused", "OvirtSchedulerZygoteRestarts",
     "OvirtSchedulerEngineUnreachable", "OvirtSchedulerHistoryLoses",
     "OvirtSchedulerMigrationsRefused", "OvirtSchedulerMayNotMigrate", "OvirtSchedulerPlanWaits",
+    "OvirtSchedulerCannotLoseHost",
 }  # fmt: skip
 
 
@@ -275,7 +276,12 @@ def test_alerts_fire_for_states_that_a_daemon_seldom_has(start, tmp_path):
             history=site.state.history._replace(dropped=3),
             clusters=(
                 ClusterLook(
-                    "East", "on", refusals=(refusal(),), denial="not authorized", plans=(PLAN,)
+                    "East",
+                    "on",
+                    refusals=(refusal(),),
+                    denial="not authorized",
+                    plans=(PLAN,),
+                    worst_loss=WORST_LOSS,
                 ),
             ),
             processes=processes._replace(

@@ -40,6 +40,8 @@ class Vm:
     busy: Optional[int] = None  # percent of one processor; None: not told
     cluster: str = "Default"
     origin: str = "ovirt"
+    is_highly_available: bool = False
+    pinned_to: Sequence[str] = ()  # names of hosts
     kind = "vm"
 
     @property
@@ -93,6 +95,7 @@ def statistics(host: Host, on_it: Sequence[Vm]) -> list[Element]:
 
 def of_vm(vm: Vm, follow: bool = False) -> Element:
     busy = [] if vm.busy is None else [statistic("cpu.current.total", vm.busy)]
+    pins = [Element("host", "", at("hosts", id_of(name))) for name in vm.pinned_to]
     content = [
         Element("name", vm.name),
         Element("statistics", busy) if follow else link("vms", vm.id, "statistics"),
@@ -100,7 +103,8 @@ def of_vm(vm: Vm, follow: bool = False) -> Element:
         Element("memory", vm.memory),
         Element("os", [Element("type", vm.os)]),
         Element("origin", vm.origin),
-        Element("placement_policy", [Element("affinity", vm.affinity)]),
+        Element("high_availability", [Element("enabled", str(vm.is_highly_available).lower())]),
+        Element("placement_policy", [Element("affinity", vm.affinity), Element("hosts", pins)]),
         Element("status", vm.status),
     ]
     if vm.host is not None:

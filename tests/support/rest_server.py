@@ -91,7 +91,7 @@ class RestServer:
         self.migrations: list[tuple[str, str]] = []  # names of VM and host, as asked for
         self.migrating: dict[str, str] = {}
         self.instant_migrations = False
-        self.policy, self.upgrading = "none", False  # of its clusters
+        self.policy, self.upgrading, self.reserves = "none", False, False  # of its clusters
         self.version = 4, 7  # of its clusters
         self.groups: list[Group] = []  # of any cluster
         self.labels: list[Label] = []
@@ -379,6 +379,7 @@ class RestServer:
     def _cluster(self, name: str, follow: str) -> Element:
         policy = Element("scheduling_policy", "", at("schedulingpolicies", id_of(self.policy)))
         content = [Element("name", name), policy]
+        content.append(Element("ha_reservation", str(self.reserves).lower()))
         content += [Element("upgrade_in_progress", "true")] if self.upgrading else []
         parts = zip(("major", "minor"), self.version)
         content.append(Element("version", [Element(part, number) for part, number in parts]))

@@ -15,6 +15,7 @@ from ovirt_scheduler.history.query import written
 from ovirt_scheduler.history.record import Host, Record, Unit
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import FILE, History, HistoryState
+from ovirt_scheduler.model.losses import Homeless, Loss, WorstLoss
 from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.processes.executor import ProcessesState
@@ -38,6 +39,9 @@ STATE = DaemonState(
     processes=ProcessesState(9, 29, {"killed": 1}, 1, 0, 4, 0, 0),
     history=HistoryState(0, 4096, 0, 0),
 )
+
+
+WORST_LOSS = WorstLoss(Loss("lynx", (Homeless("web", True, ""),)), 1_800_000_000.0)
 
 
 def unit_state(name: str, kind: str = "filter", **further: Any) -> UnitState:
@@ -110,7 +114,7 @@ def full_site(tmp_path: Path) -> MadeSite:
         engine=EngineState("https://engine/api", "", None, {"ok": 7, "failed": 1}),
         history=HistoryState(1, 4096, 0, 2),
         threads=(ThreadState("keeping processes ready", 4),),
-        clusters=(ClusterLook("East", "on", 1_800_000_000.0, imbalance=23.4),),
+        clusters=(ClusterLook("East", "on", 1_800_000_000.0, imbalance=23.4, worst_loss=WORST_LOSS),),
     )  # fmt: skip
 
 

@@ -50,15 +50,15 @@ def latest(statistics: Optional[Sequence[Any]]) -> dict[str, float]:
         statistics: the state of their list.
     """
     data: dict[str, float] = {}
-    for statistic in _members(statistics):
-        values = _members(statistic.get("_values"))
+    for statistic in members(statistics):
+        values = members(statistic.get("_values"))
         datum = values[0].get("_datum") if values else None
         if "_name" in statistic and datum is not None:
             data[statistic["_name"]] = float(datum)
     return data
 
 
-def _members(values: Optional[Sequence[Any]]) -> Sequence[Any]:
+def members(values: Optional[Sequence[Any]]) -> Sequence[Any]:
     """The states in the state of a list."""
     if not values:
         return ()

@@ -10,7 +10,7 @@ from typing import Union
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
-from ovirt_scheduler.processes.documents.amounts import MOST, amount, latest, processors
+from ovirt_scheduler.processes.documents.amounts import MOST, amount, latest, members, processors
 from ovirt_scheduler.processes.documents.packing import State
 
 Number = Union[int, float]
@@ -36,6 +36,8 @@ def states(entities: Sequence[State]) -> dict[str, list[object]]:
         if is_vm:
             texts += [state.get("_host", {}).get("_id"), state.get("_origin") or ""]
         values: list[object] = [text and text[:_LONGEST_NAME] for text in texts]
+        if is_vm:
+            values += [bool(state.get("_high_availability", {}).get("_enabled")), _pins(state)]
         if "_memory" in state:  # else there is nothing to count with, and few bytes to answer for
             values += of_vm(state) if is_vm else of_host(state)
         by_id[key] = values
@@ -45,15 +47,17 @@ def states(entities: Sequence[State]) -> dict[str, list[object]]:
 def of_host(host: State) -> list[Number]:
     """Processors and how many are busy, memory and how much is used, in bytes.
 
-    If the use of processors or of memory is not known, their total is 0.
+    If the use of processors or of memory is not known, their total is 0. Then how many bytes there
+    are for VMs that are started there, if that is known.
     """
     statistics = _statistics(host)
     percent = busy_percent(statistics)
     number = 0 if percent is None else processors(host)
     busy = (percent or 0.0) / 100 * number
     memory, room = amount(host, "_memory"), "_max_scheduling_memory"
-    used = used_memory(statistics, memory, amount(host, room) if room in host else None)
-    return [number, busy, *((0, 0) if used is None else (memory, used))]
+    rooms = [amount(host, room)] if room in host else []
+    used = used_memory(statistics, memory, rooms[0] if rooms else None)
+    return [number, busy, *((0, 0) if used is None else (memory, used)), *rooms]
 
 
 def of_vm(vm: State) -> list[Number]:
@@ -61,6 +65,12 @@ def of_vm(vm: State) -> list[Number]:
     busy = _statistics(vm).get("cpu.current.total")
     load = [] if busy is None else [busy / 100]
     return [processors(vm) or 1, amount(vm, "_memory"), *load]
+
+
+def _pins(vm: State) -> list[str]:
+    """The ids of the only hosts that a VM may run on; none: any."""
+    hosts = members(vm.get("_placement_policy", {}).get("_hosts"))
+    return [host["_id"][:_LONGEST_NAME] for host in hosts if host.get("_id")]
 
 
 def _statistics(state: State) -> dict[str, float]:

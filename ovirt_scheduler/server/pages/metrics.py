@@ -179,6 +179,12 @@ def _clusters(clusters: Sequence[ClusterLook]) -> Iterator[Any]:
         "cluster",
     )  # fmt: skip
     yield _gauge(
+        "cluster_vms_without_place",
+        "VMs of a cluster that would have no place if the worst of its hosts failed.",
+        {look.name: len(look.worst_loss.loss.homeless) for look in clusters if look.worst_loss},
+        "cluster",
+    )  # fmt: skip
+    yield _gauge(
         "cluster_may_migrate", "0: the engine's user may not migrate VMs of the cluster.",
         {each.name: not each.denial for each in clusters}, "cluster",
     )  # fmt: skip

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Optional
 
 from ovirt_scheduler.history.tally import Tally, UnitTally
+from ovirt_scheduler.model.losses import WorstLoss
 from ovirt_scheduler.model.plans import WAITING, ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server.pages import problems
@@ -85,6 +86,7 @@ def _cluster(cluster: ClusterLook) -> Status:
         or None,
         without_rules=cluster.without_rules,
         policy=dict(cluster.policy),
+        worst_loss=None if cluster.worst_loss is None else _loss(cluster.worst_loss),
     )
 
 
@@ -99,6 +101,19 @@ def cluster(look: ClusterLook) -> Status:
     ]  # fmt: skip
     course = [{"time": moment(at), "imbalance": round(part, 1)} for at, part in look.course]
     return {**_cluster(look), "hosts": hosts, "course": course}
+
+
+def _loss(worst: WorstLoss) -> Status:
+    loss = worst.loss
+    return _without_blanks(
+        host=loss.host,
+        vms_without_place=[vm.vm for vm in loss.homeless],
+        highly_available=loss.urgent,
+        all_tried=loss.is_best,
+        counted=moment(worst.time),
+        without=", ".join(worst.without),
+        reservation=worst.reservation,
+    )
 
 
 def _refusal(refusal: Refusal) -> Status:
@@ -161,7 +176,7 @@ def cluster_state(cluster: Mapping[str, Any]) -> tuple[str, str]:
     }
     waiting = sum(plan["state"] == WAITING for plan in cluster["plans"])
     wait = f"{count_of(waiting, 'plan')} {'waits' if waiting == 1 else 'wait'} for approval"
-    rules = "; ".join(_rules_state(cluster))
+    others = "; ".join((*_rules_state(cluster), *_loss_state(cluster)))
     states = (
         ("driven_by" in cluster, f"stands by, {cluster.get('driven_by')} drives it", "good"),
         ("problem" in cluster, str(cluster.get("problem")), "bad"),
@@ -170,10 +185,10 @@ def cluster_state(cluster: Mapping[str, Any]) -> tuple[str, str]:
         ("conflict" in cluster, "the engine balances it, too", "bad"),
         ("upgraded" in cluster, "is being upgraded, and not balanced", "good"),
         (bool(waiting), wait, "doubt"),
-        (not rules, "well", "good"),
+        (not others, "well", "good"),
     )
     state, mood = next(((text, mood) for holds, text, mood in states if holds), ("", "doubt"))
-    return "; ".join(filter(None, (state, rules if "driven_by" not in cluster else ""))), mood
+    return "; ".join(filter(None, (state, others if "driven_by" not in cluster else ""))), mood
 
 
 def _rules_state(cluster: Mapping[str, Any]) -> Iterator[str]:
@@ -187,6 +202,14 @@ def _rules_state(cluster: Mapping[str, Any]) -> Iterator[str]:
             yield f"{number} broken: {', '.join(names[:_MOST_GROUPS])}{more}"
     if "without_rules" in cluster:
         yield "without the engine's rules"
+
+
+def _loss_state(cluster: Mapping[str, Any]) -> Iterator[str]:
+    """What is to be said of the loss of a host."""
+    worst = cluster.get("worst_loss", {})
+    if worst.get("vms_without_place"):
+        number = count_of(len(worst["vms_without_place"]), "VM")
+        yield f"if {worst['host']} fails, {number} without a place"
 
 
 def facts(report: Status) -> list[tuple[str, str]]:

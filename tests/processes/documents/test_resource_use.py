@@ -33,7 +33,7 @@ def state(kind, content):
     [
         ("", [0, 0, 0, 0]),
         ("<memory>100</memory>", [0, 0, 0, 0]),
-        (SIZE, [0, 0, 100, 70]),
+        (SIZE, [0, 0, 100, 70, 30]),
         ("<memory>100</memory>" + statistics(memory_free=40), [0, 0, 100, 60]),
         ("<memory>100</memory>" + statistics(memory_used=20, memory_free=40), [0, 0, 100, 20]),
         (TOPOLOGY, [0, 0, 0, 0]),
@@ -45,7 +45,7 @@ def state(kind, content):
             f"<memory>100</memory>{TOPOLOGY}" + statistics(**UNMEASURED, memory_used=20),
             [0, 0, 100, 20],
         ),
-        (f"{SIZE}{TOPOLOGY}" + statistics(**UNMEASURED, memory_used=0), [0, 0, 100, 70]),
+        (f"{SIZE}{TOPOLOGY}" + statistics(**UNMEASURED, memory_used=0), [0, 0, 100, 70, 30]),
         (TOPOLOGY + statistics(**{**UNMEASURED, "cpu_current_user": 100}), [8, 8, 0, 0]),
         ("<memory>100</memory>" + statistics(memory_used="1e99"), [0, 0, 0, 0]),
         ("<memory>100</memory>" + statistics(memory_used="NaN"), [0, 0, 0, 0]),

@@ -13,9 +13,10 @@ import pytest
 from ovirt_scheduler.engine.inventory import EngineState
 from ovirt_scheduler.history.query import written
 from ovirt_scheduler.history.store import HistoryState
+from ovirt_scheduler.model.losses import Loss
 from ovirt_scheduler.model.plans import ClusterLook, Plan, Step
 from ovirt_scheduler.server.pages.daemon_state import UnloadedFile
-from tests.support.site import DECISION, MadeSite, call, record, unit_state
+from tests.support.site import DECISION, WORST_LOSS, MadeSite, call, record, unit_state
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
 LYNX, PUMA = {"id": "l", "name": "lynx"}, {"id": "p", "name": "puma"}
@@ -222,6 +223,20 @@ def test_a_cluster_has_its_plans_and_its_imbalance(tmp_path):
     assert "23.4 %" in lxml.html.fromstring(site.text("/status")).text_content()
     told = json.loads(site.text("/clusters/East.json"))
     assert (told["imbalance"], told["plans"][0]["plan"]) == (23.4, waiting.id)
+
+
+def test_what_a_cluster_can_lose_is_part_of_its_state_and_no_problem(tmp_path):
+    look = ClusterLook("East", "on", time.time(), worst_loss=WORST_LOSS)
+    site = MadeSite(tmp_path, clusters=(look,))
+    for path in ("/status", "/clusters/East"):
+        page = lxml.html.fromstring(site.text(path)).text_content()
+        assert "if lynx fails, 1 VM without a place" in page
+    assert json.loads(site.text("/status.json"))["well"]
+    safe = WORST_LOSS._replace(loss=Loss("lynx"), without=("Night",))
+    site = MadeSite(tmp_path, clusters=(look._replace(worst_loss=safe),))
+    page = lxml.html.fromstring(site.text("/clusters/East")).text_content()
+    assert "every VM finds a place, whichever host fails; without Night, which failed" in page
+    assert "without a place" not in site.text("/status")
 
 
 def test_a_cluster_has_its_own_decisions(tmp_path):

@@ -1,0 +1,86 @@
+"""What the loss of a host of a cluster would do: which VMs would find no place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Optional
+
+from ovirt_scheduler.model.values.text import count_of
+
+
+class Homeless(NamedTuple):
+    """A VM that has no place when its host fails."""
+
+    vm: str
+    highly_available: bool
+    why: str
+
+
+class Loss(NamedTuple):
+    """What the loss of a host does.
+
+    Attributes:
+        host: its name; empty: no host is lost.
+        homeless: the VMs that have no place; those that are highly available first.
+        more: how many more of the VM that is asked about fit then; None: none is.
+        is_best: whether no other placement has a place for more VMs.
+    """
+
+    host: str
+    homeless: tuple[Homeless, ...] = ()
+    more: Optional[int] = None
+    is_best: bool = True
+
+    @classmethod
+    def of(
+        cls, host: str, homeless: Iterable[Homeless], is_best: bool, more: Optional[int] = None
+    ) -> Loss:
+        """The loss of a host, with the VMs without a place in any order."""
+        order = sorted(homeless, key=lambda vm: (not vm.highly_available, vm.vm))
+        return cls(host, tuple(order), more, is_best)
+
+    @property
+    def urgent(self) -> int:
+        """How many of the VMs without a place are highly available."""
+        return sum(vm.highly_available for vm in self.homeless)
+
+    @property
+    def severity(self) -> tuple[int, int]:
+        """The larger, the worse: the highly available VMs count first."""
+        return self.urgent, len(self.homeless)
+
+
+class WorstLoss(NamedTuple):
+    """The worst loss of a host of a cluster that is looked after.
+
+    Attributes:
+        time: when it was counted, in seconds since 1970.
+        without: the filters that failed, and so do not count.
+        reservation: how the cluster's ``ha_reservation`` differs from it; empty: it does not.
+    """
+
+    loss: Loss
+    time: float
+    without: tuple[str, ...] = ()
+    reservation: str = ""
+
+
+def reservation_words(reserves: Optional[bool], worst: Loss, has_urgent: bool) -> str:
+    """How the ``ha_reservation`` of a cluster differs from what is counted; empty: it does not.
+
+    Args:
+        reserves: whether it is on; None: not known.
+        has_urgent: whether highly available VMs run in the cluster.
+    """
+    if reserves and worst.urgent:
+        number = count_of(worst.urgent, "highly available VM")
+        return (
+            "ha_reservation of the cluster is on, and the engine counts without the site's rules: "
+            f"by them {number} would have no place"
+        )
+    if reserves is False and has_urgent and not worst.urgent:
+        return (
+            "ha_reservation of the cluster is off: the engine does not watch that highly available "
+            "VMs find a place, though all would"
+        )
+    return ""

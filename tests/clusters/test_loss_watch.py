@@ -1,0 +1,229 @@
+"""ovirt_scheduler.clusters.loss_watch: what a cluster can lose, counted of what a look has read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+import zlib
+
+import pytest
+
+from ovirt_scheduler.clusters.ownership import Mark
+from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.settings.value_types import Drive
+from tests.support.command import run
+from tests.support.driven import cluster
+from tests.support.pages import get
+from tests.support.rest_affinity import HARD, Group
+from tests.support.rest_server import GIB, Host, Vm
+from tests.support.waiting import wait_until
+
+METRIC = re.compile(r"^ovirt_scheduler_cluster_vms_without_place\{(.*)\} (.*)$", re.MULTILINE)
+SMALL = """\
+import pathlib
+
+def do_filter(hosts, vm, properties):
+    with pathlib.Path({told!r}).open("a") as told:
+        told.write(vm.name + "\\n")
+    return [host for host in hosts if host.name != "serval" or vm.name == "web"]
+"""
+
+
+READS_STATISTICS = """\
+def do_filter(hosts, vm, properties):
+    assert all(host.statistics for host in hosts)
+    return hosts
+"""
+
+
+@pytest.fixture
+def three(looks):
+    """Hosts of 16 GiB, with 12, 4 and 8 GiB of VMs."""
+    names = ("lynx", "puma", "serval")
+    vms = {"db": ("lynx", 8), "web": ("lynx", 4), "mail": ("puma", 4), "sap": ("serval", 8)}
+    free = dict.fromkeys(names, 16)
+    for host, memory in vms.values():
+        free[host] -= memory
+    looks.engine.hosts = [
+        Host(name, 16 * GIB, max_scheduling_memory=free[name] * GIB, measured=True)
+        for name in names
+    ]
+    looks.engine.vms = [Vm(name, *where[:1], where[1] * GIB) for name, where in vms.items()]
+    return looks
+
+
+def counted(looks, minutes: float = 1.0):
+    """The worst host, and the VMs that have no place without it, after a look."""
+    looks.look(minutes)
+    looks.cluster.losses.count()
+    worst = looks.cluster.state().worst_loss
+    return worst and (worst.loss.host, [vm.vm for vm in worst.loss.homeless])
+
+
+def begin(looks, **keys) -> None:
+    looks.begin(Drive.DRY_RUN, policy="none", **keys)
+
+
+def test_of_the_worst_host_the_vms_are_counted_that_fit_nowhere(three):
+    """Where another placement has room for them, they fit."""
+    begin(three)
+    assert counted(three) == ("lynx", [])
+    three.engine.hosts[1].max_scheduling_memory = 3 * GIB  # else: db on puma, web on serval
+    begin(three)
+    assert counted(three) == ("lynx", ["web"])
+
+
+@pytest.mark.parametrize("status", ["maintenance", "non_responsive"])
+def test_a_host_that_is_not_up_takes_no_vm(three, status):
+    three.engine.hosts[1].status = status
+    begin(three)
+    assert counted(three) == ("lynx", ["web"])
+
+
+def test_filters_are_asked_once_for_each_vm_and_count(three, place, tmp_path):
+    told = tmp_path / "asked"
+    place.write("Small", SMALL.format(told=str(told)))
+    three.registry.refresh()
+    begin(three, filters=(WantedUnit("Small"),))
+    assert counted(three) == ("lynx", [])  # db on puma, web on serval
+    assert sorted(told.read_text().split()) == ["db", "mail", "sap", "web"]
+    three.engine.hosts[1].max_scheduling_memory = 4 * GIB
+    begin(three, filters=(WantedUnit("Small"),))
+    assert counted(three) == ("lynx", ["db"])
+
+
+def test_a_filter_that_fails_is_named(three, place):
+    place.write("Broken", "def do_filter(hosts, vm, properties):\n    raise ValueError('oh')\n")
+    three.registry.refresh()
+    begin(three, filters=(WantedUnit("Broken"),))
+    assert counted(three) == ("lynx", [])
+    assert three.cluster.state().worst_loss.without == ("Broken",)
+
+
+def test_hard_rules_and_pins_count(three):
+    three.engine.hosts[2].max_scheduling_memory = 4 * GIB
+    three.engine.groups = [Group("apart", ["db", "mail"], apart=HARD)]
+    begin(three)
+    assert counted(three) == ("lynx", ["db"])
+    three.engine.groups = []
+    begin(three)
+    assert counted(three) == ("lynx", [])  # db on puma
+    three.engine.vms[1].pinned_to = ["lynx"]
+    begin(three)
+    assert counted(three) == ("lynx", ["web"])
+
+
+def test_highly_available_vms_have_a_place_first_and_the_reservation_is_compared(three):
+    three.engine.hosts[1].max_scheduling_memory = 0
+    three.engine.hosts[2].max_scheduling_memory = 4 * GIB
+    three.engine.vms[1].is_highly_available = True
+    begin(three)
+    assert counted(three) == ("lynx", ["db"])
+    assert "ha_reservation of the cluster is off" in three.cluster.state().worst_loss.reservation
+    three.engine.reserves = True
+    begin(three)
+    counted(three)
+    assert three.cluster.state().worst_loss.reservation == ""
+    three.engine.hosts[2].max_scheduling_memory = 0
+    begin(three)
+    assert counted(three) == ("lynx", ["web", "db"])
+    words = three.cluster.state().worst_loss.reservation
+    assert "by them 1 highly available VM would have no place" in words
+
+
+def test_it_is_counted_each_ten_minutes_and_told_once(three, caplog):
+    caplog.set_level("INFO")
+    begin(three, load_balance_interval=60.0)
+    assert counted(three) == ("lynx", [])
+    three.engine.hosts[1].max_scheduling_memory = 3 * GIB
+    assert counted(three, 5) == ("lynx", [])
+    assert counted(three, 6) == counted(three, 11) == ("lynx", ["web"])
+    three.engine.hosts[1].max_scheduling_memory = 12 * GIB
+    assert counted(three, 11) == ("lynx", [])
+    told = [record.getMessage() for record in caplog.records if "fails" in record.getMessage()]
+    assert told == [
+        "cluster Default: if lynx fails, VMs find no place: 1",
+        "cluster Default: every VM finds a place, whichever host fails",
+    ]
+
+
+def test_nothing_is_called_while_all_slots_are_taken_and_then_it_goes_on(three, place, tmp_path):
+    """And it takes none itself: a call that comes meanwhile has one at once."""
+    told = tmp_path / "asked"
+    place.write("Small", SMALL.format(told=str(told)))
+    three.registry.refresh()
+    begin(three, filters=(WantedUnit("Small"),))
+    three.look()
+    slots = place.executor._slots
+    with contextlib.ExitStack() as held:
+        while slots.is_free:
+            held.enter_context(slots.hold(slots.capacity, time.monotonic() + 60))
+        three.cluster.losses.count()
+        assert (three.cluster.state().worst_loss, told.exists()) == (None, False)
+    call, busy = place.executor.run_shadow, []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            place.executor, "run_shadow", lambda job: (busy.append(slots.busy), call(job))[1]
+        )
+        three.cluster.losses.count()
+    assert busy == [0] * 4
+    assert three.cluster.state().worst_loss.loss.host == "lynx"
+
+
+def test_what_waits_for_a_slot_is_dropped_by_the_next_look_and_counted_as_that_finds_it(three):
+    """So there are never the answers of two looks in memory."""
+    begin(three, load_balance_interval=60.0)
+    three.look()
+    three.engine.hosts[1].max_scheduling_memory = 3 * GIB
+    assert counted(three) == ("lynx", ["web"])
+
+
+def test_filters_get_the_statistics_that_they_read(three, place):
+    """Though nobody balances the cluster."""
+    place.write("Busy", READS_STATISTICS)
+    three.registry.refresh()
+    begin(three, load_balance_interval=0.0, filters=(WantedUnit("Busy"),))
+    assert counted(three) == ("lynx", [])
+    assert three.cluster.state().worst_loss.without == ()
+
+
+def test_a_failure_is_logged_and_the_next_look_is_counted(three, caplog, monkeypatch):
+    begin(three)
+    three.look()
+    with monkeypatch.context() as patched:
+        patched.setattr(three.cluster.losses, "_worst_of", lambda _: 1 // 0)
+        three.cluster.losses.count()
+        three.cluster.losses.count()
+    assert caplog.text.count("what it can lose cannot be counted now: ZeroDivisionError") == 1
+    assert counted(three, 11) == ("lynx", [])
+
+
+def test_another_daemon_that_drives_the_cluster_counts_it(three):
+    three.begin(Drive.ON, policy="none")
+    assert counted(three)
+    tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
+    three.cluster.ownership.add_marks([str(Mark(True, 1, "far-0000", tag))])
+    three.look()
+    assert three.cluster.state().worst_loss is None
+
+
+def test_a_daemon_counts_the_clusters_that_it_looks_after_as_capacity_does(driven, tmp_path):
+    """For its metrics, its page and its status; of another cluster of the engine's it tells none."""
+    driven.engine.hosts += [Host("ocelot", cluster="East"), Host("serval")]
+    driven.engine.vms += [Vm("db", "serval", 64 * GIB, is_highly_available=True)]
+    driven.engine.reserves = True
+    engine = f"pages = loopback\n{driven.engine.conf()}"
+    daemon = driven.start("dry-run", cluster("default"), engine)
+    metric = wait_until(lambda: METRIC.findall(get(daemon.url, "/metrics").body))
+    assert metric == [('cluster="Default"', "1.0")]
+    worst = get(daemon.url, "/clusters/Default.json").json["worst_loss"]
+    assert (worst["host"], worst["vms_without_place"]) == ("serval", ["db"])
+    assert "highly available VM would have no place" in worst["reservation"]
+    text = get(daemon.url, "/clusters/Default").body
+    assert "if serval fails, 1 without a place, 1 of them highly available: db" in text
+    conf = str(tmp_path / "scheduler.conf")
+    status, out, _ = run(tmp_path, "capacity", "Default", "--config", conf, "-o", "json")
+    said = json.loads(out)
+    assert (status, said["worst"]) == (1, "serval")

@@ -181,6 +181,7 @@ class ClusterDrive:
         state = view.state
         running = {key: vm.host for key, vm in state.vms.items() if vm.host is not None}
         self._services.decisions.note_cluster(self.name, running, self._affinity.read(state))
+        self._services.following.note_places(self.name, running, self._migrations.under_way)
         self._migrations.follow(state)
         if self.ownership.driven_by:
             self._services.plans.drop(self.name, "another daemon drives the cluster")

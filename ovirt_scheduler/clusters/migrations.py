@@ -24,6 +24,7 @@ from typing import Callable, NamedTuple, Optional
 
 from ovirt_scheduler.clusters import engine_events
 from ovirt_scheduler.clusters.engine_events import MigrationEnd
+from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.clusters.migration_limits import MigrationLimits
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plan_approval import Plans
@@ -56,6 +57,7 @@ class ClusterServices(NamedTuple):
     Attributes:
         decisions: answers requests for schedulers and policy units.
         stopping: set when nothing more may begin.
+        following: learns where VMs run, and what the engine is asked beforehand.
     """
 
     plans: Plans
@@ -64,6 +66,7 @@ class ClusterServices(NamedTuple):
     decisions: DecisionService
     executor: Executor
     stopping: threading.Event
+    following: Following
 
 
 class Outcome(NamedTuple):

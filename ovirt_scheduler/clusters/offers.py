@@ -14,6 +14,7 @@ from typing import Optional
 from urllib.parse import urlencode
 
 from ovirt_scheduler.clusters.engine_events import ID
+from ovirt_scheduler.clusters.inquiries import Inquiries
 from ovirt_scheduler.engine.client import MOST_BYTES
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineDenial, EngineRefusal, EngineUnavailable
@@ -29,10 +30,14 @@ class Offers:
 
     Args:
         pause: seconds until the engine is asked again, after it has denied an answer.
+        inquiries: get to know of each question.
     """
 
-    def __init__(self, cluster: str, inventory: Inventory, pause: float) -> None:
+    def __init__(
+        self, cluster: str, inventory: Inventory, pause: float, inquiries: Inquiries
+    ) -> None:
         self._cluster = cluster
+        self._inquiries = inquiries
         self._inventory = inventory
         self._pause = pause
         self._of_look: dict[str, frozenset[str]] = {}  # by VM
@@ -77,5 +82,6 @@ class Offers:
 
     def _ask(self, vm: str) -> frozenset[str]:
         path = f"/hosts?{urlencode({'migration_target_of': vm})}"
-        document = self._inventory.bytes_at(path, time.monotonic() + _SECONDS, MOST_BYTES)
+        with self._inquiries.about(vm):
+            document = self._inventory.bytes_at(path, time.monotonic() + _SECONDS, MOST_BYTES)
         return frozenset(host.decode() for host in _HOST.findall(document))

@@ -85,7 +85,12 @@ class ClusterActions:
         self._memory = services.memory.cluster(settings.name)
         self.migrations = ClusterMigrations(settings, services)
         self._limits, self._refusals = self.migrations.limits, self.migrations.refusals
-        self._offers = Offers(settings.name, services.inventory, settings.refused_pause)
+        self._offers = Offers(
+            settings.name,
+            services.inventory,
+            settings.refused_pause,
+            services.following.inquiries,
+        )
         self._averages = UseAverages(settings.average)
         self._logged: dict[str, frozenset[str]] = {}  # as ``_log_not_made`` was called last
         # Plans that this look may make: id to method.

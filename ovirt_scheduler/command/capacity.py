@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
+from ovirt_scheduler.clusters.inquiries import Inquiries
 from ovirt_scheduler.clusters.offers import Offers
 from ovirt_scheduler.clusters.persistence import FILE, DriveMemory
 from ovirt_scheduler.command import arguments, tables
@@ -251,7 +252,7 @@ def _questions(options: argparse.Namespace) -> Iterator[tuple[Questions, _About]
             name = options.all or snapshot.cluster_of(inventory, options.host)
             saved = snapshot.take(settings.engine, name, tell)
             if options.host:
-                offers = Offers(saved.cluster, inventory, math.inf)
+                offers = Offers(saved.cluster, inventory, math.inf, Inquiries())
         section = section_of(options.section, settings, saved.cluster)
         about = _About.of(saved, options.cluster, section, offers)
         questions = Questions(running, saved, section, about.offered, tell)

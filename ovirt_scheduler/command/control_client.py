@@ -134,27 +134,48 @@ def old_versions(state: Path, units: Collection[str] = ()) -> Iterator[str]:
         state: the state folder of the daemon.
         units: the names of those that matter; none: all.
     """
-    try:
-        report = explanation.cleaned(ask(state, "status"))
-    except (NoAnswer, CallRefused):
-        return
     yield from dict.fromkeys(  # a file may have several units
         f"{unit['name']}: {unit['old_version']}"
-        for unit in report["units"]
+        for unit in status_if_any(state).get("units", ())
         if "old_version" in unit and (not units or unit["name"] in units)
     )
 
 
-def refusals(state: Path, vm: str) -> Iterator[str]:
-    """Why a VM is not migrated for a while, in sentences; as for ``old_versions``.
+def status_if_any(state: Path) -> Mapping[str, Any]:
+    """The status of the daemon of a state folder, ``cleaned``.
 
-    Args:
-        vm: its name or id.
+    Returns:
+        Nothing if no daemon runs, or this user may not ask it.
     """
     try:
-        clusters = explanation.cleaned(ask(state, "status"))["clusters"]
+        report: Mapping[str, Any] = explanation.cleaned(ask(state, "status"))
     except (NoAnswer, CallRefused):
-        return
+        return {}
+    return report
+
+
+def gap(report: Mapping[str, Any]) -> Iterator[str]:
+    """That the history is not written: since when, why, and what to do.
+
+    Args:
+        report: from ``status_if_any``.
+    """
+    for problem in report.get("problems", ()):
+        if problem["kind"] == "history" and "since" in problem:
+            yield (
+                f"{problem['what']} since {times.shown(problem['since'])}, and what was decided "
+                f"since then is missing here: {problem['detail']}. {problem['mend']}"
+            )
+
+
+def refusals(report: Mapping[str, Any], vm: str) -> Iterator[str]:
+    """Why a VM is not migrated for a while, in sentences.
+
+    Args:
+        report: from ``status_if_any``.
+        vm: its name or id.
+    """
+    clusters = report.get("clusters", ())
     for refusal in (each for cluster in clusters for each in cluster.get("refusals", ())):
         if vm in refusal["vm"].values():
             host = refusal["host"]["name"] if "host" in refusal else "any host"

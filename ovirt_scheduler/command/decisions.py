@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import os
 import re
@@ -16,7 +17,7 @@ from ovirt_scheduler.command import arguments, control_client, tables, whereabou
 from ovirt_scheduler.command.calls import daemon_client
 from ovirt_scheduler.command.calls.daemon_client import RecordSource
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.errors import BadUsage, NotRecorded
+from ovirt_scheduler.errors import BadUsage, CallRefused, HistoryUnreadable, NotRecorded
 from ovirt_scheduler.history import explanation, outcomes, placement_explanation
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
@@ -41,7 +42,8 @@ _CHOOSING = {
     "until": ("TIME", "decisions before this time"),
 }
 
-_LATEST = 20  # decisions on a VM, among which the calls of its last placement are
+_LATEST = 100  # decisions on a VM, among which the calls of its last placement are
+_WHOLE = 20  # decisions in which names that are near are looked for
 _COLOURS = {Tone.HEADING: "1", Tone.GOOD: "32", Tone.BAD: "31", Tone.TROUBLE: "33"}
 
 _HEADINGS = ("TIME", "DECISION", "METHOD", "VM", "OUTCOME")
@@ -107,8 +109,15 @@ def _run(options: argparse.Namespace) -> Shown:
             return Shown(fields=records)
         text = tables.table(_HEADINGS, [_row(each) for each in records])
         if not records:
-            text = f"no such decisions{_vm_hint(recorded, options.vm) if options.vm else ''}\n"
-        return Shown(text, names=[each["id"] for each in records])
+            text = f"no such decisions{_near(recorded, options)}\n"
+        gap = [*control_client.gap(_status(options))]
+        text += "".join(f"\n{line}\n" for line in gap)
+        return Shown(text, names=[each["id"] for each in records], problems=gap)
+
+
+def _status(options: argparse.Namespace) -> Mapping[str, Any]:
+    """The status of the daemon whose history is read; nothing if it cannot be asked."""
+    return {} if options.url else control_client.status_if_any(arguments.state())
 
 
 def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Query:
@@ -246,18 +255,18 @@ def _why(options: argparse.Namespace) -> Shown:
         raise BadUsage("name a VM, by its name or id, or a decision with --decision")
     if options.host == "":
         raise BadUsage("--host: is empty; leave it out to have every one")
-    refusals: list[str] = []
-    if options.vm and options.url is None:
-        refusals = [f"{each}\n" for each in control_client.refusals(arguments.state(), options.vm)]
+    report = _status(options)
+    refusals = [*control_client.refusals(report, options.vm)] if options.vm else []
+    notes = "".join(f"{note}\n" for note in (*refusals, *control_client.gap(report)))
     with daemon_client.history(options) as recorded:
         try:
             decisions = _decisions_to_explain(recorded, options)
-        except NotRecorded:
-            if not refusals:
-                raise
-            return Shown("".join(refusals), [])
+        except NotRecorded as error:
+            if refusals:
+                return Shown(notes, [])
+            raise NotRecorded("\n".join([str(error), *control_client.gap(report)])) from None
         text = "".join(_explanation(decisions, options))
-    return Shown("\n".join(filter(None, (text, "".join(refusals)))), decisions)
+    return Shown("\n".join(filter(None, (text, notes))), decisions)
 
 
 def _decisions_to_explain(recorded: RecordSource, options: argparse.Namespace) -> Sequence[Record]:
@@ -276,7 +285,7 @@ def _decisions_to_explain(recorded: RecordSource, options: argparse.Namespace) -
         decisions = _last_placement(recorded, options.vm)
         if decisions:
             return decisions
-        sought, hint = f"on a VM {options.vm!r}", _vm_hint(recorded, options.vm)
+        sought, hint = f"on a VM {options.vm!r}", _near(recorded, options)
     raise NotRecorded(
         f"no decision {sought} is recorded{hint}; ovirt-scheduler decisions lists those that "
         "there are"
@@ -293,7 +302,8 @@ def _explanation(decisions: Sequence[Record], options: argparse.Namespace) -> It
     elif options.decision:
         yield from _coloured(explanation.lines(cleaned[0], host))
     else:
-        now = "" if options.url else whereabouts.sentence(options, cleaned)
+        is_asked = not options.url and options.output != "json"
+        now = whereabouts.sentence(options, cleaned) if is_asked else ""
         yield from _coloured(placement_explanation.lines(cleaned, host, now))
     if options.host is not None:
         return
@@ -326,12 +336,24 @@ def _last_placement(recorded: RecordSource, vm: str) -> Sequence[Record]:
     return placement_explanation.of_last(records, recorded.decision)
 
 
-def _vm_hint(recorded: RecordSource, vm: str) -> str:
-    """``; did you mean X?``, of the VMs of the latest decisions; empty if none is near."""
+def _near(recorded: RecordSource, options: argparse.Namespace) -> str:
+    """``; did you mean X?`` for the first option that is near a name in the latest decisions."""
     latest = recorded.decisions(Query(brief=True))
-    return spelling.hint(
-        vm, sorted({each["vm"].get("name", "") for each in latest if "vm" in each})
-    )
+    with contextlib.suppress(HistoryUnreadable, CallRefused):  # they may be too large
+        latest += recorded.decisions(Query(limit=_WHOLE))
+    cleaned = explanation.cleaned(latest)
+    names = {
+        "vm": {each["vm"].get("name", "") for each in cleaned if "vm" in each},
+        "host": {host.get("name", "") for each in cleaned for host in each.get("hosts", ())},
+        "unit": {unit["name"] for each in cleaned for unit in each.get("units", ())},
+        "cluster": {each.get("cluster", "") for each in cleaned},
+        "method": {each["method"] for each in cleaned},
+    }
+    for option, there in names.items():
+        name = getattr(options, option, None)
+        if name and name not in there and (hint := spelling.hint(name, sorted(there))):
+            return hint
+    return ""
 
 
 def _unknown_host(last: Record, host: str, hosts: Iterable[str]) -> Iterator[Line]:

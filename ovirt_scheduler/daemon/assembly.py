@@ -222,7 +222,13 @@ class Assembly:
             return None
         executor, stopping = self.runtime.executor, threading.Event()
         shared = ClusterServices(
-            self._plans, self._drive_memory, inventory, decisions, executor, stopping
+            self._plans,
+            self._drive_memory,
+            inventory,
+            decisions,
+            executor,
+            stopping,
+            self.runtime.following,
         )
         return ClusterThreads(settings.clusters, shared)
 
@@ -285,6 +291,7 @@ class Assembly:
             certificate_ends=self._certificate.ends.timestamp() if self._certificate else None,
             engine=None if inventory is None else inventory.state(),
             clusters=() if self._drive is None else self._drive.state(),
+            followed=None if self._drive is None else self.runtime.following.counts,
             history=None if history is None else history.state(),
             reload_failure=self.reload_failure,
             stuck=self._watchdog.problem,

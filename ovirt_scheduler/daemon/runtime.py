@@ -16,6 +16,7 @@ from ovirt_scheduler.catalogue.catalogue import CatalogueSource
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import SHIPPED, Loader
 from ovirt_scheduler.catalogue.registry import Registry
+from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.decisions.engine_replies import EngineData
 from ovirt_scheduler.decisions.missing_names import MissingNames
 from ovirt_scheduler.decisions.recent_selections import RecentSelections
@@ -35,7 +36,7 @@ from ovirt_scheduler.server.dispatch import Method
 from ovirt_scheduler.server.methods import DecisionMethods
 from ovirt_scheduler.server.pages.history_methods import history_methods
 from ovirt_scheduler.settings.table import Settings
-from ovirt_scheduler.settings.value_types import EngineEvents
+from ovirt_scheduler.settings.value_types import Drive, EngineEvents
 
 _package_log = logging.getLogger("ovirt_scheduler")
 
@@ -79,12 +80,14 @@ class Runtime:
         want = None if state is None else self.executor.prewarm
         loader = Loader(settings, self.executor.analyse, SHIPPED)
         self.registry = Registry(loader, store, want, self.keep_event)
+        self.following = Following()
         self.history: Optional[History] = None
         self._shadows: Optional[Shadows] = None
         self._decided: tuple[Callable[[Reported], None], ...] = ()
         if state is not None:
             split = functools.partial(self.executor.split, CUT)
-            self.history = History(state / FILE, split, malloc.give_back)
+            is_inquiry = self.following.inquiries.cover
+            self.history = History(state / FILE, split, malloc.give_back, is_inquiry)
             self._shadows = Shadows(self.executor, self.history, lambda: self._inventory)
             # In this order: what units in shadow say is added to a record that is there.
             self._decided = (self.history.decided, self._shadows.decided)
@@ -131,6 +134,9 @@ class Runtime:
         inventory = self._inventory_for(settings)
         registry = registry or self.registry
         seconds = settings.request_timeout
+        decided = self._decided
+        if decided and inventory is not None and settings.drive is not Drive.OFF:
+            decided += (self.following.decided,)
         return Services(
             settings,
             inventory,
@@ -139,7 +145,7 @@ class Runtime:
                 self.executor,
                 seconds,
                 engine or inventory,
-                self._decided,
+                decided,
                 self._selections,
                 self._missing,
                 self._recent,

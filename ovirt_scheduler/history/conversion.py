@@ -78,12 +78,15 @@ def size(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> int:
     return of_hosts + packs + sum(len(each.data) for each in documents) + sum(map(len, texts))
 
 
-def make_record(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> Record:
+def make_record(
+    decision: Decision, shadows: Sequence[ShadowCall] = (), beforehand: bool = False
+) -> Record:
     """The record of a call: of policy units, or of a driver and the policy units before it.
 
     Args:
         decision: maybe ``without_documents``.
         shadows: the calls of the units in shadow, if they were made already.
+        beforehand: whether the engine asked only to answer a question of this daemon's.
     """
     caller, custom = decision.request.caller, decision.request.properties
     record: Record = {
@@ -96,6 +99,8 @@ def make_record(decision: Decision, shadows: Sequence[ShadowCall] = ()) -> Recor
     }
     if caller.cluster:
         record["cluster"] = caller.cluster
+    if beforehand and not caller.cluster:
+        record["beforehand"] = True
     _put_vm(record, decision.execution.vm, decision.execution.names)
     if custom:
         record["properties"] = shown_properties(custom)

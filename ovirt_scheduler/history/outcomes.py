@@ -62,7 +62,11 @@ def summary(decision: Record) -> Summary:
         text += f"; not there: {', '.join(missing)}"
     failing = filter(has_failed, decision["units"])
     failures = [(unit["name"], unit.get("message", unit["outcome"])) for unit in failing]
-    is_bad = came_to(decision) not in (RequestOutcome.OK, RequestOutcome.CORRECTED)
+    good = {RequestOutcome.OK, RequestOutcome.CORRECTED}
+    if decision.get("beforehand"):
+        text += "; asked beforehand"
+        good.add(RequestOutcome.NO_HOST_LEFT)
+    is_bad = came_to(decision) not in good
     return {"summary": printable(text), "is_bad": is_bad, "failures": failures}
 
 

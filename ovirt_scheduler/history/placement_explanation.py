@@ -33,7 +33,8 @@ _SECONDS = 120  # for which an engine waits for an answer (contract 1.2): what i
 def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]) -> list[Record]:
     """The calls of the last placement, the oldest first.
 
-    A hook or a timer that moved nothing is none, unless nothing else is there.
+    A hook or a timer that moved nothing is none, nor what the engine asked because this daemon
+    asked it where it would migrate the VM; unless nothing else is there.
 
     Args:
         summaries: of the decisions on one VM, the newest first.
@@ -49,7 +50,8 @@ def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]
         decision = read(summary["id"])
         if decision is None or (placement and not _leads_to(decision, placement[0])):
             continue
-        if decision["method"] in _MIGRATES and not decision.get("answer"):
+        moved_nothing = decision["method"] in _MIGRATES and not decision.get("answer")
+        if moved_nothing or decision.get("beforehand"):
             idle = idle or decision
         else:
             placement.insert(0, decision)
@@ -197,6 +199,9 @@ def _afterwards(last: Record) -> Iterator[str]:
     """Lines about what the engine, or another caller, decided afterwards."""
     method, answer = last.get("method"), last.get("answer")
     if last.get("form") == "daemon":
+        return
+    if last.get("beforehand"):
+        yield "The engine asked because this daemon had asked it where it would migrate the VM."
         return
     if "fault" in last:
         if last.get("form") == "engine":

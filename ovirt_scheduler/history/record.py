@@ -87,6 +87,7 @@ class Record(Summary, total=False):
     method: str  # as XML-RPC has it: selectHost
     form: str  # of the answer; ``daemon``: a cluster's thread called
     cluster: str
+    beforehand: bool  # the daemon asked the engine where it would migrate the VM, and it asked this
     vm: Entity
     vms: list[Entity]  # those that the answer migrates, as far as they have names
     properties: Mapping[str, str]

@@ -63,6 +63,7 @@ class HistoryState(NamedTuple):
     problem: str = ""  # why it cannot be written
     undeleted: str = ""  # why its oldest decisions cannot be deleted
     records: bool = False  # whether the inputs of decisions are kept, too
+    problem_since: Optional[float] = None  # seconds since 1970
 
 
 class _QueueEntry(NamedTuple):
@@ -81,14 +82,21 @@ class History:
         path: of the file, in a folder of the daemon's own.
         split: cuts documents into pieces, in a process that opens them.
         at_rest: called by the writer's thread when there was nothing to write for some seconds.
+        is_inquiry: whether a call about a VM at a time (seconds since 1970) was for a question of
+            this daemon's own.
     """
 
     def __init__(
-        self, path: Path, split: Split = leave_out, at_rest: Callable[[], None] = lambda: None
+        self,
+        path: Path,
+        split: Split = leave_out,
+        at_rest: Callable[[], None] = lambda: None,
+        is_inquiry: Callable[[str, float], bool] = lambda _vm, _at: False,
     ) -> None:
         self._path = path
         self._split = split
         self._at_rest = at_rest
+        self._is_inquiry = is_inquiry
         self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
         self.reader = Reader(path)
         self.tally = Tally()
@@ -101,6 +109,7 @@ class History:
         self._under_way = 0
         self.dropped = 0  # records that were not written: the queue was full, or the disk
         self._problem = ""  # what is wrong, as the log said it last
+        self._problem_since: Optional[float] = None  # seconds since 1970
         self._database: Optional[Database] = None
         self._totals = (0, 0)  # decisions, bytes
         self._old_at = 0.0
@@ -130,8 +139,9 @@ class History:
         inputs = None
         if self._records:
             inputs = input_recording.inputs(what.request, what.replies, what.selected)
-        light = conversion.without_documents(what)
-        self.put(partial(conversion.make_record, light), conversion.size(light), inputs)
+        light, beforehand = self._lightened(what)
+        make = partial(conversion.make_record, light, beforehand=beforehand)
+        self.put(make, conversion.size(light), inputs)
 
     def add_shadows(self, decision: Decision, shadows: Sequence[ShadowCall]) -> None:
         """Have a decision's record completed by what units in shadow said.
@@ -139,9 +149,15 @@ class History:
         Args:
             decision: that was given to ``decided`` before.
         """
-        light = conversion.without_documents(decision)
-        make = partial(conversion.make_record, light, shadows)
+        light, beforehand = self._lightened(decision)
+        make = partial(conversion.make_record, light, shadows, beforehand)
         self._append(_QueueEntry(make, conversion.size(light, shadows), completes=True))
+
+    def _lightened(self, decision: Decision) -> tuple[Decision, bool]:
+        """The decision without documents, and whether it was for a question of this daemon's."""
+        vm = decision.execution.vm
+        beforehand = vm is not None and self._is_inquiry(vm, decision.time)
+        return conversion.without_documents(decision), beforehand
 
     def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
         """Have a decision written.
@@ -193,6 +209,7 @@ class History:
             self._problem,
             self._undeleted,
             self._records,
+            self._problem_since,
         )
 
     def drain(self, seconds: float = 2.0) -> None:
@@ -295,7 +312,7 @@ class History:
             self._set_aside(error)
             self._opened().write(decisions, events, completed)
         if self._problem:
-            self._problem = ""
+            self._problem, self._problem_since = "", None
             _log.info("the history is written again; records that are missing in all: %(count)d",
                       {"count": self.dropped})  # fmt: skip
 
@@ -357,6 +374,7 @@ class History:
                 {"reason": f"{self._path}: {error}", "file": str(self._path)},
             )
         self._problem = str(error) or type(error).__name__
+        self._problem_since = self._problem_since or time.time()
 
     def _set_aside(self, error: Exception) -> None:
         """Set this file aside, so that a new one begins; people can look at it later.

@@ -11,6 +11,7 @@ import pytest
 
 from ovirt_scheduler.clusters import cluster_reader, drive, threads
 from ovirt_scheduler.clusters.drive import ClusterDrive
+from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.clusters.ownership import Mark
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plan_approval import Plans
@@ -38,7 +39,7 @@ def services(tmp_path, engine):
     """Those of a daemon that has no schedulers, which cannot be: each look is a bug."""
     inventory = Inventory(engine.settings())
     plans, memory = Plans(lambda _: None, lambda _: None), DriveMemory(tmp_path / "clusters.json")
-    yield ClusterServices(plans, memory, inventory, None, None, threading.Event())
+    yield ClusterServices(plans, memory, inventory, None, None, threading.Event(), Following())
     inventory.close()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.clusters.drive import ClusterDrive
+from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plan_approval import Plans
 from ovirt_scheduler.clusters.planning import ClusterServices
@@ -48,6 +49,7 @@ def cluster(tmp_path, engine, memory, place, executor):
     services = ClusterServices(
         Plans(lambda _: None, lambda _: None), DriveMemory(tmp_path / "clusters.json"), asking,
         DecisionService(place.registry, executor, 60.0, asking), executor, threading.Event(),
+        Following(),
     )  # fmt: skip
     yield ClusterDrive(_SETTINGS, services)
     asking.close()

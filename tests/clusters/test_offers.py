@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.clusters import offers
+from ovirt_scheduler.clusters.inquiries import Inquiries
 from ovirt_scheduler.clusters.offers import Offers
 from ovirt_scheduler.engine.inventory import Inventory
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
@@ -22,7 +23,7 @@ def engine(tmp_path):
 @pytest.fixture
 def asking(engine):
     inventory = Inventory(engine.settings(cache_seconds=0))
-    yield Offers("Default", inventory, 600.0)
+    yield Offers("Default", inventory, 600.0, Inquiries())
     inventory.close()
 
 

@@ -15,6 +15,7 @@ import pytest
 from ovirt_scheduler.clusters import plan_approval
 from ovirt_scheduler.clusters.cluster_reader import View
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
+from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plan_approval import Plans, left_behind
@@ -188,7 +189,7 @@ def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states)
     """A thread that the settings have ended may be in the middle of a look."""
     stopping, memory = threading.Event(), DriveMemory(tmp_path / "clusters.json")
     settings = ClusterSettings("Default", Drive.APPROVE, timer_interval=60.0)
-    services = ClusterServices(registry, memory, silent(), None, None, stopping)
+    services = ClusterServices(registry, memory, silent(), None, None, stopping, Following())
     actions = ClusterActions(settings, services, None)
     view = View(STATE)
     destinations = ClusterDestinations(None, settings, None, "on_timer_invoked", view, {}, stopping)
@@ -205,7 +206,7 @@ def test_what_a_hook_wanted_before_waits_on_unless_it_is_under_way(
     """Else the whole plan would be left behind at the next look."""
     memory, stopping = DriveMemory(tmp_path / "clusters.json"), threading.Event()
     settings = ClusterSettings("Default", drive=Drive.APPROVE)
-    services = ClusterServices(registry, memory, silent(), None, None, stopping)
+    services = ClusterServices(registry, memory, silent(), None, None, stopping, Following())
     actions, method = ClusterActions(settings, services, None), "on_vm_status_changed"
     destinations = ClusterDestinations(None, settings, None, method, View(STATE), {}, stopping)
     actions.perform(destinations, lambda: {"w": ("p",)}, {"w": "web went from paused to up"})
@@ -229,7 +230,9 @@ def test_migrations_that_cannot_be_asked_for_are_logged_and_forgotten(registry, 
     memory = DriveMemory(tmp_path / "clusters.json")
     settings = ClusterSettings("Default", drive=Drive.ON)
     inventory = silent(migrate)
-    services = ClusterServices(registry, memory, inventory, None, None, threading.Event())
+    services = ClusterServices(
+        registry, memory, inventory, None, None, threading.Event(), Following()
+    )
     state = STATE._replace(vms={f"v{each}": VmState(f"vm{each}", "up", "l") for each in range(25)})
     destinations = ClusterDestinations(
         None, settings, None, "on_timer_invoked", View(state), {}, services.stopping

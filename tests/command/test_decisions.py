@@ -182,8 +182,15 @@ def test_json_lines_and_names(kept):
 def test_none_that_fits_is_said(kept):
     """And is no mistake; the name of a VM that may be meant is told."""
     assert run(kept, "decisions", "--vm", "nobody", "-o", "table") == (0, "no such decisions\n", "")
-    told = run(kept, "decisions", "--vm", "wbe", "-o", "table")[1]
-    assert told == "no such decisions; did you mean web?\n"
+    for option, wrong, meant in (
+        ("--vm", "wbe", "web"),
+        ("--host", "pumma", "puma"),
+        ("--unit", "maxvms", "MaxVms"),
+        ("--method", "runFilter", "runFilters"),
+    ):
+        told = run(kept, "decisions", option, wrong)[1]
+        assert told == f"no such decisions; did you mean {meant}?\n"
+    assert run(kept, "decisions", "--unit", "MaxVms", "--since", "1s")[1] == "no such decisions\n"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import Reader
 from ovirt_scheduler.history.store import History
+from tests.support.command import run
 from tests.support.daemon import StartDaemon
 from tests.support.waiting import LONG, wait_until
 
@@ -70,6 +71,11 @@ def test_a_full_disk_is_told_once_and_stops_no_call(
         ask(f"lost {number}")
         wait_until(lambda: "the history cannot be written" in daemon.log)
         wait_until(lambda goal=number + 1: dropped(daemon.state) >= goal)
+    for command in (("why", "before"), ("decisions",), ("why", "lost 1")):
+        told = " ".join(run(daemon.state.parent, *command)[1:])
+        assert "the history is not written since " in told
+        assert ", and what was decided since then is missing here: " in told
+        assert "Make room on the disk" in told
     resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     def is_kept_again() -> bool:
@@ -79,6 +85,7 @@ def test_a_full_disk_is_told_once_and_stops_no_call(
     wait_until(is_kept_again)
     assert not reader.decisions(Query(vm="lost 0"))
     assert reader.decisions(Query(vm="before"))
+    assert "the history is not written" not in run(daemon.state.parent, "decisions")[1]
     assert daemon.log.count("the history cannot be written") == 1
     assert daemon.log.count("the history is written again; ") == 1
 

@@ -23,6 +23,7 @@ from ovirt_scheduler.clusters import (
     planning,
 )
 from ovirt_scheduler.clusters.drive import ClusterDrive
+from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plan_approval import Plans
@@ -50,6 +51,7 @@ class Looks:
         self.engine = engine
         self.now = time.monotonic()
         self.clock = (12, 0)  # the hour and the minute of the day
+        self.following = Following()
         self.ended: list[dict[str, Any]] = []  # plans, as the history has them
         self._folder = folder
         clock = SimpleNamespace(
@@ -68,7 +70,7 @@ class Looks:
         self.decisions = decisions = DecisionService(registry, place.executor, 60.0, self.inventory)
         self._services: Callable[[], ClusterServices] = lambda: ClusterServices(
             self.plans, DriveMemory(folder / "clusters.json"), self.inventory, decisions,
-            place.executor, threading.Event(),
+            place.executor, threading.Event(), self.following,
         )  # fmt: skip
         self.cluster: ClusterDrive
 

@@ -114,6 +114,7 @@ def full_site(tmp_path: Path) -> MadeSite:
         engine=EngineState("https://engine/api", "", None, {"ok": 7, "failed": 1}),
         history=HistoryState(1, 4096, 0, 2),
         threads=(ThreadState("keeping processes ready", 4),),
+        followed={"yes": 3, "no": 1},
         clusters=(ClusterLook("East", "on", 1_800_000_000.0, imbalance=23.4, worst_loss=WORST_LOSS),),
     )  # fmt: skip
 

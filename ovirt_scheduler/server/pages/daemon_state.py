@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 if TYPE_CHECKING:  # else the command status would load what runs plugins
@@ -62,6 +63,8 @@ class DaemonState(NamedTuple):
     certificate_ends: Optional[float] = None
     engine: Optional[EngineState] = None
     clusters: tuple[ClusterLook, ...] = ()
+    # How often VMs went to the best host, and not: yes, no. None: no cluster is looked after.
+    followed: Optional[Mapping[str, int]] = None
     history: Optional[HistoryState] = None
     reload_failure: Optional[ReloadFailure] = None  # None: the last reload was well
     stuck: str = ""  # why the watchdog would not be fed

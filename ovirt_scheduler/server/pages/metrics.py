@@ -143,6 +143,10 @@ def _daemon(state: DaemonState) -> Iterator[Any]:
                        state.engine.answers, "outcome")  # fmt: skip
         yield _gauge("engine_reachable", "0: it did not answer, or cannot be asked.",
                      not state.engine.problem)  # fmt: skip
+    if state.followed is not None:
+        yield _counter("engine_followed",
+                       "VMs that started or moved after a decision: to its best host or not.",
+                       state.followed, "followed")  # fmt: skip
     if state.history is not None:
         history = state.history
         yield _gauge("history_decisions", "Decisions that the history holds.", history.decisions)

@@ -258,7 +258,8 @@ def _of_surroundings(state: DaemonState) -> Iterator[Problem]:
                 )  # fmt: skip
     mend = "Make room on the disk, or mend the state folder's rights"
     if history is not None and history.problem:
-        yield Problem("history", "the history is not written", mend, history.problem)
+        since = moment(history.problem_since)
+        yield Problem("history", "the history is not written", mend, history.problem, since)
     elif history is not None and history.undeleted:
         what = "the history grows, as its oldest decisions cannot be deleted"
         yield Problem("history", what, mend, history.undeleted)

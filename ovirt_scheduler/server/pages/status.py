@@ -58,7 +58,10 @@ def status(state: DaemonState, tally: Tally) -> Status:
             url=engine.url, reachable=not engine.problem, since=moment(engine.since),
             problem=engine.problem,
         ),
-        history=state.history and _without_blanks(**state.history._asdict()),
+        engine_followed=state.followed and dict(state.followed),
+        history=state.history and _without_blanks(
+            **{**state.history._asdict(), "problem_since": moment(state.history.problem_since)}
+        ),
     )  # fmt: skip
 
 
@@ -232,6 +235,10 @@ def facts(report: Status) -> list[tuple[str, str]]:
     if "engine" in report:
         well = "answers" if report["engine"]["reachable"] else "cannot be asked"
         rows.append(("Engine", f"{report['engine']['url']} {well}"))
+    if "engine_followed" in report:
+        yes, no = (report["engine_followed"][word] for word in ("yes", "no"))
+        text = f"{count_of(yes + no, 'VM')} started or moved, {yes} of them to the best host"
+        rows.append(("Engine follows", text if yes + no else "no VM has gone anywhere yet"))
     if "history" in report:
         history = report["history"]
         lost = f", {history['dropped']} lost" if history["dropped"] else ""

@@ -51,6 +51,7 @@ def test_the_metrics_say_what_happened(site):
     assert told[(f"{of}requests_waiting",)] == 2
     assert told[(f"{of}requests_refused_total",)] == 5
     assert told[(f"{of}engine_answers_total", ("outcome", "failed"))] == 1
+    assert told[(f"{of}engine_followed_total", ("followed", "yes"))] == 3
     assert told[(f"{of}history_dropped_total",)] == 2
     assert told[(f"{of}certificate_expiry_timestamp_seconds",)] == 1_900_000_000
     assert told[(f"{of}requests_no_host_left_total", ("method", "runFilters"))] == 1
@@ -107,6 +108,7 @@ def test_no_label_holds_what_a_caller_may_multiply(site):
     names = {label for _, *pairs in samples(site) for label, _ in pairs}
     assert names == {
         "unit", "kind", "outcome", "mode", "le", "method", "form", "reason", "cluster", "work",
+        "followed",
     }  # fmt: skip
 
 

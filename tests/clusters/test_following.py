@@ -1,0 +1,164 @@
+"""Whether VMs went to the best host of their decision: counted by a daemon, and by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ovirt_scheduler.clusters import following
+from ovirt_scheduler.clusters.following import Following
+from ovirt_scheduler.model.jobs import Decision, Execution, Request
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.units import Kind
+from tests.support.command import run
+from tests.support.driven import cluster
+from tests.support.pages import get
+from tests.support.rest_server import Vm, id_of
+
+BY_NAME = """
+def do_score(hosts, vm, properties):
+    '''Lynx is best.'''
+    return {host.id: {"lynx": 1}.get(host.name, 5) for host in hosts}
+"""
+NOWHERE = "def do_filter(hosts, vm, properties):\n    return []\n"
+
+
+@pytest.fixture
+def counting():
+    """Of a cluster in which web runs on lynx."""
+    counting = Following()
+    counting.note_places("Default", {"web": "lynx"}, ())
+    return counting
+
+
+def decided(counting, vm, costs, kind=Kind.COST_FUNCTION, cluster="", time=0.0):
+    caller = Caller("x", AnswerForm.ENGINE, "here", cluster)
+    request = Request(caller, Entities(), units={kind: (WantedUnit("some"),)})
+    counting.decided(Decision(request, Execution(vm=vm), costs, time=time))
+
+
+def test_a_vm_that_starts_or_moves_is_counted_once(counting):
+    decided(counting, "web", {"lynx": 5, "puma": 1})
+    decided(counting, "new", {"lynx": 1, "puma": 1, "ocelot": 4})
+    counting.note_places("Default", {"web": "lynx"}, ())
+    assert counting.counts == {"yes": 0, "no": 0}
+    counting.note_places("Default", {"web": "ocelot", "new": "puma"}, ())
+    assert counting.counts == {"yes": 1, "no": 1}
+    counting.note_places("Default", {"web": "puma", "new": "lynx"}, ())
+    assert counting.counts == {"yes": 1, "no": 1}
+
+
+@pytest.mark.parametrize(
+    ("costs", "how"),
+    [
+        ({"puma": 1}, {}),
+        ({"lynx": 1, "puma": 1}, {}),
+        ({}, {}),
+        (("puma",), {"kind": Kind.FILTER}),
+        ({"lynx": 5, "puma": 1}, {"cluster": "Default"}),
+    ],
+    ids=["one host", "all alike", "none", "a filter", "the daemon's own"],
+)
+def test_a_decision_that_leaves_no_choice_or_is_ours_is_not_counted(counting, costs, how):
+    decided(counting, "web", costs, **how)
+    counting.note_places("Default", {"web": "puma"}, ())
+    assert counting.counts == {"yes": 0, "no": 0}
+
+
+def test_what_was_decided_later_counts_alone(counting):
+    """The engine that places a VM anew asks filters first, and may then have no choice."""
+    decided(counting, "web", {"lynx": 5, "puma": 1})
+    decided(counting, "web", ("ocelot",), Kind.FILTER)
+    counting.note_places("Default", {"web": "ocelot"}, ())
+    assert counting.counts == {"yes": 0, "no": 0}
+
+
+def test_a_question_of_the_daemon_changes_nothing(counting):
+    decided(counting, "web", {"lynx": 5, "puma": 1})
+    with counting.inquiries.about("web"):
+        decided(counting, "web", ("ocelot",), Kind.FILTER, time=following.time.time())
+    counting.note_places("Default", {"web": "puma"}, ())
+    assert counting.counts == {"yes": 1, "no": 0}
+
+
+def test_what_moves_late_or_by_our_own_hand_or_is_gone_is_not_counted(counting, monkeypatch):
+    for vm in ("web", "mail", "gone"):
+        decided(counting, vm, {"lynx": 5, "puma": 1})
+    counting.note_places("Default", {"web": "puma"}, ["web"])
+    later = following.time.monotonic() + 301
+    monkeypatch.setattr(following.time, "monotonic", lambda: later)
+    counting.note_places("Default", {"mail": "puma"}, ())
+    assert counting.counts == {"yes": 0, "no": 0}
+    assert counting._waiting == {}
+
+
+def test_a_first_look_shows_no_move():
+    counting = Following()
+    decided(counting, "web", {"lynx": 5, "puma": 1})
+    counting.note_places("Default", {"web": "puma"}, ())
+    assert counting.counts == {"yes": 0, "no": 0}
+
+
+def test_the_latest_ten_thousand_decisions_wait_alone():
+    counting = Following()
+    for number in range(10_005):
+        decided(counting, f"vm{number}", {"lynx": 5, "puma": 1})
+    assert [*counting._waiting][:1] == ["vm5"]
+    assert len(counting._waiting) == 10_000
+
+
+def status(driven):
+    return json.loads(run(driven.folder, "status", "-o", "json")[1])
+
+
+def metrics(driven):
+    return get(driven.daemon.url, "/metrics").body
+
+
+@pytest.mark.long
+def test_a_daemon_says_how_often_the_engine_followed(driven):
+    """A VM starts on the best host; then another moves to one that is not."""
+    (driven.plugins / "ByName.py").write_text(BY_NAME)
+    driven.engine.vms.append(Vm("new", host=None, status="down"))
+    driven.start("dry-run", cluster(balance="0"))
+    driven.wait_until_known()
+    assert status(driven)["engine_followed"] == {"yes": 0, "no": 0}
+    assert "no VM has gone anywhere yet" in run(driven.folder, "status")[1]
+    with driven.daemon.proxy("/engine") as engine:
+        for vm in ("new", "web"):
+            engine.runCostFunctions([["ByName", 1]], driven.engine.ids(), id_of(vm), {})
+    for vm, host in (("new", "lynx"), ("web", "puma")):
+        driven.vm(vm).host, driven.vm(vm).status = host, "up"
+        driven.engine.happened(driven.vm(vm))
+    driven.wait(lambda: status(driven)["engine_followed"] == {"yes": 1, "no": 1})
+    told = run(driven.folder, "status")[1]
+    assert "2 VMs started or moved, 1 of them to the best host" in told
+    for word in ("yes", "no"):
+        assert f'engine_followed_total{{followed="{word}"}} 1.0' in metrics(driven)
+
+
+@pytest.mark.long
+def test_what_our_own_question_removed_refuses_no_caller(driven):
+    """The engine asks our filters to answer it; the same call by itself refuses one."""
+    (driven.plugins / "Nowhere.py").write_text(NOWHERE)
+    ids, web = driven.engine.ids(), id_of("web")
+
+    def ask_filters():
+        with driven.daemon.proxy("/engine") as engine:
+            assert engine.runFilters(["Nowhere"], ids, web, {})["result"] == []
+
+    driven.engine.refusing = lambda _vm, _host: "our filter"
+    driven.engine.filtering = ask_filters
+    driven.want({"web": "puma"})
+    driven.start("on", cluster())
+    driven.wait(lambda: "asked beforehand" in run(driven.folder, "decisions")[1])
+    report = status(driven)
+    assert (report["well"], report["problems"]) == (True, [])
+    assert 'no_host_left_total{method="runFilters"} 0.0' in metrics(driven)
+    assert driven.engine.migrations == []
+    assert "Nowhere" not in run(driven.folder, "why", "web")[1]
+    ask_filters()
+    driven.wait(lambda: not status(driven)["well"])
+    assert status(driven)["line"].partition("; ")[2].startswith("no host was left for 1 VM: ")
+    assert 'no_host_left_total{method="runFilters"} 1.0' in metrics(driven)

@@ -20,8 +20,8 @@ from ovirt_scheduler.command import tables
 from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query, written
-from ovirt_scheduler.history.record import Cost, Host, Record, Unit, Verdict
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record import Cost, Host, Record, UnitRecord, Verdict
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.schema import Row
 
 _HOSTS, _UNITS, _VMS = 50, 5, 10_000
@@ -49,7 +49,7 @@ def main() -> None:
         print(f"{count:,} decisions of {_HOSTS} hosts and {_UNITS} units, {_VMS:,} VMs")
         print(f"written in {time.monotonic() - began:.0f} s")
         print(f"{size / (1 << 20):,.0f} MiB; {size / count:,.0f} bytes for each\n")
-        reader = Reader(file)
+        reader = RecordReader(file)
         until = count * _SECONDS
         asked = {
             "why VM (its last 20)": Query(vm="vm-77", limit=20),
@@ -64,7 +64,7 @@ def main() -> None:
         print(tables.table(("query", "found", "median, ms", "slowest, ms"), told))
 
 
-def _measured(reader: Reader, query: Query) -> list[str]:
+def _measured(reader: RecordReader, query: Query) -> list[str]:
     taken = []
     for _ in range(_TIMES):
         began = time.perf_counter()
@@ -90,9 +90,9 @@ def _record(chance: random.Random) -> Record:
     """A call of three filters or of three cost functions, as ``history.conversion`` makes them."""
     filters = chance.random() < 0.5
     kind, name = ("filter", "Filter") if filters else ("cost function", "Function")
-    units: list[Unit] = []
+    units: list[UnitRecord] = []
     for number in range(_UNITS):
-        unit: Unit = {
+        unit: UnitRecord = {
             "name": f"{name}{number}", "kind": kind, "mode": "live",
             "checksum": f"sha256:{number:064x}", "milliseconds": round(chance.uniform(0.2, 9), 2),
             "outcome": "raised" if number == 1 and chance.random() < 0.01 else "ok",
@@ -112,7 +112,7 @@ def _record(chance: random.Random) -> Record:
     }  # fmt: skip
 
 
-def _host(number: int, units: list[Unit], chance: random.Random) -> Host:
+def _host(number: int, units: list[UnitRecord], chance: random.Random) -> Host:
     host: Host = {"id": f"00000000-0000-4000-8000-{number:012}", "name": f"host-{number}"}
     live = True
     for unit in units:

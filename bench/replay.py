@@ -21,7 +21,7 @@ from pathlib import Path
 from bench import documents, plugins
 from ovirt_scheduler.daemon.runtime import Runtime, started
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import (
@@ -29,7 +29,7 @@ from ovirt_scheduler.model.requests import (
     Caller,
     Document,
     Entities,
-    WantedUnit,
+    RequestedUnit,
     new_id,
 )
 from ovirt_scheduler.model.units import Kind
@@ -65,7 +65,7 @@ def main() -> None:
         size = sum(part.stat().st_size for part in file.parent.glob("history.*"))
         print(f"{count:,} decisions of {_HOSTS} hosts: {size / (1 << 20):,.1f} MiB, "
               f"{size / count:,.0f} bytes for each")  # fmt: skip
-        reader = Reader(file)
+        reader = RecordReader(file)
         numbers = reader.recorded(Query())
         for changes in (None, Changes({_UNIT: 2})):
             comparison = Comparison(changes is not None)
@@ -130,7 +130,7 @@ def _requests(count: int) -> Iterator[Request]:
                 hosts[place] = _FREE.sub(rf"\g<1>{free}", hosts[place])
             document = Document(f"<hosts>{''.join(hosts)}</hosts>".encode(), "utf-8")
         caller = Caller(new_id(), AnswerForm.ENGINE, "bench")
-        yield Request(caller, Entities(document, vm=vm), {}, {kind: (WantedUnit(_UNIT),)})
+        yield Request(caller, Entities(document, vm=vm), {}, {kind: (RequestedUnit(_UNIT),)})
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench import scenario
 from ovirt_scheduler.workbench.scenario import Scenario
 from ovirt_scheduler.workbench.sections import changed_section
-from ovirt_scheduler.workbench.simulation import MIGRATED, Outcome, Simulation
+from ovirt_scheduler.workbench.simulation import MIGRATED, Simulation, SimulationResult
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support import snapshots
 
@@ -183,7 +183,7 @@ def made(seed: int = 1) -> Snapshot:
     return snapshots.snapshot(hosts, vms)
 
 
-def play(running: runtime.Runtime, file: Path, **keys: str) -> Outcome:
+def play(running: runtime.Runtime, file: Path, **keys: str) -> SimulationResult:
     """Play it under the default scheduler.
 
     Args:
@@ -193,7 +193,7 @@ def play(running: runtime.Runtime, file: Path, **keys: str) -> Outcome:
     return Simulation(*arranged(running, file, keys), seed=1).run()
 
 
-def hinder(running: runtime.Runtime, file: Path, **keys: str) -> tuple[Hindered, Outcome]:
+def hinder(running: runtime.Runtime, file: Path, **keys: str) -> tuple[Hindered, SimulationResult]:
     """Play it as ``play``, with an engine that does not do all that it is asked for."""
     simulation = Hindered(*arranged(running, file, keys), seed=1)
     return simulation, simulation.run()
@@ -216,7 +216,7 @@ def arranged(
     return running, made(), settings, scenario.read(file)
 
 
-def judged(outcome: Outcome) -> Played:
+def judged(outcome: SimulationResult) -> Played:
     """What there is to say of it."""
     moves = [move for move in outcome.moves if move.what == MIGRATED]
     undone = sum(

@@ -21,7 +21,7 @@ from bench import week
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.workbench.scenario import FAILS, HostEvent
-from ovirt_scheduler.workbench.simulation import ENFORCED, Move, Outcome, Simulation
+from ovirt_scheduler.workbench.simulation import ENFORCED, Move, Simulation, SimulationResult
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support.rest_affinity import HARD, SOFT, Group, groups_document
 from tests.support.rest_server import id_of
@@ -103,7 +103,7 @@ def with_groups(snapshot: Snapshot, groups: Sequence[Group] = GROUPS) -> Snapsho
 
 def play(
     running: runtime.Runtime, file: Path, happens: str, may_ask: bool
-) -> tuple[Outcome, list[tuple[float, list[str]]]]:
+) -> tuple[SimulationResult, list[tuple[float, list[str]]]]:
     """Play it with groups.
 
     Args:

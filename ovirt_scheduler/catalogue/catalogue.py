@@ -11,13 +11,13 @@ from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.jobs import Job, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.model.values import spelling
 
 _MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
 
-Key = tuple[Kind, str]
+UnitKey = tuple[Kind, str]
 
 
 class Outdated(NamedTuple):
@@ -49,7 +49,7 @@ class Catalogue:
     It does not change once it is made. So it can be a ``CatalogueSource``, which gives itself.
     """
 
-    units: dict[Key, PolicyUnit] = field(default_factory=dict)
+    units: dict[UnitKey, PolicyUnit] = field(default_factory=dict)
     faults: list[PluginError] = field(default_factory=list)
     drivers: dict[str, DriverUnit] = field(default_factory=dict)  # by name
     topics: dict[str, DriverUnit] = field(default_factory=dict)  # by topic
@@ -58,7 +58,7 @@ class Catalogue:
     missed: dict[str, str] = field(default_factory=dict)  # filters that should be: why not
     not_loaded: dict[str, str] = field(default_factory=dict)  # names of units: why not
     outdated: dict[str, Outdated] = field(default_factory=dict)  # by the plugin's file
-    shadows: dict[Key, PolicyUnit] = field(default_factory=dict)  # that only look on
+    shadows: dict[UnitKey, PolicyUnit] = field(default_factory=dict)  # that only look on
 
     def refresh(self) -> Catalogue:
         """This one."""
@@ -67,7 +67,7 @@ class Catalogue:
     current = refresh
 
     @property
-    def all_units(self) -> Mapping[Key, PolicyUnit]:
+    def all_units(self) -> Mapping[UnitKey, PolicyUnit]:
         """The policy units, those in shadow too."""
         return {**self.units, **self.shadows}
 
@@ -130,12 +130,12 @@ class Catalogue:
                 job = self._with_units(job, kind, requested)
         return job
 
-    def _with_units(self, job: Job, kind: Kind, requested: Sequence[WantedUnit]) -> Job:
+    def _with_units(self, job: Job, kind: Kind, requested: Sequence[RequestedUnit]) -> Job:
         """The job with the calls of the requested units of a kind, and of those in shadow."""
         request, strict, errors = job.request, job.request.strict, {}
         shadows = {name: unit for (its, name), unit in self.shadows.items() if its is kind}
-        units: dict[str, WantedUnit] = {}
-        in_shadow: dict[str, WantedUnit] = {}
+        units: dict[str, RequestedUnit] = {}
+        in_shadow: dict[str, RequestedUnit] = {}
         for unit in requested:
             if unit.name in shadows:
                 in_shadow.setdefault(unit.name, unit)

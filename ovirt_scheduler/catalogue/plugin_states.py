@@ -20,7 +20,7 @@ _RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or hav
 
 REJECTS = "its filter accepts no host (on_failure = reject)"
 
-Claim = tuple[str, str]  # what one plugin alone may have: filter, driver, topic …; its name
+NameClaim = tuple[str, str]  # what one plugin alone may have: filter, driver, topic …; its name
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _Making:
     def __init__(self, states: Mapping[Path, FileState], problems: Iterable[PluginError]) -> None:
         self.catalogue = Catalogue(faults=[*problems], unused=tuple(_unused(states)))
         self._states = states
-        self._owners: dict[Claim, str] = {}  # in words
+        self._owners: dict[NameClaim, str] = {}  # in words
 
     def add_fault(self, path: Path, fault: PluginError, state: FileState) -> None:
         """A file that does not load; the version before it may still be in use."""
@@ -144,7 +144,7 @@ class _Making:
         if driver.topic is not None:
             self.catalogue.topics[driver.topic] = driver
 
-    def _why_taken(self, claims: Iterable[Claim]) -> str:
+    def _why_taken(self, claims: Iterable[NameClaim]) -> str:
         """Which file has one of these already, and what to do; empty if none has."""
         for claim in claims:
             if claim in self._owners:
@@ -176,7 +176,7 @@ def _unused(states: Mapping[Path, FileState]) -> Iterator[Path]:
             yield path
 
 
-def _driver_claims(driver: DriverUnit) -> list[Claim]:
+def _driver_claims(driver: DriverUnit) -> list[NameClaim]:
     """A driver's name and topic; a driver that comes with the package gives way."""
     claims = (("driver", driver.name), ("topic", driver.topic))
     return [] if driver.shipped else [(what, name) for what, name in claims if name is not None]

@@ -19,7 +19,7 @@ from ovirt_scheduler.clusters.migration_limits import ClusterUse
 from ovirt_scheduler.model.cluster_state import ClusterState, VmState
 
 _CPU, _MEMORY = "CPU", "memory"
-_Figure = tuple[Optional[str], str]  # the id of a host or VM, and what of it
+_FigureKey = tuple[Optional[str], str]  # the id of a host or VM, and what of it
 
 
 class UseAverages:
@@ -32,7 +32,7 @@ class UseAverages:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._latest = -math.inf
-        self._averages: dict[_Figure, float] = {}
+        self._averages: dict[_FigureKey, float] = {}
 
     def averaged(self, state: ClusterState, now: float) -> ClusterState:
         """The cluster with averages in place of its figures, which count in them from now on.
@@ -74,9 +74,9 @@ def as_values(state: ClusterState) -> dict[str, tuple[float, int]]:
     return values
 
 
-def _figures(state: ClusterState) -> dict[_Figure, float]:
+def _figures(state: ClusterState) -> dict[_FigureKey, float]:
     """What VMs keep busy, and what the hosts that are up use besides their VMs, if it is known."""
-    figures: dict[_Figure, float] = {
+    figures: dict[_FigureKey, float] = {
         (key, _CPU): vm.busy_processors or 0.0 for key, vm in state.vms.items()
     }
     of_vms = _by_host(state.vms)
@@ -88,9 +88,9 @@ def _figures(state: ClusterState) -> dict[_Figure, float]:
     return figures
 
 
-def _by_host(vms: Mapping[str, VmState]) -> defaultdict[_Figure, float]:
+def _by_host(vms: Mapping[str, VmState]) -> defaultdict[_FigureKey, float]:
     """What the VMs of each host keep busy, and their memory, together."""
-    sums: defaultdict[_Figure, float] = defaultdict(float)
+    sums: defaultdict[_FigureKey, float] = defaultdict(float)
     for vm in vms.values():
         sums[vm.host, _CPU] += vm.busy_processors or 0.0
         sums[vm.host, _MEMORY] += vm.memory

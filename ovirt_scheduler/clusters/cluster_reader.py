@@ -17,9 +17,10 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Optional, TypeVar
+from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.clusters import states
+from ovirt_scheduler.clusters.states import HostOrVm
 from ovirt_scheduler.engine.inventory import PAGE_SECONDS, STATISTICS, Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
@@ -31,11 +32,10 @@ _STATUS_EVERY = 60.0  # seconds between looks at what may have changed, without 
 _ALL_EVERY = 600.0  # seconds between looks at all VMs, where no scheduler is called
 _STEADY = ("up", "down", "suspended")  # a VM stays like this until an event tells otherwise
 
-State = TypeVar("State", HostState, VmState)
 Read = tuple[dict[str, Any], list[EngineReply]]  # states by id, and what schedulers get
 
 
-class View(NamedTuple):
+class ClusterView(NamedTuple):
     """A cluster at one moment.
 
     Attributes:
@@ -89,7 +89,7 @@ class ClusterReader:
         elif self.state is not None:
             self._named |= named & (self.state.hosts.keys() | self.state.vms.keys())
 
-    def read(self, all_of_it: bool, statistics: bool, followed: Collection[str]) -> View:
+    def read(self, all_of_it: bool, statistics: bool, followed: Collection[str]) -> ClusterView:
         """Read the part of the cluster that is used now.
 
         Args:
@@ -113,9 +113,9 @@ class ClusterReader:
         else:
             state = self._with_vms(former, [vm for vm in followed if vm in former.vms])
         self.state = state
-        return View(state)
+        return ClusterView(state)
 
-    def complete(self, view: View, statistics: bool) -> View:
+    def complete(self, view: ClusterView, statistics: bool) -> ClusterView:
         """The same view, if it has all hosts and VMs, and the statistics; else a new one.
 
         Raises:
@@ -124,7 +124,7 @@ class ClusterReader:
         has_all = view.replies is not None and view.with_statistics >= statistics
         return view if has_all else self._all(statistics)
 
-    def _all(self, statistics: bool) -> View:
+    def _all(self, statistics: bool) -> ClusterView:
         """Read all hosts and VMs.
 
         A known host or VM that is on no page is asked for by its id: while pages are read, others
@@ -141,7 +141,7 @@ class ClusterReader:
         if statistics:
             self.measured = state.hosts
         self.look_at, self._all_at = now + _STATUS_EVERY, now + _ALL_EVERY
-        return View(state, replies, statistics)
+        return ClusterView(state, replies, statistics)
 
     def _changed(self, former: ClusterState, named: Collection[str]) -> ClusterState:
         """Read all hosts, the VMs of these ids, and the others that may have changed."""
@@ -221,7 +221,7 @@ class ClusterReader:
     ) -> ClusterState:
         """Without hosts and VMs that were asked for by id, and are in another cluster by now."""
 
-        def stays(entities: Mapping[str, State]) -> dict[str, State]:
+        def stays(entities: Mapping[str, HostOrVm]) -> dict[str, HostOrVm]:
             return {key: each for key, each in entities.items() if each.cluster == self._cluster}
 
         return ClusterState(stays(hosts), stays(vms))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Optional, cast
 
 from ovirt_scheduler.clusters.averages import as_values
-from ovirt_scheduler.clusters.cluster_reader import View
+from ovirt_scheduler.clusters.cluster_reader import ClusterView
 from ovirt_scheduler.clusters.migration_limits import after
 from ovirt_scheduler.clusters.refusals import ANY_HOST
 from ovirt_scheduler.decisions.service import DecisionService
@@ -23,7 +23,7 @@ from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.drivers import DriverUnit, Migrations
 from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.plans import Step
-from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
@@ -62,7 +62,7 @@ class ClusterDestinations:
     settings: ClusterSettings
     driver: DriverUnit
     method: str
-    view: View
+    view: ClusterView
     closed: Mapping[str, Mapping[str, str]]
     stopping: threading.Event
     doubtful: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class ClusterDestinations:
                     break
         return answer
 
-    def _balanced_by(self, unit: WantedUnit) -> Migrations:
+    def _balanced_by(self, unit: RequestedUnit) -> Migrations:
         """The VM that a balance unit names, after those that it named and that have to stay.
 
         Nobody can tell it which VM has to stay; so it is asked about the other hosts.
@@ -335,7 +335,11 @@ class ClusterDestinations:
         return {host: cost + doubt * (host in doubtful) for host, cost in sums.items()}
 
     def _ask_units(
-        self, vm: Optional[str], kind: Kind, units: tuple[WantedUnit, ...], hosts: tuple[str, ...]
+        self,
+        vm: Optional[str],
+        kind: Kind,
+        units: tuple[RequestedUnit, ...],
+        hosts: tuple[str, ...],
     ) -> Any:
         caller = Caller.of_cluster(self.settings.name)
         entities = Entities(hosts, vm=vm)

@@ -24,7 +24,7 @@ from collections import deque
 from typing import Optional, Union
 
 from ovirt_scheduler.clusters import overview
-from ovirt_scheduler.clusters.cluster_reader import ClusterReader, View
+from ovirt_scheduler.clusters.cluster_reader import ClusterReader, ClusterView
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
 from ovirt_scheduler.clusters.engine_side import EngineSide
 from ovirt_scheduler.clusters.loss_watch import ClusterLosses
@@ -192,7 +192,7 @@ class ClusterDrive:
         self._actions.settle_plans(driver, view)
         self._call(driver, view, timer, balance)
 
-    def _call(self, driver: DriverUnit, view: View, timer: bool, balance: bool) -> None:
+    def _call(self, driver: DriverUnit, view: ClusterView, timer: bool, balance: bool) -> None:
         """Call the hooks for changes, and the scheduler if it is due."""
         stopping = self._services.stopping
         try:
@@ -214,7 +214,7 @@ class ClusterDrive:
         plugins = [driver.plugin, *(units[key].plugin for key in called if key in units)]
         return any(plugin.wants_statistics for plugin in plugins)
 
-    def _call_hooks(self, driver: DriverUnit, view: View) -> None:
+    def _call_hooks(self, driver: DriverUnit, view: ClusterView) -> None:
         """Call the hooks for each status that has changed since they were called last."""
         memory, state, stopping = self._memory, view.state, self._services.stopping
         now = {key: host.status for key, host in state.hosts.items()}
@@ -273,7 +273,7 @@ class ClusterDrive:
                     statuses[change.subject] = change.new_status
                 self._services.memory.save(self.name)
 
-    def _call_scheduler(self, driver: DriverUnit, method: str, view: View) -> None:
+    def _call_scheduler(self, driver: DriverUnit, method: str, view: ClusterView) -> None:
         """Call the scheduler, and act on its answer."""
         destinations = self._actions.destinations(driver, method, view)
         # A failure is in the log already; the answer is then that there is nothing to do.

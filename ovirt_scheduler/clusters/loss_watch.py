@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Callable, Optional
 
-from ovirt_scheduler.clusters.cluster_reader import View
+from ovirt_scheduler.clusters.cluster_reader import ClusterView
 from ovirt_scheduler.clusters.destinations import about_vm
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.placing import Choices, Placing
@@ -30,7 +30,7 @@ from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState
 from ovirt_scheduler.model.jobs import Request
-from ovirt_scheduler.model.losses import Homeless, Loss, WorstLoss, reservation_words
+from ovirt_scheduler.model.losses import Loss, UnplacedVm, WorstLoss, reservation_words
 from ovirt_scheduler.model.requests import Caller, Entities
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.table import ClusterSettings
@@ -51,7 +51,7 @@ class _Count:
         without: the filters that failed.
     """
 
-    view: View
+    view: ClusterView
     rules: AffinityRules
     reserves: Optional[bool]
     accepting: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -88,12 +88,12 @@ class ClusterLosses:
         reads_statistics = any(units[key].plugin.wants_statistics for key in filters)
         return begun >= self._due_at and reads_statistics
 
-    def note(self, view: View, rules: AffinityRules, reserves: Optional[bool]) -> None:
+    def note(self, view: ClusterView, rules: AffinityRules, reserves: Optional[bool]) -> None:
         """Have the losses counted, if the look read all VMs, and if it is time for that."""
         if view.replies is not None and self._begun >= self._due_at:
             self._due_at = self._begun + _EVERY
             # Without filters nobody is asked, and what they would read is not kept.
-            view = view if self._settings.filters else View(view.state)
+            view = view if self._settings.filters else ClusterView(view.state)
             self._waiting = _Count(view, rules, reserves)
 
     def count(self) -> None:
@@ -135,7 +135,7 @@ class ClusterLosses:
             placing = Placing(rooms, placed_vms, tries=_TRIES)
             with placing.lost(host, vms_on[host], urgent) as placed:
                 homeless = [
-                    Homeless(state.vms[vm].name, vm in urgent, "") for vm in placed.homeless
+                    UnplacedVm(state.vms[vm].name, vm in urgent, "") for vm in placed.homeless
                 ]
             losses.append(Loss.of(state.hosts[host].name, homeless, placed.is_best))
         return max(losses, key=lambda loss: loss.severity, default=None)

@@ -69,7 +69,7 @@ class ClusterServices(NamedTuple):
     following: Following
 
 
-class Outcome(NamedTuple):
+class RequestedMigrations(NamedTuple):
     """What came of migrations that the engine was asked for.
 
     Attributes:
@@ -143,7 +143,7 @@ class ClusterMigrations:
         balances: bool,
         emptied: Collection[str],
         not_offered: Callable[[Step], Mapping[str, str]],
-    ) -> Outcome:
+    ) -> RequestedMigrations:
         """Make migrations, one after another: the first goes before the next is asked about.
 
         Args:
@@ -183,7 +183,7 @@ class ClusterMigrations:
             for member in unit if is_news else ():
                 self._log_asked(member, problem)
         self._services.memory.save(self._cluster)
-        return Outcome(requested, begun, closed, is_final or bool(self._obstacle))
+        return RequestedMigrations(requested, begun, closed, is_final or bool(self._obstacle))
 
     def _ask_engine(
         self, unit: Sequence[Step], in_vain: Collection[str]
@@ -246,9 +246,9 @@ class ClusterMigrations:
         for vm, ending in endings.items():
             migrating, end = self._memory.migrating.pop(vm), ends.get(vm, MigrationEnd())
             step, is_ours = migrating.step, migrating.confirmed
-            if ending is _Ending.DONE and (is_ours or step.target):
+            if ending is _MigrationResult.DONE and (is_ours or step.target):
                 self.limits.note_done(vm, state.vms[vm].host or "", now)
-            elif ending is _Ending.FAILED and is_ours:
+            elif ending is _MigrationResult.FAILED and is_ours:
                 self._not_moved(vm)
                 self.refusals.add(step, Obstacle.FAILED, end.failure or _NO_WORDS, now)
             self._log_end(migrating, ending, end, state)
@@ -316,12 +316,12 @@ class ClusterMigrations:
             )
 
     def _log_end(
-        self, migrating: Migrating, ending: _Ending, end: MigrationEnd, state: ClusterState
+        self, migrating: Migrating, ending: _MigrationResult, end: MigrationEnd, state: ClusterState
     ) -> None:
         step, settings = migrating.step, self._settings
         seconds = time.monotonic() - migrating.begun if end.seconds is None else end.seconds
         fields = step_fields(self._cluster, step, reason=ending.value, seconds=seconds)
-        if ending is _Ending.DONE:
+        if ending is _MigrationResult.DONE:
             duration = f"within {seconds:.0f} s" if end.seconds is None else f"in {seconds:.1f} s"
             _log.info(
                 "cluster %(cluster)s: the migration of %(vm)s to %(target_host)s is done "
@@ -330,7 +330,7 @@ class ClusterMigrations:
                 extra=for_engine(False, step.vm, step.target),
             )
         else:
-            if ending is _Ending.FAILED:
+            if ending is _MigrationResult.FAILED:
                 vm, words = state.vms[step.vm], f" ({end.failure})" if end.failure else ""
                 where = f"on {state.host_name(vm.host)}" if vm.host else vm.status or "off"
                 fields["reason"] = f"{ending.value}, the VM is {where}{words},"
@@ -369,7 +369,7 @@ def step_fields(cluster: str, step: Step, **more: object) -> dict[str, object]:
     }
 
 
-class _Ending(enum.Enum):
+class _MigrationResult(enum.Enum):
     """How a migration ended, in words."""
 
     DONE = "is done"
@@ -378,17 +378,17 @@ class _Ending(enum.Enum):
     TOO_LONG = "still goes on, and is followed no more,"
 
 
-def _ending(migrating: Migrating, state: ClusterState, now: float) -> Optional[_Ending]:
+def _ending(migrating: Migrating, state: ClusterState, now: float) -> Optional[_MigrationResult]:
     """How a migration ended; None while it goes on."""
     age, step = now - migrating.begun, migrating.step
     vm = state.vms.get(step.vm)
     if vm is None:
-        return _Ending.GONE
+        return _MigrationResult.GONE
     if vm.is_migrating:
         migrating.moving = True
-        return _Ending.TOO_LONG if age > _LONGEST_MIGRATION else None
+        return _MigrationResult.TOO_LONG if age > _LONGEST_MIGRATION else None
     elsewhere = vm.host not in (None, step.source)
     if vm.host == step.target or (elsewhere and not step.target):
-        return _Ending.DONE
+        return _MigrationResult.DONE
     is_late = migrating.moving or age > _BEGIN_SECONDS
-    return _Ending.FAILED if is_late else None
+    return _MigrationResult.FAILED if is_late else None

@@ -86,7 +86,7 @@ class Order(NamedTuple):
     is_best: bool
 
 
-class _Step(NamedTuple):
+class _PlacedVm(NamedTuple):
     """What a search has decided about a VM."""
 
     vm: str
@@ -96,9 +96,11 @@ class _Step(NamedTuple):
 
 
 # A decision makes one choice after another; it takes back the one before, and when it is closed.
-_Decision = Generator[None, None, None]
-_Cost = tuple[int, int, int]  # urgent VMs without a place, all of them, VMs that break rules
-_FREE: _Cost = (0, 0, 0)
+_Choosing = Generator[None, None, None]
+_PlacementCost = tuple[
+    int, int, int
+]  # urgent VMs without a place, all of them, VMs that break rules
+_FREE: _PlacementCost = (0, 0, 0)
 
 
 @dataclass(eq=False)
@@ -117,13 +119,13 @@ class Placing:
     may_break: bool = False
     tries: int = MOST_TRIES
     _is_first_try: bool = True
-    _steps: list[_Step] = field(default_factory=list)
+    _steps: list[_PlacedVm] = field(default_factory=list)
     _queue: Sequence[str] = ()  # the VMs to place
     _begun: int = 0  # how many steps there were before the queue's
     _source: Optional[str] = None  # the host that they leave; None: they run nowhere
     _breadth: Optional[int] = None  # how many hosts are tried for a VM; None: all
     _urgent: Collection[str] = ()
-    _limit: Optional[_Cost] = None  # a placement that costs as much is of no use
+    _limit: Optional[_PlacementCost] = None  # a placement that costs as much is of no use
     _order: list[str] = field(default_factory=list)
     _longest: Order = field(default_factory=lambda: Order((), {}, is_best=True))
 
@@ -146,7 +148,7 @@ class Placing:
         best, is_best = self._best_steps(self._in_order(vms))
         if any(step.host is None or step.breaks for step in best):
             hopeless = [
-                _Step(step.vm, None, choices.why)
+                _PlacedVm(step.vm, None, choices.why)
                 for step in best
                 if step.host is None and not (choices := self._choices(step.vm)[0]).hosts
             ]
@@ -194,7 +196,7 @@ class Placing:
             hosts: those that are up.
         """
 
-        def following() -> Optional[_Decision]:
+        def following() -> Optional[_Choosing]:
             if len(self._steps) - self._begun < len(self._queue):
                 return self._place_next(may_stay=False)
             if len(self._order) > len(self._longest.hosts):
@@ -209,15 +211,15 @@ class Placing:
                 return self._longest
         return self._longest._replace(is_best=is_best)
 
-    def _best_steps(self, queue: Sequence[str]) -> tuple[list[_Step], bool]:
+    def _best_steps(self, queue: Sequence[str]) -> tuple[list[_PlacedVm], bool]:
         """The best placement of VMs that costs less than the limit, and whether none is better.
 
         The first try ends with the first placement.
         """
         self._queue, self._steps, self._begun = queue, [], 0
-        best: list[_Step] = []
+        best: list[_PlacedVm] = []
 
-        def following() -> Optional[_Decision]:
+        def following() -> Optional[_Choosing]:
             return self._place_next(may_stay=True) if len(self._steps) < len(queue) else None
 
         def is_enough() -> bool:
@@ -228,7 +230,7 @@ class Placing:
 
     def _search(
         self,
-        following: Callable[[], Optional[_Decision]],
+        following: Callable[[], Optional[_Choosing]],
         is_enough: Callable[[], bool],
     ) -> bool:
         """Decide one thing after another; where one cannot be, decide the one before otherwise.
@@ -242,7 +244,7 @@ class Placing:
         Returns:
             Whether nothing is left to be tried.
         """
-        decisions: list[_Decision] = []
+        decisions: list[_Choosing] = []
         try:
             while self.tries > 0:
                 decision = following()
@@ -260,7 +262,7 @@ class Placing:
             for decision in reversed(decisions):
                 decision.close()
 
-    def _place_next(self, may_stay: bool) -> _Decision:
+    def _place_next(self, may_stay: bool) -> _Choosing:
         """Have the queue's next VM go to one host after another, and at last to none.
 
         Args:
@@ -268,9 +270,9 @@ class Placing:
         """
         vm = self._queue[len(self._steps) - self._begun]
         choices, allowed = self._choices(vm)
-        steps = [_Step(vm, host, choices.why, host not in allowed) for host in choices.hosts]
+        steps = [_PlacedVm(vm, host, choices.why, host not in allowed) for host in choices.hosts]
         if may_stay:
-            steps.append(_Step(vm, None, _CROWDED if choices.hosts else choices.why))
+            steps.append(_PlacedVm(vm, None, _CROWDED if choices.hosts else choices.why))
         elif not steps and tuple(self._order[:-1]) == self._longest.hosts:
             blocked = {self._order[-1]: (vm, choices.why), **self._longest.blocked}
             self._longest = self._longest._replace(blocked=blocked)
@@ -284,7 +286,7 @@ class Placing:
                 self._move(vm, None)
                 self._steps.pop()
 
-    def _empty_next(self, hosts: Collection[str]) -> _Decision:
+    def _empty_next(self, hosts: Collection[str]) -> _Choosing:
         """Empty one more host after another; the one with the least on it is the first."""
 
         def load(host: str) -> float:
@@ -310,7 +312,7 @@ class Placing:
         """The urgent ones first, then the largest."""
         return sorted(vms, key=lambda vm: (vm not in self._urgent, -self.places.size(vm), vm))
 
-    def _cost(self, steps: Iterable[_Step]) -> _Cost:
+    def _cost(self, steps: Iterable[_PlacedVm]) -> _PlacementCost:
         homeless = [step.vm for step in steps if step.host is None]
         urgent = sum(vm in self._urgent for vm in homeless)
         return urgent, len(homeless), sum(step.breaks for step in steps)

@@ -27,14 +27,14 @@ from typing import Callable, Optional
 
 from ovirt_scheduler.clusters.affinity_watch import ClusterAffinity
 from ovirt_scheduler.clusters.averages import UseAverages
-from ovirt_scheduler.clusters.cluster_reader import View
+from ovirt_scheduler.clusters.cluster_reader import ClusterView
 from ovirt_scheduler.clusters.destinations import BALANCE, MEND, ClusterDestinations
 from ovirt_scheduler.clusters.engine_side import EngineSide, balances
 from ovirt_scheduler.clusters.migration_limits import cluster_imbalance
 from ovirt_scheduler.clusters.migrations import (
     ClusterMigrations,
     ClusterServices,
-    Outcome,
+    RequestedMigrations,
     step_fields,
 )
 from ovirt_scheduler.clusters.offers import Offers
@@ -112,7 +112,7 @@ class ClusterActions:
         self._approved = {plan.id: plan.method for plan in plans if plan.state == APPROVED}
         return BALANCE in self._approved.values()
 
-    def settle_plans(self, driver: DriverUnit, view: View) -> None:
+    def settle_plans(self, driver: DriverUnit, view: ClusterView) -> None:
         """End the plans that the cluster has left behind, and make those that were approved.
 
         An approved plan of a balancing is left to the next balancing, which shows whether it is
@@ -146,7 +146,9 @@ class ClusterActions:
         reasons = {step.vm: step.reason for step in steps}
         self.perform(destinations, lambda: answer, reasons)
 
-    def destinations(self, driver: DriverUnit, method: str, view: View) -> ClusterDestinations:
+    def destinations(
+        self, driver: DriverUnit, method: str, view: ClusterView
+    ) -> ClusterDestinations:
         """The destinations of the VMs that a method's answer will name, as far as they are known.
 
         What is planned already stays as it is planned; but a hook may want something else now.
@@ -171,7 +173,7 @@ class ClusterActions:
             self._refusals.doubtful(now), dict(self._planned), rules,
         )  # fmt: skip
 
-    def mend(self, driver: DriverUnit, view: View) -> None:
+    def mend(self, driver: DriverUnit, view: ClusterView) -> None:
         """Watch which affinity rules are broken, and mend one where it is time for that."""
         destinations = self.destinations(driver, MEND, view)
         placed = destinations.placed({})
@@ -355,7 +357,9 @@ class ClusterActions:
         self._services.plans.end(plan, MADE, outcome.words(steps))
         return not outcome.is_final
 
-    def _make(self, steps: Sequence[Step], destinations: ClusterDestinations) -> Outcome:
+    def _make(
+        self, steps: Sequence[Step], destinations: ClusterDestinations
+    ) -> RequestedMigrations:
         """Make migrations; the destinations learn what the engine says no to."""
         balances, emptied = destinations.method == BALANCE, frozenset[str]()
         if balances:

@@ -10,7 +10,7 @@ from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.drivers import POLICY, DriverUnit
 from ovirt_scheduler.model.plugins import PropertySet
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes.executor import Executor
@@ -59,7 +59,7 @@ class SectionCheck:
         if declared != self._matched:
             values, deadline = self._cluster.properties, time.monotonic() + _MATCH_SECONDS
             result = self._executor.match(owners, values, deadline)
-            if result is not None and result.outcome is not Outcome.REFUSED:
+            if result is not None and result.outcome is not CallOutcome.REFUSED:
                 return f"cannot be matched with what {result.unit} declares: {result.message}"
             self._matched, self._refusal = declared, "" if result is None else result.message
         return self._refusal

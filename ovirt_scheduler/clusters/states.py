@@ -24,7 +24,7 @@ from ovirt_scheduler.processes.protocol.packed_answers import (
 REPORT = "resource_use:states"
 GROUPS_REPORT, LABELS_REPORT = "affinity_groups:groups", "affinity_groups:labels"
 
-State = TypeVar("State", HostState, VmState)
+HostOrVm = TypeVar("HostOrVm", HostState, VmState)
 _T = TypeVar("_T")
 
 

@@ -22,7 +22,7 @@ from ovirt_scheduler.history import explanation, outcomes, placement_explanation
 from ovirt_scheduler.history.explanation import Line, Tone
 from ovirt_scheduler.history.query import MOST_ROWS, OUTCOMES, Query, moment
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model.values import spelling
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace) -> Shown:
     """
     selection = query(options, time.time())
     if options.events:
-        return _events(Reader(arguments.history()), options, selection)
+        return _events(RecordReader(arguments.history()), options, selection)
     selection = replace(selection, brief=options.output in ("table", "names"))
     with daemon_client.history(options) as recorded:
         if options.follow:
@@ -146,7 +146,7 @@ def query(options: argparse.Namespace, now: float, most: int = MOST_ROWS) -> Que
     )  # fmt: skip
 
 
-def _events(recorded: Reader, options: argparse.Namespace, selection: Query) -> Shown:
+def _events(recorded: RecordReader, options: argparse.Namespace, selection: Query) -> Shown:
     """What happened to the daemon and its plugins, the newest first.
 
     Raises:

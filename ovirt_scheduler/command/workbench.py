@@ -18,7 +18,7 @@ from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage, NotOverwritten, NotRecorded
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.model.values.text import count_of
@@ -29,7 +29,7 @@ from ovirt_scheduler.workbench.expectations import Finding
 from ovirt_scheduler.workbench.replay import Changes, Policy
 from ovirt_scheduler.workbench.scenario import Scenario
 from ovirt_scheduler.workbench.sections import changed_section
-from ovirt_scheduler.workbench.simulation import Outcome, Simulation
+from ovirt_scheduler.workbench.simulation import Simulation, SimulationResult
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _MOST = 10_000_000  # decisions
@@ -118,7 +118,7 @@ def _replay(options: argparse.Namespace) -> Shown:
     options.plugins = None
     settings = arguments.settings(options)
     file = arguments.history()
-    reader = Reader(file, _QUERY_SECONDS)
+    reader = RecordReader(file, _QUERY_SECONDS)
     numbers = reader.recorded(chosen, options.limit)
     if not numbers:
         if reader.recorded(Query(), 1):
@@ -221,7 +221,7 @@ def _changes(options: argparse.Namespace) -> Changes:
 
 
 def _replay_decisions(
-    reader: Reader,
+    reader: RecordReader,
     numbers: Sequence[int],
     policies: Sequence[Policy],
     settings: Settings,
@@ -318,7 +318,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
     policies = _policies(options, settings, initial.cluster)
     if options.balancings < 1:
         raise BadUsage("--balancings: at least 1")
-    simulated: dict[str, Outcome] = {}
+    simulated: dict[str, SimulationResult] = {}
     with runtime.started(settings) as running:
         running.registry.refresh()
         simulations = {  # both are checked before one is played
@@ -355,7 +355,7 @@ def _initial_snapshot(options: argparse.Namespace) -> Snapshot:
     if sum(sources) != 1:
         raise BadUsage("name a snapshot's file, or give one of --hosts and --recorded")
     if options.recorded:
-        return snapshot.recorded(Reader(arguments.history()))
+        return snapshot.recorded(RecordReader(arguments.history()))
     if options.snapshot is None:
         return Snapshot.of_documents(options.hosts, options.vms)
     if options.vms is not None:
@@ -400,7 +400,7 @@ def _policies(
     return policies
 
 
-def _text(simulated: Mapping[str, Outcome]) -> str:
+def _text(simulated: Mapping[str, SimulationResult]) -> str:
     marks = ["A: ", "B: "] if len(simulated) > 1 else [""]
     lines = [f"{mark or 'policy: '}{policy}\n" for mark, policy in zip(marks, simulated)]
     lines.append(tables.table(*reports.measures([*simulated.values()])))

@@ -25,7 +25,7 @@ from ovirt_scheduler.decisions.shadows import Shadows
 from ovirt_scheduler.engine.event_writer import EventWriter
 from ovirt_scheduler.engine.inventory import LONGEST, Inventory
 from ovirt_scheduler.history.input_recording import CUT
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE, History
 from ovirt_scheduler.model.answer_memory import AnswerMemory
 from ovirt_scheduler.model.jobs import Reported
@@ -47,7 +47,7 @@ class Services(NamedTuple):
     settings: Settings
     inventory: Optional[Inventory]  # None if no engine is configured
     decisions: DecisionService
-    history: Optional[Reader] = None  # None for a command, which keeps nothing
+    history: Optional[RecordReader] = None  # None for a command, which keeps nothing
 
     def methods(self) -> tuple[Method, ...]:
         """The methods of the XML-RPC interface, which call these services."""

@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.log.fields import Block, Name
 from ovirt_scheduler.model.jobs import Decision
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values.text import shortened
 
@@ -110,7 +110,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
     Args:
         kind: of what was called, in words: ``filter in shadow``.
     """
-    if result.outcome is Outcome.REFUSED:  # its message may have the value
+    if result.outcome is CallOutcome.REFUSED:  # its message may have the value
         result = result._replace(message="a property's value is not allowed; the answer names it")
     over = _failures.over(kind, result.unit) if result.ok else None
     if result.ok and not (over or result.notes or result.remarks or result.stdout or result.stderr):

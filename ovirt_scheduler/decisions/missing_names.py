@@ -11,7 +11,7 @@ from ovirt_scheduler.model.units import LONGEST_NAME
 _SECONDS = 3600.0  # that a name is remembered after it was last named
 _MOST = 1000  # names that are remembered: they come from callers, who may make them up
 
-Named = tuple[str, str]  # the kind in words, and the name
+KindAndName = tuple[str, str]  # the kind in words, and the name
 
 
 class MissingUnit(NamedTuple):
@@ -40,7 +40,7 @@ class MissingNames:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._names: dict[Named, Namings] = {}
+        self._names: dict[KindAndName, Namings] = {}
 
     def add(self, kind: str, name: str) -> None:
         """Remember that something was named, and is not there."""
@@ -57,7 +57,7 @@ class MissingNames:
         with self._lock:
             self._names.pop((kind, name), None)
 
-    def recent(self) -> dict[Named, Namings]:
+    def recent(self) -> dict[KindAndName, Namings]:
         """Those of the last hour; older ones are forgotten."""
         now = time.time()
         with self._lock:

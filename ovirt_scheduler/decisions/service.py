@@ -30,8 +30,8 @@ from ovirt_scheduler.model.jobs import (
     Reported,
     Request,
 )
-from ovirt_scheduler.model.requests import UUID, AnswerForm, Document, Vm
-from ovirt_scheduler.model.results import CallResult, Migration, Outcome
+from ovirt_scheduler.model.requests import UUID, AnswerForm, Document, IdOrDocument
+from ovirt_scheduler.model.results import CallOutcome, CallResult, Migration
 from ovirt_scheduler.model.tasks import EngineReplies, Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import spelling
@@ -171,7 +171,7 @@ class DecisionService:
             self.recent.forget(running)
         self._placed[name] = PlacedVms(rules, running)
 
-    def _rules_about(self, vm: Optional[Vm], coming: Coming) -> PlacedVms:
+    def _rules_about(self, vm: Optional[IdOrDocument], coming: Coming) -> PlacedVms:
         """The affinity rules of a VM in a cluster that is looked after, whose VMs are placed."""
         if isinstance(vm, Document):
             match = _VM_ID.search(vm.data)
@@ -185,7 +185,7 @@ class DecisionService:
                 return placed
         return NO_RULES
 
-    def _informed(self, call: DriverCall, vm: Optional[Vm]) -> DriverCall:
+    def _informed(self, call: DriverCall, vm: Optional[IdOrDocument]) -> DriverCall:
         """The call with what is known of the latest selections, and of affinity rules."""
         call = call._replace(selected=self.selections.get(call.driver.name, ()))
         if self.recent is not None and call.selects:
@@ -325,7 +325,7 @@ def _for_engine(request: Request, execution: Execution, result: CallResult) -> E
     if not isinstance(result.value, Migration) or UUID.fullmatch(result.value.vm):
         return execution
     message = f"answered with {result.value.vm!r:.80}, which is not the id of a VM"
-    failed = result._replace(outcome=Outcome.BAD_ANSWER, value=None, message=message)
+    failed = result._replace(outcome=CallOutcome.BAD_ANSWER, value=None, message=message)
     return execution._replace(balance=failed)
 
 

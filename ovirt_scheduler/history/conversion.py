@@ -20,13 +20,13 @@ from ovirt_scheduler.history.record import (
     Entity,
     Host,
     Record,
-    Unit,
+    UnitRecord,
     Verdict,
     entity,
 )
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.jobs import Decision, DriverCall, Request, ShadowCall
-from ovirt_scheduler.model.requests import Document, Entities, Hosts, WantedUnit
+from ovirt_scheduler.model.requests import Document, Entities, IdsOrDocument, RequestedUnit
 from ovirt_scheduler.model.results import CallResult, Migration
 from ovirt_scheduler.model.tasks import EngineReplies, Returns
 from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
@@ -38,7 +38,7 @@ _BYTES_OF_HOST = 100  # its id, and what a unit said of it
 class _RecordedUnit(NamedTuple):
     """A unit that a request named: its record, and how its call ended, if there was one."""
 
-    unit: Unit
+    unit: UnitRecord
     call: Optional[UnitCall]
     result: Optional[CallResult]
 
@@ -136,7 +136,7 @@ def _put_units_and_hosts(record: Record, decision: Decision, shadows: Sequence[S
     record["units"] = [each.unit for each in recorded]
     if request.driver_call is not None:
         driver = request.driver_call.driver
-        own: Unit = {"name": driver.name, "kind": driver.label, "checksum": driver.checksum}
+        own: UnitRecord = {"name": driver.name, "kind": driver.label, "checksum": driver.checksum}
         record["units"].append({**own, **_ended(execution.driver_call), "mode": "live"})
     hosts = execution.hosts or _ids(request.entities.hosts)
     record["hosts"] = entries = [entity(host, names.get(host, "")) for host in hosts]
@@ -158,12 +158,12 @@ def _recorded_units(decision: Decision, shadows: Sequence[ShadowCall]) -> Iterat
             problems = () if name in called else decision.unit_errors.get(name, ())
             yield _recorded_unit(kind, unit, called.get(name), ended.get(name), "; ".join(problems))
     for call, result, problem in shadows:
-        in_shadow = WantedUnit(call.unit.name, call.factor)
+        in_shadow = RequestedUnit(call.unit.name, call.factor)
         yield _recorded_unit(call.unit.kind, in_shadow, call, result, problem)
 
 
 def _recorded_unit(
-    kind: Kind, named: WantedUnit, call: Optional[UnitCall], result: Optional[CallResult],
+    kind: Kind, named: RequestedUnit, call: Optional[UnitCall], result: Optional[CallResult],
     problem: str,
 ) -> _RecordedUnit:  # fmt: skip
     """A unit, with its record.
@@ -171,7 +171,7 @@ def _recorded_unit(
     Args:
         problem: why it was not called.
     """
-    unit: Unit = {"name": named.name, "kind": kind.label}
+    unit: UnitRecord = {"name": named.name, "kind": kind.label}
     if kind is Kind.COST_FUNCTION:
         unit["factor"] = named.factor
     if call is not None:
@@ -216,7 +216,7 @@ def _put_answer(record: Record, decision: Decision) -> None:
         _put_reasons(record["hosts"], result, chosen, {} if migrates else {"verdict": REMOVED})
 
 
-def _ids(hosts: Hosts) -> tuple[str, ...]:
+def _ids(hosts: IdsOrDocument) -> tuple[str, ...]:
     return hosts if isinstance(hosts, tuple) else ()
 
 
@@ -227,13 +227,13 @@ def _put_vm(record: Record, vm: Optional[str], names: Mapping[str, str]) -> None
         record["vm"] = shown_vm
 
 
-def _ended(result: Optional[CallResult], problem: str = "") -> Unit:
+def _ended(result: Optional[CallResult], problem: str = "") -> UnitRecord:
     """How a unit's call ended.
 
     Args:
         problem: why it was not called.
     """
-    ended: Unit = {"outcome": NOT_ASKED if result is None else result.outcome.value}
+    ended: UnitRecord = {"outcome": NOT_ASKED if result is None else result.outcome.value}
     message = problem if result is None else result.message
     if message:
         ended["message"] = message

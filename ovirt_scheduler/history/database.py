@@ -11,8 +11,14 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_scheduler.history import input_recording, schema
-from ovirt_scheduler.history.input_recording import Event, Inputs, PackedDecision, Pieces, Split
-from ovirt_scheduler.history.schema import Named, Row
+from ovirt_scheduler.history.input_recording import (
+    DaemonEvent,
+    Inputs,
+    PackedDecision,
+    Pieces,
+    Split,
+)
+from ovirt_scheduler.history.schema import IdAndName, Row
 from ovirt_scheduler.model.requests import Document
 
 _BUSY = 5.0  # seconds to wait for another program that writes
@@ -113,7 +119,7 @@ class Database:
     def write(
         self,
         decisions: Sequence[PackedDecision],
-        events: Sequence[tuple[float, Event]] = (),
+        events: Sequence[tuple[float, DaemonEvent]] = (),
         completed: Sequence[Row] = (),
     ) -> None:
         """Write all of these or none; after an error it is to be closed.
@@ -213,16 +219,16 @@ class Database:
             self._bases[piece[:_ALIKE]] = number, piece
         return number
 
-    def _write_event(self, at: float, event: Event) -> None:
+    def _write_event(self, at: float, event: DaemonEvent) -> None:
         body = schema.as_json({name: each for name, each in event.items() if name != "event"})
         self._insert("events", time=round(at * 1000), event=event["event"], body=body)
 
-    def _name(self, named: Named) -> int:
+    def _name(self, named: IdAndName) -> int:
         if named not in self._numbers:
             self._numbers[named] = self._numbered("names", id=named[0], name=named[1])
         return self._numbers[named]
 
-    def _host_set(self, hosts: Sequence[Named]) -> int:
+    def _host_set(self, hosts: Sequence[IdAndName]) -> int:
         numbers = list(map(self._name, hosts))
         return self._set("host", schema.as_json(numbers), lambda: ((each,) for each in numbers))
 

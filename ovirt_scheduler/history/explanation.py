@@ -21,7 +21,7 @@ from ovirt_scheduler.history.record import (
     Entity,
     Host,
     Record,
-    Unit,
+    UnitRecord,
     Verdict,
 )
 from ovirt_scheduler.log.format import printable
@@ -74,7 +74,7 @@ def lines(decision: Record, host: Optional[str] = None) -> Iterator[Line]:
     yield Line(f"{at}  {heading(decision)}", Tone.HEADING)
     yield Line(f"  {_circumstances(decision)}")
     decisive = _decisive(decision) if host is None else ()
-    for line in (*_Hosts(decision).lines(host), *_of_units(decision), *decisive):
+    for line in (*_HostLines(decision).lines(host), *_of_units(decision), *decisive):
         yield Line(f"  {line.text}", line.tone)
 
 
@@ -177,7 +177,7 @@ def _of_units(decision: Record) -> Iterator[Line]:
         yield Line(f"problem: {error}", Tone.TROUBLE)
 
 
-def _effect(unit: Unit, removers: Collection[str]) -> str:
+def _effect(unit: UnitRecord, removers: Collection[str]) -> str:
     """The effect of a unit's failure on the hosts."""
     if unit.get("mode") == "shadow":
         return "which counts for nothing (shadow)"
@@ -190,7 +190,7 @@ def _effect(unit: Unit, removers: Collection[str]) -> str:
     return "and was left out"
 
 
-class _Hosts:
+class _HostLines:
     """What is to be told of the hosts, by what follows from the whole decision."""
 
     def __init__(self, decision: Record) -> None:

@@ -52,7 +52,7 @@ class Inputs(NamedTuple):
         return sum(len(each.document.data) for each in self.documents)
 
 
-Event = Mapping[str, object]  # of the daemon: ``event`` says which
+DaemonEvent = Mapping[str, object]  # of the daemon: ``event`` says which
 PackedDecision = tuple[Row, Optional[Inputs]]  # with inputs where they are recorded
 
 

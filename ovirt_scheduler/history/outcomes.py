@@ -16,7 +16,7 @@ from ovirt_scheduler.history.record import (
     REMOVED,
     Record,
     Summary,
-    Unit,
+    UnitRecord,
     Verdict,
 )
 from ovirt_scheduler.log.format import printable
@@ -137,12 +137,12 @@ def missing_units(decision: Record) -> list[str]:
     return [unit["name"] for unit in units if unit.get("message")]
 
 
-def live(decision: Record) -> list[Unit]:
+def live(decision: Record) -> list[UnitRecord]:
     """The units that count: those that are not in shadow."""
     return [unit for unit in decision.get("units", ()) if unit.get("mode") != "shadow"]
 
 
-def has_failed(unit: Unit) -> bool:
+def has_failed(unit: UnitRecord) -> bool:
     """Whether a unit was called and gave no answer that counts."""
     return unit.get("outcome", OK) not in (OK, NOT_ASKED)
 

@@ -16,7 +16,7 @@ from typing import Callable, Optional, Union
 
 from ovirt_scheduler.history import explanation, outcomes, query, ranking
 from ovirt_scheduler.history.explanation import Line, Tone
-from ovirt_scheduler.history.record import NEVER_ASKED, Cost, Host, Record, Unit, Verdict
+from ovirt_scheduler.history.record import NEVER_ASKED, Cost, Host, Record, UnitRecord, Verdict
 from ovirt_scheduler.model.units import Kind
 
 FILTERS, COSTS, BALANCE = (kind.method for kind in Kind)
@@ -250,25 +250,25 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     return ["HOST", *headings, *map(str.upper, scored)], rows
 
 
-def columns(decision: Record) -> list[Unit]:
+def columns(decision: Record) -> list[UnitRecord]:
     """The units with a verdict or cost for each host: filters and cost functions."""
     kinds = (Kind.FILTER.label, Kind.COST_FUNCTION.label)
     return [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
 
 
-def _heading(unit: Unit) -> str:
+def _heading(unit: UnitRecord) -> str:
     factor = f" ×{unit['factor']}" if "factor" in unit else ""
     return f"{unit['name']}{factor}{' (shadow)' if unit.get('mode') == 'shadow' else ''}"
 
 
-def entry_of(unit: Unit, host: Host) -> Union[Verdict, Cost, None]:
+def entry_of(unit: UnitRecord, host: Host) -> Union[Verdict, Cost, None]:
     """A unit's verdict or cost for a host; None if it gave none."""
     is_filter = unit["kind"] == Kind.FILTER.label
     entries = host.get("verdicts", ()) if is_filter else host.get("costs", ())
     return next((each for each in entries if each["unit"] == unit["name"]), None)
 
 
-def _cell(unit: Unit, host: Host) -> str:
+def _cell(unit: UnitRecord, host: Host) -> str:
     """What a unit said of a host."""
     entry = entry_of(unit, host) or {}
     word = entry.get("verdict", entry.get("cost", NEVER_ASKED))

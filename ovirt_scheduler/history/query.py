@@ -10,11 +10,11 @@ from typing import Any, Callable, Optional
 
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.history.record import NOT_ASKED, OK
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallOutcome
 
 MOST_ROWS = 1000
 
-OUTCOMES = tuple(outcome.value for outcome in Outcome)
+OUTCOMES = tuple(outcome.value for outcome in CallOutcome)
 FAILURES = tuple(each for each in OUTCOMES if each not in (OK, NOT_ASKED))
 
 _LONGEST = 1024  # characters of a name or an id

@@ -15,13 +15,13 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.history.record import OK, REMOVED, Cost, Host, Record, Unit
+from ovirt_scheduler.history.record import OK, REMOVED, Cost, Host, Record, UnitRecord
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.units import Kind
 
 # Host id to the sum of its costs. Of equal ones the first is the best, unless the scheduler's own
 # preference decides between them.
-Totals = Mapping[str, int]
+CostTotals = Mapping[str, int]
 
 _SELECTIONS = ("selectHost", "candidates", "hasAnyHosts")
 
@@ -39,7 +39,7 @@ class Winner(NamedTuple):
     is_another: bool
 
 
-def units_of(decision: Record, kind: Kind, mode: str = "live") -> list[Unit]:
+def units_of(decision: Record, kind: Kind, mode: str = "live") -> list[UnitRecord]:
     """The units of a kind that counted, or those in shadow, in the order asked for."""
     return [
         unit
@@ -112,13 +112,13 @@ def by_cost(decision: Record) -> list[str]:
     return sorted(totals, key=totals.__getitem__)
 
 
-def places(totals: Totals, unsure: Container[str] = ()) -> dict[str, int]:
+def places(totals: CostTotals, unsure: Container[str] = ()) -> dict[str, int]:
     """Host id to rank, from 1; without hosts whose rank is not sure."""
     in_order = enumerate(sorted(totals, key=totals.__getitem__), 1)
     return {host: place for place, host in in_order if host not in unsure}
 
 
-def lowest(totals: Totals) -> str:
+def lowest(totals: CostTotals) -> str:
     """The host that ranks first."""
     return min(totals, key=totals.__getitem__)
 
@@ -146,14 +146,14 @@ def bests(decision: Record) -> list[str]:
     return [host for host in order if totals[host] == totals[order[0]]]
 
 
-def without_each(decision: Record) -> dict[str, Totals]:
+def without_each(decision: Record) -> dict[str, CostTotals]:
     """Each cost function that scored a host, with the totals without it.
 
     Without the only one that scored, all hosts are equal: they rank in the order given.
     """
     names = [unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)]
     shares = _Shares(decision, names)
-    totals_of: dict[str, Totals] = {}
+    totals_of: dict[str, CostTotals] = {}
     for name in names:
         if name in shares.reaches:
             totals = shares.totals(without=name) or dict.fromkeys(shares.costs, 0)
@@ -161,13 +161,13 @@ def without_each(decision: Record) -> dict[str, Totals]:
     return totals_of if _goes_by_cost(decision) else {}
 
 
-def with_shadows(decision: Record) -> dict[str, Totals]:
+def with_shadows(decision: Record) -> dict[str, CostTotals]:
     """Each cost function in shadow that scored a host, with the totals that it would have made.
 
     Its costs count with the request's factor, or 1.
     """
     live = {unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)}
-    totals_of: dict[str, Totals] = {}
+    totals_of: dict[str, CostTotals] = {}
     for name in shadows(decision, Kind.COST_FUNCTION):
         shares = _Shares(decision, {*live, name})
         if name in shares.reaches:
@@ -175,7 +175,7 @@ def with_shadows(decision: Record) -> dict[str, Totals]:
     return totals_of if _goes_by_cost(decision) else {}
 
 
-def _of_ranked(decision: Record, totals: Totals) -> Totals:
+def _of_ranked(decision: Record, totals: CostTotals) -> CostTotals:
     """Of a selection the totals of the hosts that the scheduler accepted, in its order."""
     if not is_selection(decision):
         return totals
@@ -191,7 +191,7 @@ def _goes_by_cost(decision: Record) -> bool:
     return bool(order) and order == sorted(order)
 
 
-def unsure(decision: Record, totals: Totals) -> frozenset[str]:
+def unsure(decision: Record, totals: CostTotals) -> frozenset[str]:
     """The hosts of a selection whose rank by other totals is not sure.
 
     Hosts that cost the same keep their order. It is not known which of those that only come to
@@ -207,7 +207,7 @@ def unsure(decision: Record, totals: Totals) -> frozenset[str]:
     )
 
 
-def winner(decision: Record, totals: Totals) -> Winner:
+def winner(decision: Record, totals: CostTotals) -> Winner:
     """The host that would be the best by other totals."""
     first, other = best(decision), lowest(totals)
     if other not in unsure(decision, totals):
@@ -253,7 +253,7 @@ class _Shares:
             name: aggregate.reach(self._factors[name], costs) for name, costs in by_function.items()
         }
 
-    def totals(self, without: str = "") -> Totals:
+    def totals(self, without: str = "") -> CostTotals:
         """The hosts that were scored, with their sums; in a call without this function."""
         others = sum(self.reaches.values()) - self.reaches.get(without, 0)
         functions = self._functions - bool(without)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallOutcome
 
 # Verdicts on a host.
 PASSED, REMOVED, FAILED, NEVER_ASKED = "passed", "removed", "failed", "never asked"
 
-OK, NOT_ASKED = Outcome.OK.value, Outcome.NOT_ASKED.value
+OK, NOT_ASKED = CallOutcome.OK.value, CallOutcome.NOT_ASKED.value
 
 
 class Entity(TypedDict, total=False):
@@ -51,7 +51,7 @@ class Host(Entity, total=False):
     rank: int  # 1 is the best; of a selection the scheduler's order
 
 
-class Unit(TypedDict, total=False):
+class UnitRecord(TypedDict, total=False):
     """A policy unit or a driver that a request names, and how its call ended."""
 
     name: str
@@ -91,7 +91,7 @@ class Record(Summary, total=False):
     vm: Entity
     vms: list[Entity]  # those that the answer migrates, as far as they have names
     properties: Mapping[str, str]
-    units: list[Unit]
+    units: list[UnitRecord]
     hosts: list[Host]
     answer: Any  # ids, the best first; VM id to ids; ``vm`` and ``hosts``; or a truth
     fault: int  # of a refused call: the code of the fault that the design form has for it

@@ -15,7 +15,7 @@ from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import input_recording, schema
 from ovirt_scheduler.history.query import MOST_ROWS, Query, written
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.schema import Named
+from ovirt_scheduler.history.schema import IdAndName
 from ovirt_scheduler.history.turns import Turn, Turns
 from ovirt_scheduler.history.unpacking import Unpacking
 from ovirt_scheduler.log.format import as_utf8
@@ -38,7 +38,7 @@ class DocumentOf(NamedTuple):
 
     role: Role
     of_engine: bool  # its reply to ids; else it came with the request
-    number: int  # for ``Reader.document``
+    number: int  # for ``RecordReader.document``
 
 
 class Recorded(NamedTuple):
@@ -53,7 +53,7 @@ class Recorded(NamedTuple):
     documents: list[DocumentOf]
 
 
-class Reader:
+class RecordReader:
     """Reads a history, also while a daemon writes it. Safe to use from many threads.
 
     Attributes:
@@ -310,7 +310,7 @@ def _records(
 ) -> list[Record]:
     """The records, the newest first."""
     unpacking = Unpacking(_RECORDS_BYTES)
-    host_sets: dict[int, Sequence[Named]] = {}
+    host_sets: dict[int, Sequence[IdAndName]] = {}
     verdicts = 0
     for row in unpacking.counted(db.execute(_SELECT.format("host_set, units") + where, values)):
         turn.check()
@@ -329,7 +329,7 @@ def _records(
     ]
 
 
-def _hosts(db: sqlite3.Connection, host_set: int, unpacking: Unpacking) -> Sequence[Named]:
+def _hosts(db: sqlite3.Connection, host_set: int, unpacking: Unpacking) -> Sequence[IdAndName]:
     rows = db.execute("SELECT hosts FROM host_sets WHERE number = ?", (host_set,))
     [(members,)] = unpacking.counted(rows)
     rows = db.execute(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.conversion import shown_properties
-from ovirt_scheduler.history.record import NOT_ASKED, Record, Unit, entity
+from ovirt_scheduler.history.record import NOT_ASKED, Record, UnitRecord, entity
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS
 from ovirt_scheduler.model.jobs import RefusedCall
 from ovirt_scheduler.model.requests import LONGEST_ID, is_document
@@ -61,7 +61,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST_ID and not is_document(value)
 
 
-def _units(arguments: Arguments, properties: Mapping[str, str]) -> list[Unit]:
+def _units(arguments: Arguments, properties: Mapping[str, str]) -> list[UnitRecord]:
     """The units that a call names in its parameters; or a scheduler and those in its properties."""
     scheduler = arguments.get(_SCHEDULER)
     if _SCHEDULER in arguments:
@@ -76,7 +76,7 @@ def _units(arguments: Arguments, properties: Mapping[str, str]) -> list[Unit]:
     return [*named.values(), *last]
 
 
-def _policy_units(arguments: Arguments) -> Iterator[Unit]:
+def _policy_units(arguments: Arguments) -> Iterator[UnitRecord]:
     filters, functions, balance = map(arguments.get, ("filters", "cost_functions", "balance"))
     if isinstance(functions, dict):
         functions = [[*item] for item in functions.items()]
@@ -95,7 +95,7 @@ def _texts(text: str) -> Sequence[str]:
     return [item.strip() for item in text.split(";") if item.strip()]
 
 
-def _unit(kind: str, name: object) -> Unit:
+def _unit(kind: str, name: object) -> UnitRecord:
     why = "the call was refused"
     shown = str(name)[:LONGEST_NAME]
     return {"name": shown, "kind": kind, "outcome": NOT_ASKED, "message": why, "mode": "live"}

@@ -30,7 +30,7 @@ from ovirt_scheduler.history.record import (
     Entity,
     Host,
     Record,
-    Unit,
+    UnitRecord,
     entity,
 )
 from ovirt_scheduler.history.unpacking import Unpacking
@@ -88,10 +88,10 @@ class OtherVersion(sqlite3.DatabaseError):
         self.version = version
 
 
-Named = tuple[str, str]  # an id, and a name; the name is empty if it is not known
+IdAndName = tuple[str, str]  # an id, and a name; the name is empty if it is not known
 Row = dict[str, Any]  # a record, in the parts that the tables have
 # What the body has of a unit: some of ``_OF_CALL``, and what it said of hosts (``_packed_calls``).
-Call = dict[str, Any]
+PackedCall = dict[str, Any]
 
 # A unit's members that the body has; its set has the others.
 _OF_CALL = ("milliseconds", "message", "notes")
@@ -148,7 +148,7 @@ def pack(record: Record) -> Row:
 
 
 def unpack(
-    row: sqlite3.Row, hosts: Sequence[Named], unpacking: Unpacking, check: Callable[[], None]
+    row: sqlite3.Row, hosts: Sequence[IdAndName], unpacking: Unpacking, check: Callable[[], None]
 ) -> Record:
     """The record.
 
@@ -159,13 +159,13 @@ def unpack(
     """
     check()
     body: Row = json.loads(unpacking.unpack(row["body"]))
-    calls: Sequence[Call] = body.pop("units")
+    calls: Sequence[PackedCall] = body.pop("units")
     record = cast("Record", {**_begun(row), **body})
     if row["cluster"] is not None:
         record["cluster"] = row["cluster"]
-    units: list[Unit] = json.loads(row["units"])
+    units: list[UnitRecord] = json.loads(row["units"])
     for unit, call in zip(units, calls):
-        unit.update(cast("Unit", {name: call[name] for name in _OF_CALL if name in call}))
+        unit.update(cast("UnitRecord", {name: call[name] for name in _OF_CALL if name in call}))
     record["units"] = units
     record["hosts"] = entries = [entity(*host) for host in hosts]
     for unit, call in zip(units, calls):
@@ -221,20 +221,22 @@ def _compressed(text: bytes) -> bytes:
     return packer.compress(text) + packer.flush()
 
 
-def _named(entity: Union[Entity, Host]) -> Named:
+def _named(entity: Union[Entity, Host]) -> IdAndName:
     return entity.get("id", ""), entity.get("name", "")
 
 
-def _packed_calls(units: Sequence[Unit], hosts: Sequence[Mapping[str, Any]]) -> list[Call]:
+def _packed_calls(
+    units: Sequence[UnitRecord], hosts: Sequence[Mapping[str, Any]]
+) -> list[PackedCall]:
     """For each unit what its set does not have: how its call ended, and its verdicts or costs.
 
     ``said`` has for each host a verdict's letter, or a cost, or a blank or null. ``reason`` and
     ``held``, which few hosts have, are by the host's place. So less is repeated than by host.
     """
-    calls: list[Call] = [
+    calls: list[PackedCall] = [
         {name: each for name, each in unit.items() if name in _OF_CALL} for unit in units
     ]
-    by_name: dict[tuple[str, str], Call] = {}
+    by_name: dict[tuple[str, str], PackedCall] = {}
     for unit, call in zip(units, calls):
         by_name.setdefault((_part(unit), unit["name"]), call)  # a filter's before a scheduler's
     for place, host in enumerate(hosts):
@@ -253,7 +255,7 @@ def _packed_calls(units: Sequence[Unit], hosts: Sequence[Mapping[str, Any]]) -> 
     return calls
 
 
-def _unpack_answers(hosts: Sequence[Host], unit: Unit, call: Call) -> None:
+def _unpack_answers(hosts: Sequence[Host], unit: UnitRecord, call: PackedCall) -> None:
     part, clamped, reasons = _part(unit), call.get("held", {}), call.get("reason", {})
     for place, (host, answer) in enumerate(zip(hosts, call["said"])):
         key = str(place)
@@ -275,7 +277,7 @@ def _unpack_answers(hosts: Sequence[Host], unit: Unit, call: Call) -> None:
         cast("Row", host).setdefault(part, []).append(entry)
 
 
-def _part(unit: Unit) -> str:
+def _part(unit: UnitRecord) -> str:
     """The part of a host's record that has a unit's verdict or cost."""
     return "costs" if unit["kind"] == Kind.COST_FUNCTION.label else "verdicts"
 

@@ -27,9 +27,15 @@ from typing import Callable, NamedTuple, Optional, Union
 
 from ovirt_scheduler.history import conversion, input_recording, query, refused_calls, schema
 from ovirt_scheduler.history.database import Database
-from ovirt_scheduler.history.input_recording import Event, Inputs, PackedDecision, Split, leave_out
+from ovirt_scheduler.history.input_recording import (
+    DaemonEvent,
+    Inputs,
+    PackedDecision,
+    Split,
+    leave_out,
+)
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.schema import OtherVersion, Row
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.model.jobs import Decision, RefusedCall, Reported, ShadowCall
@@ -69,7 +75,7 @@ class HistoryState(NamedTuple):
 class _QueueEntry(NamedTuple):
     """What waits in the queue: a decision, or an event of the daemon."""
 
-    what: Union[Make, tuple[float, Event]]
+    what: Union[Make, tuple[float, DaemonEvent]]
     size: int = 0  # bytes
     inputs: Optional[Inputs] = None  # what the decision was made on, where that is recorded
     completes: bool = False  # the record that is there already, by what units in shadow said
@@ -98,7 +104,7 @@ class History:
         self._at_rest = at_rest
         self._is_inquiry = is_inquiry
         self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
-        self.reader = Reader(path)
+        self.reader = RecordReader(path)
         self.tally = Tally()
         self._queue: deque[_QueueEntry] = deque()
         self._queued = 0  # bytes
@@ -179,7 +185,7 @@ class History:
                 )
         self._append(_QueueEntry(make, size + (0 if inputs is None else inputs.size), inputs))
 
-    def event(self, event: Event) -> None:
+    def event(self, event: DaemonEvent) -> None:
         """Have an event of the daemon written, which happens now."""
         self._append(_QueueEntry((time.time(), event)))
 
@@ -260,12 +266,12 @@ class History:
 
     def _made_records(
         self, waiting: Iterable[_QueueEntry]
-    ) -> tuple[list[tuple[float, Event]], list[PackedDecision], list[Row]]:
+    ) -> tuple[list[tuple[float, DaemonEvent]], list[PackedDecision], list[Row]]:
         """The events, the counted decisions, and those that are completed.
 
         Those that cannot be made are logged.
         """
-        events: list[tuple[float, Event]] = []
+        events: list[tuple[float, DaemonEvent]] = []
         decisions: list[PackedDecision] = []
         completed: list[Row] = []
         rest_at = 0.0  # on the monotonic clock
@@ -293,7 +299,7 @@ class History:
 
     def _write(
         self,
-        events: Sequence[tuple[float, Event]],
+        events: Sequence[tuple[float, DaemonEvent]],
         decisions: Sequence[PackedDecision],
         completed: Sequence[Row],
     ) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.history import outcomes, ranking
-from ovirt_scheduler.history.record import NOT_ASKED, OK, REMOVED, Record, Unit
+from ovirt_scheduler.history.record import NOT_ASKED, OK, REMOVED, Record, UnitRecord
 from ovirt_scheduler.model.results import RequestOutcome
 
 # Seconds: upper ends of the histograms' buckets.
@@ -225,7 +225,7 @@ def _copied(tally: UnitTally) -> UnitTally:
     )
 
 
-def _add_call(tally: UnitTally, unit: Unit, decision: str, time: float) -> None:
+def _add_call(tally: UnitTally, unit: UnitRecord, decision: str, time: float) -> None:
     outcome, seconds = unit["outcome"], unit.get("milliseconds", 0.0) / 1000
     failed = outcome != OK
     tally.outcomes[outcome, unit.get("mode", "live")] += 1

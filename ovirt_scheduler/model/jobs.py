@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Optional, Union
 from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
 from ovirt_scheduler.model.drivers import Coming, Destinations, DriverUnit, InterfaceMethod
 from ovirt_scheduler.model.plugins import NO_ENGINE, Engine
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, RequestedUnit
 from ovirt_scheduler.model.results import CallResult, RequestOutcome
 from ovirt_scheduler.model.tasks import EngineReplies, Pack, Returns, Role
 from ovirt_scheduler.model.units import Kind, UnitCall
@@ -80,7 +80,7 @@ class Request(NamedTuple):
     caller: Caller
     entities: Entities
     properties: Mapping[str, str] = {}
-    units: Mapping[Kind, tuple[WantedUnit, ...]] = {}
+    units: Mapping[Kind, tuple[RequestedUnit, ...]] = {}
     driver_call: Optional[DriverCall] = None
 
     @property

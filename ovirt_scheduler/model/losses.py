@@ -8,7 +8,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.model.values.text import count_of
 
 
-class Homeless(NamedTuple):
+class UnplacedVm(NamedTuple):
     """A VM that has no place when its host fails."""
 
     vm: str
@@ -27,13 +27,13 @@ class Loss(NamedTuple):
     """
 
     host: str
-    homeless: tuple[Homeless, ...] = ()
+    homeless: tuple[UnplacedVm, ...] = ()
     more: Optional[int] = None
     is_best: bool = True
 
     @classmethod
     def of(
-        cls, host: str, homeless: Iterable[Homeless], is_best: bool, more: Optional[int] = None
+        cls, host: str, homeless: Iterable[UnplacedVm], is_best: bool, more: Optional[int] = None
     ) -> Loss:
         """The loss of a host, with the VMs without a place in any order."""
         order = sorted(homeless, key=lambda vm: (not vm.highly_available, vm.vm))

@@ -64,20 +64,20 @@ def is_document(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
-Hosts = Union[tuple[str, ...], Document]  # ids, or a document
-Vm = Union[str, Document]
+IdsOrDocument = Union[tuple[str, ...], Document]  # ids, or a document
+IdOrDocument = Union[str, Document]
 
 
 class Entities(NamedTuple):
     """What a request is about: documents, or ids."""
 
-    hosts: Hosts = ()
-    vms: Hosts = ()
-    vm: Optional[Vm] = None
-    host: Optional[Vm] = None  # whose status has changed: an id, or a document
+    hosts: IdsOrDocument = ()
+    vms: IdsOrDocument = ()
+    vm: Optional[IdOrDocument] = None
+    host: Optional[IdOrDocument] = None  # whose status has changed: an id, or a document
 
 
-class WantedUnit(NamedTuple):
+class RequestedUnit(NamedTuple):
     """A unit as the caller names it; the factor is 1 except for cost functions."""
 
     name: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
-class Outcome(enum.Enum):
+class CallOutcome(enum.Enum):
     """How a call of a unit or a driver ended."""
 
     OK = "ok"
@@ -47,7 +47,7 @@ class CallResult(NamedTuple):
     """How one plugin call ended. A plugin's failure is a value, not an exception."""
 
     unit: str
-    outcome: Outcome
+    outcome: CallOutcome
     value: Any = None  # as ``Returns`` says
     message: str = ""  # one line, for an administrator; empty when all is well
     seconds: float = 0.0
@@ -61,7 +61,7 @@ class CallResult(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether the call has an answer that counts."""
-        return self.outcome is Outcome.OK
+        return self.outcome is CallOutcome.OK
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ HostOrId = Union[types.Host, str]
 VmOrId = Union[types.Vm, str]
 
 # VMs to migrate, each with the hosts it may go to, the best first.
-Migrations = Mapping[VmOrId, Sequence[HostOrId]]
+MigrationAnswer = Mapping[VmOrId, Sequence[HostOrId]]
 
 
 class Driver:
@@ -126,7 +126,7 @@ class HostSelector(SchedulerPart):
 class LoadBalancer(SchedulerPart):
     """Moves VMs between hosts that run."""
 
-    def load_balance(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
+    def load_balance(self, hosts: Hosts, vms: Vms, properties: Properties) -> MigrationAnswer:
         """What to migrate now.
 
         Args:
@@ -138,7 +138,7 @@ class LoadBalancer(SchedulerPart):
 class TimerInvokedScheduler(SchedulerPart):
     """Is called again and again, at each ``timer_interval`` of a cluster."""
 
-    def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
+    def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> MigrationAnswer:
         """What to migrate now, if anything."""
         return {}
 
@@ -154,7 +154,7 @@ class VmStatusChanged(SchedulerPart):
         hosts: Hosts,
         vms: Vms,
         properties: Properties,
-    ) -> Migrations:
+    ) -> MigrationAnswer:
         """What to migrate now, if anything.
 
         Args:
@@ -174,7 +174,7 @@ class HostStatusChanged(SchedulerPart):
         hosts: Hosts,
         vms: Vms,
         properties: Properties,
-    ) -> Migrations:
+    ) -> MigrationAnswer:
         """What to migrate now, if anything.
 
         Args:

@@ -215,7 +215,7 @@ class _EngineEntity:
 
     def _shown(self, name: str, value: Any) -> Any:
         if isinstance(value, enum.Enum):
-            return _EntityState(value.value) if name == "status" else value.value
+            return _StatusWord(value.value) if name == "status" else value.value
         if isinstance(value, list):
             return _Parts(self._connection, name, value)
         if isinstance(value, ovirtsdk4.Struct):
@@ -223,7 +223,7 @@ class _EngineEntity:
         return value
 
 
-class _EntityState(str):
+class _StatusWord(str):
     """A status: its word is the ``state``."""
 
     def get_state(self) -> str:

@@ -20,7 +20,7 @@ from ovirt_scheduler.model.tasks import Pack, ReaderSetup, ReadTask, Unread
 from ovirt_scheduler.model.values.hidden import without_secrets
 from ovirt_scheduler.processes.exchange import Exchange, completed
 from ovirt_scheduler.processes.pool import Pool
-from ovirt_scheduler.processes.progress import State
+from ovirt_scheduler.processes.progress import ExchangeState
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.protocol.frames import FrameError
@@ -47,7 +47,7 @@ def read(
         most_descriptors=len(documents),
     )  # fmt: skip
     for reader in completed(pool, deque([exchange])):
-        if reader.state is not State.ANSWERED:
+        if reader.state is not ExchangeState.ANSWERED:
             raise _failure(reader)
         try:
             answer = _answered(reader, size, documents)
@@ -59,16 +59,16 @@ def read(
 
 def _failure(reader: Exchange) -> Union[UnreadableDocument, ExecutorUnavailable]:
     """Why there is no answer."""
-    if reader.state is State.TOO_LATE:
+    if reader.state is ExchangeState.TOO_LATE:
         return ExecutorUnavailable("no process that reads documents was ready in time")
     if reader.lacks_descriptors:
         lacking = os.strerror(errno.EMFILE)
         return ExecutorUnavailable(f"documents cannot be passed on: {lacking}")
-    if reader.state is State.NOT_SENT:
+    if reader.state is ExchangeState.NOT_SENT:
         return ExecutorUnavailable(f"documents cannot be read: {reader.problem}")
-    if reader.state is State.TIMED_OUT:
+    if reader.state is ExchangeState.TIMED_OUT:
         return UnreadableDocument(f"{_WHO} did not answer in time")
-    if reader.state is State.MISLED:
+    if reader.state is ExchangeState.MISLED:
         return UnreadableDocument(f"{_WHO} answered what cannot be read ({reader.problem})")
     return UnreadableDocument(f"{_WHO} {reader.how_the_worker_ended()}")
 

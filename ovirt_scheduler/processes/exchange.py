@@ -26,10 +26,10 @@ from typing import Optional, TypeVar
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import Limits
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.tasks import Task
 from ovirt_scheduler.processes.pool import TRIES, AnySetup, Pool
-from ovirt_scheduler.processes.progress import ENDINGS, State
+from ovirt_scheduler.processes.progress import ENDINGS, ExchangeState
 from ovirt_scheduler.processes.protocol import ending, frames, stacks
 from ovirt_scheduler.processes.protocol.ending import ABANDONED, Ending
 from ovirt_scheduler.processes.worker_handle import Worker
@@ -43,7 +43,7 @@ _SHOWN_AS_EQUAL = 0.05  # seconds, of two times that a message has
 _QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
 
 
-_OPEN = (State.SETTLING, State.UNDER_WAY)
+_OPEN = (ExchangeState.SETTLING, ExchangeState.UNDER_WAY)
 _OF_AN_ANSWER = (frames.ANSWER, frames.STDOUT, frames.STDERR, frames.DIFFERS)
 
 
@@ -79,7 +79,7 @@ class Exchange:
         printed: bytes that came there.
     """
 
-    state = State.WAITING
+    state = ExchangeState.WAITING
     timeout = math.inf
     grace = 0.0
     kept_output = OUTPUT_LIMIT
@@ -117,7 +117,7 @@ class Exchange:
     @property
     def events(self) -> int:
         """What to wait for at the worker's socket."""
-        settling = self.state is State.SETTLING
+        settling = self.state is ExchangeState.SETTLING
         unsent = self.worker.setup if settling else self.unsent
         return select.POLLIN | (select.POLLOUT if unsent else 0)
 
@@ -138,7 +138,7 @@ class Exchange:
         self.descriptors: list[int] = []
         self.output, self.printed = (bytearray(), bytearray()), [0, 0]
         if time.monotonic() >= self.deadline:
-            self.state = State.TOO_LATE
+            self.state = ExchangeState.TOO_LATE
             return
         self.nonce = frames.new_nonce()
         self.unsent, self._passed = self._packed()  # first: there may be no memory for it
@@ -150,7 +150,7 @@ class Exchange:
             if worker.is_ready:
                 self._send_task()
                 return
-            self.state = State.SETTLING
+            self.state = ExchangeState.SETTLING
             if worker.was_called:
                 patience = worker.ready_by if worker.patient else self.started + _PATIENCE
                 self.due = min(self.until, patience)
@@ -160,7 +160,7 @@ class Exchange:
             raise
 
     def _send_task(self) -> None:
-        self.state, self.due = State.UNDER_WAY, self.until
+        self.state, self.due = ExchangeState.UNDER_WAY, self.until
         if self._runs_code:
             self.due -= min(_TRACE_SECONDS, (self.until - time.monotonic()) / 4)
         self.worker.unframer.limit = self.limit
@@ -170,7 +170,7 @@ class Exchange:
     def send(self) -> None:
         """Send what the socket takes without waiting."""
         try:
-            if self.state is State.SETTLING:
+            if self.state is ExchangeState.SETTLING:
                 self.worker.send_setup()
                 return
             while self.unsent:
@@ -179,31 +179,31 @@ class Exchange:
                     return
                 self.unsent, self._passed = self.unsent[sent:], ()
         except ConnectionError:
-            self._end(State.NOT_BEGUN)
+            self._end(ExchangeState.NOT_BEGUN)
         except OSError as error:  # descriptors or memory lack
             self.problem = f"its task cannot be sent: {error.strerror}"
-            self._end(State.NOT_SENT)
+            self._end(ExchangeState.NOT_SENT)
 
     def receive(self) -> None:
         """Read what the worker has sent, without waiting."""
-        if self.state is State.SETTLING:
+        if self.state is ExchangeState.SETTLING:
             self.ending = self.worker.poll_messages()
             if self.ending:
-                self._end(State.NOT_BEGUN)
+                self._end(ExchangeState.NOT_BEGUN)
             elif self.worker.is_ready:
                 self._send_task()
             return
         try:
             data = self._with_descriptors() if self.most_descriptors else self.worker.receive()
             if data == b"":
-                self._end(State.ENDED)
+                self._end(ExchangeState.ENDED)
                 return
             for frame in self.worker.unframer.feed(data or b""):
                 self._take_in(*frame)
                 if self.state not in _OPEN:  # the unframer keeps what is said after the answer
                     return
         except ConnectionError:
-            self._end(State.NOT_BEGUN)
+            self._end(ExchangeState.NOT_BEGUN)
         except frames.FrameError as error:
             self._mislead(str(error))
 
@@ -219,11 +219,11 @@ class Exchange:
             for place, stream in enumerate((frames.STDOUT, frames.STDERR)):
                 if stream in self.payloads:
                     self.keep_output(place, self.payloads[stream])
-            self._end(State.ANSWERED)
+            self._end(ExchangeState.ANSWERED)
 
     def _mislead(self, problem: str) -> None:
         self.problem = f"its answer cannot be read: {problem}"
-        self._end(State.MISLED)
+        self._end(ExchangeState.MISLED)
 
     def _with_descriptors(self) -> Optional[bytes]:
         """Receive as ``Worker.receive`` does, with descriptors."""
@@ -247,7 +247,7 @@ class Exchange:
         buffer += data[: self.kept_output - len(buffer)]
         self.printed[place] += len(data)
 
-    def _end(self, state: State) -> None:
+    def _end(self, state: ExchangeState) -> None:
         self.state = state
         self.seconds = time.monotonic() - self.started
         if self._was_traced:
@@ -258,19 +258,21 @@ class Exchange:
 
         Shortly before its time is over, have the worker tell where it is.
         """
-        if self.state is State.UNDER_WAY and now < self.until:
+        if self.state is ExchangeState.UNDER_WAY and now < self.until:
             self._was_traced, self.due = True, self.until
             self.worker.zygote.trace(self.worker)
             return
-        self._end(State.TIMED_OUT if now >= self.until else State.NOT_READY)
+        self._end(ExchangeState.TIMED_OUT if now >= self.until else ExchangeState.NOT_READY)
 
     def end_worker(self) -> None:
         """Have the worker end if there is no answer, or something of the task still runs.
 
         One whose connection has ended may be about to end by itself, and its own status says why.
         """
-        if self.ending or self.state not in (State.ANSWERED, State.NOT_READY):
-            self.status = self.worker.end(_LAST_SECONDS if self.state is State.ENDED else 0.0)
+        if self.ending or self.state not in (ExchangeState.ANSWERED, ExchangeState.NOT_READY):
+            self.status = self.worker.end(
+                _LAST_SECONDS if self.state is ExchangeState.ENDED else 0.0
+            )
 
     def is_another_workers(self) -> bool:
         """Whether another worker can have the task.
@@ -278,8 +280,8 @@ class Exchange:
         Raises:
             ExecutorUnavailable: no process can be forked.
         """
-        if self.state is not State.NOT_BEGUN:
-            return self.state is State.NOT_READY
+        if self.state is not ExchangeState.NOT_BEGUN:
+            return self.state is ExchangeState.NOT_READY
         if self.tries >= TRIES - 1 and self.status is not None and self.status < 0:
             reason = os.strerror(-self.status)
             raise ExecutorUnavailable(f"no process can be started: {reason}")
@@ -289,27 +291,27 @@ class Exchange:
         """Give the worker back or, for whatever reason it cannot be kept, end it."""
         while self.descriptors:  # that nobody took
             os.close(self.descriptors.pop())
-        if self.state is State.NOT_READY:
+        if self.state is ExchangeState.NOT_READY:
             pool.put_back(self.worker)
         elif ends := self.ending or ENDINGS[self.state]:
             pool.discard(self.worker, ends)
         else:
             pool.give_back(self.worker, self.nonce, self.runs_plugin)
 
-    def how_it_ended(self, limits: Limits) -> tuple[Outcome, str]:
+    def how_it_ended(self, limits: Limits) -> tuple[CallOutcome, str]:
         """Why a call has no answer, in a sentence for an administrator."""
-        if self.state is State.TOO_LATE:
-            return Outcome.TIMED_OUT, "did not start: the request's time was over"
-        if self.state in (State.MISLED, State.NOT_SENT):
-            return Outcome.BAD_ANSWER, self.problem
-        if self.state is State.TIMED_OUT:
+        if self.state is ExchangeState.TOO_LATE:
+            return CallOutcome.TIMED_OUT, "did not start: the request's time was over"
+        if self.state in (ExchangeState.MISLED, ExchangeState.NOT_SENT):
+            return CallOutcome.BAD_ANSWER, self.problem
+        if self.state is ExchangeState.TIMED_OUT:
             place = self.traceback and stacks.place(self.traceback, self.worker.file)
             where = f", in {place}" if place else ""
             message = f"was killed after {self.seconds:.1f} s{where}; "
             message += f"its timeout is {limits.timeout:g} s{limits.timeout_key}"
             if self.seconds + _SHOWN_AS_EQUAL < limits.timeout:
                 message += ", the request's time was over before"
-            return Outcome.TIMED_OUT, message
+            return CallOutcome.TIMED_OUT, message
         code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
         if code == -signal.SIGXCPU:
             message = f"used up its cpu_limit of {limits.cpu} s of processor time"
@@ -317,7 +319,7 @@ class Exchange:
             message = "closed descriptor 3, which connects its process with the daemon"
         else:
             message = self.how_the_worker_ended("its process ")
-        return Outcome.KILLED, message
+        return CallOutcome.KILLED, message
 
     def how_the_worker_ended(self, which: str = "") -> str:
         """The end of the process, without an answer, as the end of a sentence."""
@@ -352,7 +354,7 @@ def completed(pool: Pool, waiting: deque[AnyExchange], parallel: int = 1) -> Ite
             while waiting and len(running) < parallel:
                 exchange = waiting.popleft()
                 exchange.begin(pool)
-                if exchange.state is State.TOO_LATE:
+                if exchange.state is ExchangeState.TOO_LATE:
                     yield exchange
                 else:
                     running.append(exchange)
@@ -419,7 +421,7 @@ def _handle(
         place: of the output that comes there; None: it is the socket.
     """
     if place is not None:
-        settling = exchange.state is State.SETTLING
+        settling = exchange.state is ExchangeState.SETTLING
         keep = None if settling else functools.partial(exchange.keep_output, place)
         if exchange.worker.drain(descriptor, keep):
             poller.unregister(descriptor)

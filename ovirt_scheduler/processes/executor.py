@@ -44,7 +44,7 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes import document_reading, single_use
-from ovirt_scheduler.processes.forker import Zygotes
+from ovirt_scheduler.processes.forker import Forker
 from ovirt_scheduler.processes.inputs import joined, read_inputs
 from ovirt_scheduler.processes.plugin_calls import check_values, has_values, make_calls
 from ovirt_scheduler.processes.pool import Pool
@@ -88,7 +88,7 @@ class Executor:
         most_processes: int = 64,
     ) -> None:
         self._slots = Slots(parallel, max_waiting)
-        self._zygotes = Zygotes(user, adopts)
+        self._zygotes = Forker(user, adopts)
         self._pool = Pool(self._zygotes.fork, most_processes, parallel)
 
     def start(self) -> None:

@@ -21,7 +21,7 @@ _LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMAN
 _STARTS = 5  # of a zygote, where somebody kills each while it starts
 
 
-class Zygotes:
+class Forker:
     """Forks workers of a zygote that lives. Safe to use from many threads.
 
     Args:

@@ -20,7 +20,7 @@ from ovirt_scheduler.errors import RefusedProperty
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.jobs import DriverCall, Job
 from ovirt_scheduler.model.plugins import Engine, PropertySet
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.tasks import (
     CallInputs,
     CheckTask,
@@ -34,7 +34,7 @@ from ovirt_scheduler.model.units import PolicyUnit, UnitCall
 from ovirt_scheduler.model.values.hidden import without_secrets
 from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, completed
 from ovirt_scheduler.processes.pool import Pool
-from ovirt_scheduler.processes.progress import State
+from ovirt_scheduler.processes.progress import ExchangeState
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.protocol.frames import FrameError
@@ -101,7 +101,7 @@ class _Call(Exchange):
 
         That is only so if it did not print through Python's streams.
         """
-        if self.state is not State.ANSWERED:
+        if self.state is not ExchangeState.ANSWERED:
             return self._failure(*self.how_it_ended(self.plugin.limits))
         try:
             result, read = messages.unpack_answer(
@@ -111,7 +111,7 @@ class _Call(Exchange):
             self.worker.end()
             self.ending = Ending(Reason.MISLED, str(error))
             message = f"its answer cannot be read: {error}"
-            return self._failure(Outcome.BAD_ANSWER, message)
+            return self._failure(CallOutcome.BAD_ANSWER, message)
         stdout, stderr = self.output
         if read is None or self.printing or read == (len(stdout), len(stderr)):
             return (self.printing or self).with_output(result)
@@ -122,7 +122,7 @@ class _Call(Exchange):
         reader.printing = self
         return reader
 
-    def _failure(self, outcome: Outcome, message: str) -> CallResult:
+    def _failure(self, outcome: CallOutcome, message: str) -> CallResult:
         return (self.printing or self).with_output(
             CallResult(self.function.unit, outcome, message=message, traceback=self.traceback)
         )
@@ -187,7 +187,7 @@ def make_calls(
         exchanges.append(exchange)
     results = _results(pool, exchanges, parallel)
     for result in results:
-        if strict and result.outcome is Outcome.REFUSED:
+        if strict and result.outcome is CallOutcome.REFUSED:
             raise RefusedProperty(result.message)
     return results
 

@@ -7,7 +7,7 @@ import enum
 from ovirt_scheduler.processes.protocol.ending import ENDED, Ending, Reason
 
 
-class State(enum.Enum):
+class ExchangeState(enum.Enum):
     """The progress of an exchange."""
 
     WAITING = "waiting"  # for a worker
@@ -25,10 +25,10 @@ class State(enum.Enum):
 
 # Why a worker ends, where it has not said so itself.
 ENDINGS = {
-    State.ANSWERED: None,
-    State.NOT_BEGUN: ENDED,
-    State.ENDED: ENDED,
-    State.MISLED: Ending(Reason.MISLED),
-    State.TIMED_OUT: Ending(Reason.FAILED, State.TIMED_OUT.value),
-    State.NOT_SENT: Ending(Reason.FAILED, State.NOT_SENT.value),
+    ExchangeState.ANSWERED: None,
+    ExchangeState.NOT_BEGUN: ENDED,
+    ExchangeState.ENDED: ENDED,
+    ExchangeState.MISLED: Ending(Reason.MISLED),
+    ExchangeState.TIMED_OUT: Ending(Reason.FAILED, ExchangeState.TIMED_OUT.value),
+    ExchangeState.NOT_SENT: Ending(Reason.FAILED, ExchangeState.NOT_SENT.value),
 }

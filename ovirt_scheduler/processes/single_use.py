@@ -23,7 +23,7 @@ from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, SplitTask
 from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.processes.exchange import Exchange, completed
 from ovirt_scheduler.processes.pool import Pool
-from ovirt_scheduler.processes.progress import State
+from ovirt_scheduler.processes.progress import ExchangeState
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 
@@ -51,7 +51,7 @@ def split(pool: Pool, cut: str, documents: Sequence[Document]) -> list[Optional[
         SplitTask(tuple(documents), cut), most_descriptors=1,
     )  # fmt: skip
     for cutter in completed(pool, deque([exchange])):
-        if cutter.state is not State.ANSWERED or len(cutter.descriptors) != 1:
+        if cutter.state is not ExchangeState.ANSWERED or len(cutter.descriptors) != 1:
             raise UnreadableDocument("the process that cut documents died before it answered")
         try:
             lengths = messages.unpack_split(cutter.payloads[frames.ANSWER], len(documents), size)
@@ -78,7 +78,7 @@ def analyse(pool: Pool, candidate: Candidate) -> Analysis:
     file = candidate.source.path
     exchange = Exchange(None, deadline, messages.ANALYSIS_LIMIT, candidate, file)
     for analyser in completed(pool, deque([exchange])):
-        if analyser.state is State.ANSWERED:
+        if analyser.state is ExchangeState.ANSWERED:
             analyser.worker.end()
             try:
                 return messages.unpack_analysis(analyser.payloads[frames.ANSWER])

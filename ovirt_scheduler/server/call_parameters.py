@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from ovirt_scheduler.errors import BadParameters
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, DriverUnit
 from ovirt_scheduler.model.jobs import DriverCall, Request
-from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS, Kind
 from ovirt_scheduler.server import parameter_values
 
@@ -27,20 +27,20 @@ def unit_request(caller: Caller, kind: Kind, parameters: Sequence[object]) -> Re
     named, hosts, *vms, custom = parameters
     if kind is Kind.FILTER:
         place = "filters"
-        units = [*map(WantedUnit, parameter_values.strings(place, named))]
+        units = [*map(RequestedUnit, parameter_values.strings(place, named))]
     elif kind is Kind.COST_FUNCTION:
         place = "cost_functions"
         units = _factors(place, named)
     else:
         place = "balance"
-        units = [WantedUnit(parameter_values.string(place, named))]
+        units = [RequestedUnit(parameter_values.string(place, named))]
     _check_units(place, units)
     vm = parameter_values.vm(vms[0]) if vms else None
     entities = Entities(parameter_values.hosts(hosts), vm=vm)
     return Request(caller, entities, parameter_values.properties(custom), {kind: tuple(units)})
 
 
-def _check_units(place: str, units: Sequence[WantedUnit]) -> None:
+def _check_units(place: str, units: Sequence[RequestedUnit]) -> None:
     """Refuse a call that names too many policy units, or one that cannot be.
 
     Raises:
@@ -63,7 +63,7 @@ def _check_units(place: str, units: Sequence[WantedUnit]) -> None:
             )
 
 
-def _factors(place: str, value: object) -> list[WantedUnit]:
+def _factors(place: str, value: object) -> list[RequestedUnit]:
     if isinstance(value, dict):
         value = [list(item) for item in value.items()]
     if not isinstance(value, list):
@@ -79,7 +79,7 @@ def _factors(place: str, value: object) -> list[WantedUnit]:
             raise parameter_values.expected(
                 f"{here}[1], the factor of {name:.80}", "an int", factor
             )
-        units.append(WantedUnit(name, factor))
+        units.append(RequestedUnit(name, factor))
     return units
 
 
@@ -109,9 +109,9 @@ def driver_request(
     if defined is None:
         return Request(caller, Entities(), driver_call=DriverCall(driver, method, arguments))
     properties = dict(parameter_values.properties(arguments.get("properties")))
-    units: dict[Kind, tuple[WantedUnit, ...]] = {}
+    units: dict[Kind, tuple[RequestedUnit, ...]] = {}
     if defined.interface == "HostSelector":
-        filters = tuple(map(WantedUnit, _names(properties.pop(FILTERS, ""))))
+        filters = tuple(map(RequestedUnit, _names(properties.pop(FILTERS, ""))))
         cost_functions = tuple(map(_factor, _names(properties.pop(COST_FUNCTIONS, ""))))
         _check_units("properties", (*filters, *cost_functions))
         units = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
@@ -130,13 +130,13 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(";") if name.strip()]
 
 
-def _factor(text: str) -> WantedUnit:
+def _factor(text: str) -> RequestedUnit:
     name, equals, factor = text.rpartition("=")
     if not equals:
-        return WantedUnit(text)
+        return RequestedUnit(text)
     if not _FACTOR.fullmatch(factor.strip()):
         raise BadParameters(
             f"properties[{COST_FUNCTIONS!r}]: {text!r:.80}: expected name=factor with ; between, "
             "the factor an int"
         )
-    return WantedUnit(name.strip(), int(factor))
+    return RequestedUnit(name.strip(), int(factor))

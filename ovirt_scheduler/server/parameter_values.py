@@ -14,8 +14,8 @@ from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.requests import (
     LONGEST_ID,
     Document,
-    Hosts,
-    Vm,
+    IdOrDocument,
+    IdsOrDocument,
     is_document,
 )
 
@@ -71,7 +71,7 @@ def struct(place: str, shape: str, value: object) -> dict[str, object]:
     return value
 
 
-def hosts(value: object, place: str = "hosts") -> Hosts:
+def hosts(value: object, place: str = "hosts") -> IdsOrDocument:
     """Read hosts; or, with another place, VMs in the same way."""
     if isinstance(value, str) and not is_document(value):
         raise UnreadableDocument(
@@ -106,7 +106,7 @@ def _shared(ids: Collection[str]) -> tuple[str, ...]:
     return tuple(map(_shared_ids.setdefault, ids, ids))
 
 
-def vm(value: object, place: str = "vm") -> Vm:
+def vm(value: object, place: str = "vm") -> IdOrDocument:
     """Read a VM; or, with another place, a host in the same way."""
     if isinstance(value, bytes) or (isinstance(value, str) and is_document(value)):
         return _document(value)

@@ -24,7 +24,7 @@ from typing import Any, Optional
 
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.plugins import PluginUser
-from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, RequestedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.value_types import DayHours, Drive, EngineEvents, Key
@@ -133,13 +133,13 @@ class ClusterSettings:
     properties: Mapping[str, str] = setting("assignments", None,
         "Other properties of the scheduler and the units, as key=value;key2=value2.",
         absent=MappingProxyType({}))
-    filters: tuple[WantedUnit, ...] = setting("names", None,
+    filters: tuple[RequestedUnit, ...] = setting("names", None,
         "The filters that decide where a VM may be migrated to.", absent=())
-    cost_functions: tuple[WantedUnit, ...] = setting("factors", None,
+    cost_functions: tuple[RequestedUnit, ...] = setting("factors", None,
         "The cost functions that decide where a VM is best migrated to, as "
         "name=factor;name2=factor2.",
         absent=())
-    balance: Optional[WantedUnit] = setting("unit", None,
+    balance: Optional[RequestedUnit] = setting("unit", None,
         "A balance that says what to migrate, instead of the scheduler's load_balance.",
         unset="the scheduler's")
     load_balance_interval: float = setting("minutes", "1",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.model.units import MOST_UNITS
 from ovirt_scheduler.security.addresses import is_loopback
 
@@ -122,12 +122,12 @@ def _assignments(text: str) -> dict[str, str]:
     return assignments
 
 
-def _units(pattern: str) -> Callable[[str], tuple[WantedUnit, ...]]:
+def _units(pattern: str) -> Callable[[str], tuple[RequestedUnit, ...]]:
     """A reader of names with factors: the pattern's groups are a name, and a factor (default 1)."""
 
-    def read(text: str) -> tuple[WantedUnit, ...]:
+    def read(text: str) -> tuple[RequestedUnit, ...]:
         pairs = [_match(pattern, item.strip()).groups() for item in text.split(";")]
-        units = tuple(WantedUnit(name, int(factor or 1)) for name, factor in pairs)
+        units = tuple(RequestedUnit(name, int(factor or 1)) for name, factor in pairs)
         in_range = all(-(2**31) <= unit.factor < 2**31 for unit in units)
         if not len({unit.name for unit in units}) == len(units) <= MOST_UNITS or not in_range:
             raise ValueError(text)
@@ -191,7 +191,7 @@ TYPES: dict[str, ValueType] = {
     "truth": ValueType("true or false", _truth),
     "choice": ValueType("one of", str),
     "text": ValueType("text", _matched(str, r"(.+)")),
-    "unit": ValueType("the name of a unit", _matched(WantedUnit, r"(.+)")),
+    "unit": ValueType("the name of a unit", _matched(RequestedUnit, r"(.+)")),
     "user": ValueType("the name of a user", _matched(str, r"(.+)")),
     "path": ValueType("a path that begins with /", _path),
     "folders": ValueType("paths that begin with / or $PYTHONPATH, with : between", _folders),

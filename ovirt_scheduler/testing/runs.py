@@ -27,9 +27,10 @@ from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.jobs import DriverCall, Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit, new_id
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit, new_id
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
+from ovirt_scheduler.plugin.interfaces import Hosts, Vms
 from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.workbench.fake_cluster import FakeCluster
 from ovirt_scheduler.workbench.fake_engine import FakeEngine
@@ -39,13 +40,11 @@ __tracebackhide__ = True  # a failure reads as one of the test
 
 GIB = 2**30
 
-Hosts = Sequence[types.Host]
-Vms = Sequence[types.Vm]
-Properties = Mapping[str, object]
+PropertyValues = Mapping[str, object]
 
-_Unit = TypeVar("_Unit", PolicyUnit, DriverUnit)
+_UnitOrDriver = TypeVar("_UnitOrDriver", PolicyUnit, DriverUnit)
 
-_NO_PROPERTIES: Properties = {}
+_NO_PROPERTIES: PropertyValues = {}
 _NO_FACTORS: Mapping[Path, int] = {}
 
 
@@ -157,7 +156,7 @@ class Runs:
         vm: Optional[types.Vm] = None,
         *,
         vms: Vms = (),
-        properties: Properties = _NO_PROPERTIES,
+        properties: PropertyValues = _NO_PROPERTIES,
         unit: Optional[str] = None,
     ) -> Any:
         """The answer of a filter, a cost function or a balance, with names; see the fixtures.
@@ -196,7 +195,7 @@ class Runs:
         host: Optional[types.Host] = None,
         old_status: Optional[str] = None,
         new_status: Optional[str] = None,
-        properties: Properties = _NO_PROPERTIES,
+        properties: PropertyValues = _NO_PROPERTIES,
         filters: Sequence[Path] = (),
         cost_functions: Mapping[Path, int] = _NO_FACTORS,
         scheduler: Optional[str] = None,
@@ -307,7 +306,9 @@ def started(folder: Path) -> Iterator[Runs]:
         engine.close()
 
 
-def _chosen(units: Sequence[_Unit], what: str, loaded: LoadedPlugin, name: Optional[str]) -> _Unit:
+def _chosen(
+    units: Sequence[_UnitOrDriver], what: str, loaded: LoadedPlugin, name: Optional[str]
+) -> _UnitOrDriver:
     fit = [unit for unit in units if name in (None, unit.name)]
     if len(fit) == 1:
         return fit[0]
@@ -319,9 +320,9 @@ def _chosen(units: Sequence[_Unit], what: str, loaded: LoadedPlugin, name: Optio
     raise PluginFailed(f"{loaded.path}: say which {what} is meant: {there}")
 
 
-def _requested_unit(loaded: LoadedPlugin, kind: Kind, name: Optional[str] = None) -> WantedUnit:
+def _requested_unit(loaded: LoadedPlugin, kind: Kind, name: Optional[str] = None) -> RequestedUnit:
     units = [each for each in loaded.units if each.kind is kind]
-    return WantedUnit(_chosen(units, kind.label, loaded, name).name)
+    return RequestedUnit(_chosen(units, kind.label, loaded, name).name)
 
 
 def _named(answer: Any, returns: Returns, hosts: Mapping[str, str], vms: Mapping[str, str]) -> Any:
@@ -337,7 +338,7 @@ def _names(entities: Sequence[Any]) -> dict[str, str]:
     return {each.id: each.name or each.id for each in entities}
 
 
-def _texts(properties: Properties) -> dict[str, str]:
+def _texts(properties: PropertyValues) -> dict[str, str]:
     return {name: str(value) for name, value in properties.items()}
 
 

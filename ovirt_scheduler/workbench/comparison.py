@@ -19,7 +19,7 @@ from ovirt_scheduler.history.record import (
     REMOVED,
     Entity,
     Record,
-    Unit,
+    UnitRecord,
     entity,
 )
 from ovirt_scheduler.model.units import Kind
@@ -29,7 +29,7 @@ from ovirt_scheduler.workbench.replay import Remade
 _NOTHING: Record = {"method": "", "units": [], "hosts": []}  # what a refused request has
 
 
-class _Call(NamedTuple):
+class _RecordedCall(NamedTuple):
     """A unit's call in a decision.
 
     Attributes:
@@ -38,7 +38,7 @@ class _Call(NamedTuple):
         said: of each host, or as its answer.
     """
 
-    unit: Unit
+    unit: UnitRecord
     question: object
     answers: Mapping[str, object]
 
@@ -53,7 +53,7 @@ class _Call(NamedTuple):
         verdicts = {*self.answers.values()} & {FAILED, REMOVED}
         return str(next(iter(verdicts), "")) if outcomes.has_failed(self.unit) else None
 
-    def differs(self, other: _Call) -> bool:
+    def differs(self, other: _RecordedCall) -> bool:
         """Whether it says something else, if that is this unit's doing.
 
         The same code may say something else if it was asked something else.
@@ -108,7 +108,7 @@ class Side:
             if outcomes.has_failed(unit)
         }
 
-    def _call(self, unit: Unit) -> _Call:
+    def _call(self, unit: UnitRecord) -> _RecordedCall:
         hosts, kind = self.record["hosts"], unit["kind"]
         answers: dict[str, object] = {}
         question: Iterable[object] = [host["id"] for host in hosts if host["id"] not in self.out]
@@ -127,7 +127,7 @@ class Side:
         elif unit["outcome"] != NOT_ASKED:
             answers["answer"] = self.answer
             question = [(host, self.totals[str(host)]) for host in question]
-        return _Call(unit, ([*question], self.record.get("properties", {})), answers)
+        return _RecordedCall(unit, ([*question], self.record.get("properties", {})), answers)
 
     def differing(self, other: Side) -> list[str]:
         """The units that said something else on the same question, or are in one of both."""

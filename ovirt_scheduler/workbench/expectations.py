@@ -23,7 +23,7 @@ from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.conf_file import Section
 from ovirt_scheduler.workbench import reports
 from ovirt_scheduler.workbench.comparison import Comparison
-from ovirt_scheduler.workbench.simulation import Outcome, View
+from ovirt_scheduler.workbench.simulation import ClusterMoment, SimulationResult
 
 _CONDITION = re.compile(r"\s*([\w.]+)\s*(<=|>=|=)\s*([0-9]+(?:\.[0-9]+)?)\s*(%?)\s*")
 _WITH_OPERATOR = re.compile("<=|>=|=")
@@ -153,7 +153,7 @@ def of_replay(comparison: Comparison) -> dict[str, Figure]:
     return figures
 
 
-def of_simulation(outcome: Outcome, vms: int) -> dict[str, Figure]:
+def of_simulation(outcome: SimulationResult, vms: int) -> dict[str, Figure]:
     """The figures of a policy that was simulated.
 
     Args:
@@ -165,7 +165,7 @@ def of_simulation(outcome: Outcome, vms: int) -> dict[str, Figure]:
 
 def of_nothing() -> dict[str, Figure]:
     """The figures of a simulation of nothing, which are those of every simulation."""
-    return of_simulation(Outcome([View(0.0, ())] * 3), 0)
+    return of_simulation(SimulationResult([ClusterMoment(0.0, ())] * 3), 0)
 
 
 def _figures(

@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.clusters.placing import Order, Placed, Placing
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
-from ovirt_scheduler.model.losses import Homeless, Loss
+from ovirt_scheduler.model.losses import Loss, UnplacedVm
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.simulated_cluster import (
     UP,
@@ -149,7 +149,7 @@ class Questions:
         if host:
             host.set("status", UP)
         homeless = (
-            Homeless(self.cluster.vms[vm].name, vm in urgent, placed.whys[vm])
+            UnplacedVm(self.cluster.vms[vm].name, vm in urgent, placed.whys[vm])
             for vm in placed.homeless
         )
         return Loss.of(host.name if host else "", homeless, placed.is_best, more)

@@ -28,7 +28,7 @@ from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import BadUsage, EngineUnavailable, RequestError
 from ovirt_scheduler.history import conversion
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader, Recorded
+from ovirt_scheduler.history.record_reader import Recorded, RecordReader
 from ovirt_scheduler.model.affinity import NO_RULES, PlacedVms
 from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.plugins import EngineAccess
@@ -37,9 +37,9 @@ from ovirt_scheduler.model.requests import (
     Caller,
     Document,
     Entities,
-    Hosts,
-    Vm,
-    WantedUnit,
+    IdOrDocument,
+    IdsOrDocument,
+    RequestedUnit,
     new_id,
 )
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Role, Sought
@@ -72,11 +72,11 @@ class Changes:
     without: Sequence[str] = ()
     added: Mapping[str, Optional[int]] = field(default_factory=dict)
 
-    def units(self, kind: Kind, former: Record, catalogue: Catalogue) -> tuple[WantedUnit, ...]:
+    def units(self, kind: Kind, former: Record, catalogue: Catalogue) -> tuple[RequestedUnit, ...]:
         """The units of a kind that are asked instead of the recorded ones."""
         factors = self.factors if kind is Kind.COST_FUNCTION else {}
         units = [
-            WantedUnit(unit["name"], factors.get(unit["name"], unit.get("factor", 1)))
+            RequestedUnit(unit["name"], factors.get(unit["name"], unit.get("factor", 1)))
             for unit in former["units"]
             if unit["kind"] == kind.label
             and unit.get("mode", "live") == "live"
@@ -85,7 +85,7 @@ class Changes:
         if kind is not Kind.BALANCE:
             there = {each.name for each in units}
             units += [
-                WantedUnit(name, 1 if factor is None else factor)
+                RequestedUnit(name, 1 if factor is None else factor)
                 for name, factor in self.added.items()
                 if name not in there
                 and any(unit["kind"] == kind.label for unit in former["units"])
@@ -222,10 +222,10 @@ class Past:
             else:
                 brought[role] = reply.document
         self.entities = Entities(
-            cast("Hosts", brought.get(Role.HOSTS, hosts)),
-            cast("Hosts", brought.get(Role.VMS, vms)),
-            cast("Optional[Vm]", brought.get(Role.VM, vm)),
-            cast("Optional[Vm]", brought.get(Role.HOST, named.get("host"))),
+            cast("IdsOrDocument", brought.get(Role.HOSTS, hosts)),
+            cast("IdsOrDocument", brought.get(Role.VMS, vms)),
+            cast("Optional[IdOrDocument]", brought.get(Role.VM, vm)),
+            cast("Optional[IdOrDocument]", brought.get(Role.HOST, named.get("host"))),
         )
         of_vm = next(iter(replies[Role.VM]), None)
         self._replies = EngineReplies(tuple(replies[Role.HOSTS]), of_vm, tuple(replies[Role.VMS]))
@@ -246,7 +246,7 @@ class Past:
 
 
 def run(
-    reader: Reader, numbers: Sequence[int], policies: Sequence[Policy], parallel: int
+    reader: RecordReader, numbers: Sequence[int], policies: Sequence[Policy], parallel: int
 ) -> Iterator[Replayed]:
     """Make decisions again, one policy after another; they come in their order.
 

@@ -18,14 +18,14 @@ from ovirt_scheduler.history import explanation
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.server.pages import views
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
-from ovirt_scheduler.workbench.simulation import Outcome, View
+from ovirt_scheduler.workbench.simulation import ClusterMoment, SimulationResult
 
 _FOLDER = Path(__file__).resolve().parent / "report_templates"
 _MOST_LISTED = 1000  # decisions that a page lists
 _MOST_ROWS = 50  # of a plot
 _MOST_NOTES = 20  # of a kind
 
-Row = tuple[str, int, int]  # a name, and its number before and after
+BeforeAndAfter = tuple[str, int, int]  # a name, and its number before and after
 
 
 def _no_link(path: str, flags: int) -> int:
@@ -135,13 +135,13 @@ def write_replay(comparison: Comparison, lines: Sequence[str], file: Path) -> No
     )
 
 
-def rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[Row]:
+def rows(before: Mapping[str, int], after: Mapping[str, int]) -> list[BeforeAndAfter]:
     """Both numbers of each name, the largest first."""
     numbers = [(name, before.get(name, 0), after.get(name, 0)) for name in {**before, **after}]
     return sorted(numbers, key=lambda row: (-row[2], -row[1], row[0]))
 
 
-def _by_time(before: Sequence[float], after: Sequence[float]) -> list[Row]:
+def _by_time(before: Sequence[float], after: Sequence[float]) -> list[BeforeAndAfter]:
     """How many decisions took how long, in milliseconds; each step is twice the one before."""
     one, other = (
         Counter(math.ceil(math.log2(max(1.0, each))) for each in times) for times in (before, after)
@@ -151,7 +151,7 @@ def _by_time(before: Sequence[float], after: Sequence[float]) -> list[Row]:
 
 
 def simulation_fields(
-    simulated: Mapping[str, Outcome], about: Mapping[str, object]
+    simulated: Mapping[str, SimulationResult], about: Mapping[str, object]
 ) -> dict[str, object]:
     """The results of simulations, for JSON.
 
@@ -162,7 +162,7 @@ def simulation_fields(
     return {**about, "policies": policy_fields(simulated)}
 
 
-def policy_fields(simulated: Mapping[str, Outcome]) -> list[dict[str, object]]:
+def policy_fields(simulated: Mapping[str, SimulationResult]) -> list[dict[str, object]]:
     """The results of each policy, for JSON.
 
     Args:
@@ -180,7 +180,7 @@ def policy_fields(simulated: Mapping[str, Outcome]) -> list[dict[str, object]]:
     return policies
 
 
-def _view(view: View) -> dict[str, object]:
+def _view(view: ClusterMoment) -> dict[str, object]:
     return {
         "hour": round(view.hour, 4),
         "imbalance": {what: round(percent, 2) for what, percent in view.imbalance.items()},
@@ -192,7 +192,7 @@ def _view(view: View) -> dict[str, object]:
     }
 
 
-def measures(several: Sequence[Outcome]) -> tuple[list[str], list[list[str]]]:
+def measures(several: Sequence[SimulationResult]) -> tuple[list[str], list[list[str]]]:
     """A table: a column for the cluster before, and two for each policy."""
     headings, views = ["", "BEFORE"], [several[0].views[0]]
     for number, outcome in enumerate(several):
@@ -212,7 +212,7 @@ def _spread(numbers: Sequence[float], mean: str = ".0f") -> str:
     return f"{min(some):.0f} {sum(some) / len(some):{mean}} {max(some):.0f}"
 
 
-_MEASURES: Mapping[str, Callable[[View], str]] = {
+_MEASURES: Mapping[str, Callable[[ClusterMoment], str]] = {
     "imbalance, %": lambda view: f"{view.imbalance['used']:.1f}",
     "imbalance of CPU, %": lambda view: f"{view.imbalance['cpu']:.1f}",
     "imbalance of memory, %": lambda view: f"{view.imbalance['memory']:.1f}",
@@ -223,7 +223,7 @@ _MEASURES: Mapping[str, Callable[[View], str]] = {
     "hosts up": lambda view: str(len(view.up)),
     "hosts up without VMs": lambda view: str(sum(not host.vms for host in view.up)),
 }
-_COUNTS: Mapping[str, Callable[[Outcome], int]] = {
+_COUNTS: Mapping[str, Callable[[SimulationResult], int]] = {
     "VMs placed": lambda outcome: len(outcome.moves) - len(outcome.migrations),
     "VMs that found no host": lambda outcome: len(outcome.unplaced),
     "migrations": lambda outcome: len(outcome.migrations),
@@ -231,7 +231,7 @@ _COUNTS: Mapping[str, Callable[[Outcome], int]] = {
 }
 
 
-def notes(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def notes(outcome: SimulationResult) -> Iterator[tuple[str, str]]:
     """Notes on a policy: the kind, and the subject or reason; only the first of each kind."""
     if outcome.has_rules:
         yield (
@@ -268,7 +268,7 @@ def _in_brackets(names: Sequence[str]) -> str:
 
 
 def write_simulation(
-    simulated: Mapping[str, Outcome], about: Mapping[str, object], file: Path
+    simulated: Mapping[str, SimulationResult], about: Mapping[str, object], file: Path
 ) -> None:
     """Write the page of simulations.
 

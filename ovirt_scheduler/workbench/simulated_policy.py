@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, Optional, cast
 
-from ovirt_scheduler.clusters import cluster_reader
 from ovirt_scheduler.clusters.affinity_watch import RuleWatch
+from ovirt_scheduler.clusters.cluster_reader import ClusterView
 from ovirt_scheduler.clusters.destinations import BALANCE, MEND, ClusterDestinations
 from ovirt_scheduler.clusters.placing import Choices
 from ovirt_scheduler.clusters.planning import MOST_MENDINGS
@@ -137,7 +137,7 @@ class SimulatedPolicy(DecisionService):
             method: str, closed: Mapping[str, Mapping[str, str]]
         ) -> ClusterDestinations:
             return ClusterDestinations(
-                self, self._settings, self._driver, method, cluster_reader.View(state), closed,
+                self, self._settings, self._driver, method, ClusterView(state), closed,
                 threading.Event(), doubtful, rules=self._rules,
             )  # fmt: skip
 

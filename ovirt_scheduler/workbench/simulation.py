@@ -45,7 +45,7 @@ PLACED, RESTARTED, EVACUATED, MIGRATED = "placed", "restarted", "evacuated", "mi
 ENFORCED = "enforced"  # by the engine, for an affinity group
 
 
-class View(NamedTuple):
+class ClusterMoment(NamedTuple):
     """The cluster at one moment."""
 
     hour: float
@@ -78,7 +78,7 @@ class Move(NamedTuple):
 
 
 @dataclass
-class Outcome:
+class SimulationResult:
     """The result of a simulation.
 
     Attributes:
@@ -96,7 +96,7 @@ class Outcome:
         problems: failures of plugins, and how often.
     """
 
-    views: list[View] = field(default_factory=list)
+    views: list[ClusterMoment] = field(default_factory=list)
     course: list[tuple[float, float]] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
@@ -111,7 +111,7 @@ class Outcome:
     problems: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def stages(self) -> Iterator[tuple[str, View]]:
+    def stages(self) -> Iterator[tuple[str, ClusterMoment]]:
         """The views, each with its name."""
         return zip(("before", "between", "after"), self.views)
 
@@ -154,7 +154,9 @@ class Simulation:
         self._rules = SimulatedRules(rules, self._cluster)
         self._policy = SimulatedPolicy(self.runtime, self.settings, self._cluster, rules)
         self._hour = self._still_since = 0.0
-        self._outcome = Outcome(left_out=self._cluster.left_out, has_rules=bool(rules.groups))
+        self._outcome = SimulationResult(
+            left_out=self._cluster.left_out, has_rules=bool(rules.groups)
+        )
         self._coming: deque[Arrival] = deque(self.scenario.arrivals)
         self._events: deque[HostEvent] = deque(self.scenario.host_events)
         self._leaders: Mapping[str, str] = {}  # of what the latest balancing moves together
@@ -163,7 +165,7 @@ class Simulation:
         self._limits = MigrationLimits(self.settings, [])
         self._refusals = Refusals(self.settings.refused_pause, [])
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationResult:
         """Play it to its end, or until Ctrl-C."""
         outcome = self._outcome
         try:
@@ -194,7 +196,7 @@ class Simulation:
                 outcome.views.append(self._view())
             self._balance()
             outcome.course.append(
-                (self._hour, View(self._hour, self._host_views()).imbalance["used"])
+                (self._hour, ClusterMoment(self._hour, self._host_views()).imbalance["used"])
             )
             moves = count_of(len(outcome.moves), "move")
             self.tell(f"hour {self._hour:.1f} of {self.scenario.hours:g}: {moves}")
@@ -387,8 +389,8 @@ class Simulation:
         self._outcome.moves.append(Move(self._hour, what, vm.name, former, host.name, reason))
         self._still_since = self._hour
 
-    def _view(self) -> View:
-        return View(self._hour, self._host_views(), self._rules.broken())
+    def _view(self) -> ClusterMoment:
+        return ClusterMoment(self._hour, self._host_views(), self._rules.broken())
 
     def _host_views(self) -> tuple[HostView, ...]:
         return tuple(host.view() for host in self._cluster.hosts.values())

@@ -37,7 +37,7 @@ from ovirt_scheduler.errors import (
     SchedulerError,
 )
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model.requests import NEVER_KEPT, Document
 from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.model.values import spelling
@@ -236,7 +236,7 @@ def _pages(
     return inventory.read_pages(kind, search, cut, follow)
 
 
-def recorded(reader: Reader) -> Snapshot:
+def recorded(reader: RecordReader) -> Snapshot:
     """The cluster of the newest recorded load balancing, which has all VMs.
 
     Raises:

@@ -12,7 +12,7 @@ import pytest
 
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.jobs import Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import scheduler_conf
 from tests.support.jobs import HOSTS, job_of, only
@@ -21,7 +21,7 @@ from tests.support.place import LONG_AGO, cost_function, plugin, versions
 
 def filtering(name: str) -> Request:
     caller = Caller("id", AnswerForm.ENGINE, "a test")
-    return Request(caller, Entities(), {}, {Kind.FILTER: (WantedUnit(name),)})
+    return Request(caller, Entities(), {}, {Kind.FILTER: (RequestedUnit(name),)})
 
 
 KEPT = "the last version that loaded stays in use (sha256:"

@@ -17,7 +17,7 @@ from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.jobs import Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.clients import Clients
 from tests.support.place import cost_function, plugin, versions
@@ -206,7 +206,7 @@ def test_a_conf_file_moved_away_is_not_yet_gone(place):
 def request(name: str) -> Request:
     caller = Caller("r", AnswerForm.DESIGN, "127.0.0.1:1")
     entities = Entities(("h",), vm="vm")
-    return Request(caller, entities, {}, {Kind.COST_FUNCTION: (WantedUnit(name),)})
+    return Request(caller, entities, {}, {Kind.COST_FUNCTION: (RequestedUnit(name),)})
 
 
 class Crowd(Clients):

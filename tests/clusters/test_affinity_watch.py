@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.model.plans import APPROVED
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.settings.value_types import Drive
 from tests.support import rest_affinity
 from tests.support.rest_affinity import HARD, SOFT, Group, Label
@@ -391,7 +391,7 @@ def test_a_balance_unit_is_held_to_the_rules_and_the_log_names_the_group(grouped
     place.write("Pick", text.format(grouped.engine.vms[0].id))
     grouped.registry.refresh()
     grouped.engine.groups = [Group("fw", ["a", "b", "c"], apart=HARD)]
-    grouped.begin(balance=WantedUnit("Pick"))
+    grouped.begin(balance=RequestedUnit("Pick"))
     assert grouped.look() == []
     assert "the affinity group fw keeps it apart from a VM there" in caplog.text
 

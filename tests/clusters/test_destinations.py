@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from ovirt_scheduler.clusters.cluster_reader import View
+from ovirt_scheduler.clusters.cluster_reader import ClusterView
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations
 from ovirt_scheduler.clusters.planning import HOOKS
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.table import ClusterSettings
 
@@ -23,7 +23,7 @@ STATE = ClusterState(
 def test_a_call_keeps_the_destinations_that_it_was_given():
     """The history writes them later, when the scheduler has been asked again with more."""
     destinations = ClusterDestinations(
-        None, ClusterSettings("Default"), None, BALANCE, View(STATE), {}, threading.Event(),
+        None, ClusterSettings("Default"), None, BALANCE, ClusterView(STATE), {}, threading.Event(),
         doubtful={"w": ("l",)},
     )  # fmt: skip
     first = destinations.request().driver_call
@@ -37,7 +37,7 @@ def test_a_vm_that_the_cluster_does_not_run_is_passed_over():
     """A balance unit may name one of another cluster, or one that is down."""
     settings = ClusterSettings("Default")
     destinations = ClusterDestinations(
-        None, settings, None, BALANCE, View(STATE), {}, threading.Event()
+        None, settings, None, BALANCE, ClusterView(STATE), {}, threading.Event()
     )
     assert destinations.choose({"other": ("p",), "w": ("p",)}) == ({"w": "p"}, [])
 
@@ -47,7 +47,7 @@ def test_only_a_balancing_leaves_the_hosted_engine_where_it_is(method):
     """A host that goes to maintenance is left by it, too."""
     engine = STATE.vms["w"]._replace(origin="hosted_engine")
     destinations = ClusterDestinations(
-        None, ClusterSettings("Default"), None, method, View(STATE._replace(vms={"w": engine})),
+        None, ClusterSettings("Default"), None, method, ClusterView(STATE._replace(vms={"w": engine})),
         {}, threading.Event(),
     )  # fmt: skip
     chosen, unfit = destinations.choose({"w": ("p",)})
@@ -72,13 +72,15 @@ class Decisions:
 
 
 UNITS = ClusterSettings(
-    "Default", filters=(WantedUnit("F"),), cost_functions=(WantedUnit("C"),),
-    balance=WantedUnit("B"),
+    "Default", filters=(RequestedUnit("F"),), cost_functions=(RequestedUnit("C"),),
+    balance=RequestedUnit("B"),
 )  # fmt: skip
 
 
 def asking(state, decisions, method=BALANCE):
-    return ClusterDestinations(decisions, UNITS, None, method, View(state), {}, threading.Event())
+    return ClusterDestinations(
+        decisions, UNITS, None, method, ClusterView(state), {}, threading.Event()
+    )
 
 
 def test_units_are_asked_about_hosts_that_are_up():

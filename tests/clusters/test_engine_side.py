@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.settings.value_types import Drive
 from tests.support.command import run
 from tests.support.rest_server import GIB, Host, Reply, RestServer, Vm
@@ -61,7 +61,7 @@ def test_a_balance_unit_balances_whatever_the_policy(crowded, place):
     place.write("Still", "def do_balance(hosts, properties):\n    return None\n")
     crowded.registry.refresh()
     crowded.engine.policy = "power_saving"
-    crowded.begin(policy="none", balance=WantedUnit("Still"))
+    crowded.begin(policy="none", balance=RequestedUnit("Still"))
     crowded.look()
     assert "power_saving" in crowded.cluster.state().conflict
 

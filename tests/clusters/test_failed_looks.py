@@ -20,7 +20,7 @@ from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import Overloaded
 from ovirt_scheduler.model.plans import Step
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import Drive
 from tests.support.driven import RECORDER, SLOW, cluster
@@ -206,7 +206,7 @@ def test_a_hook_whose_answer_is_not_acted_on_is_called_again(
 
     scheduled.decisions.decide = fail_once
     settings = ClusterSettings(
-        "Default", Drive.APPROVE, scheduler="slow", filters=(WantedUnit("Any"),),
+        "Default", Drive.APPROVE, scheduler="slow", filters=(RequestedUnit("Any"),),
         properties={"seconds": "0", "target": "puma"},
         load_balance_interval=0.0, timer_interval=0.0,
     )  # fmt: skip
@@ -243,7 +243,7 @@ def test_a_hook_whose_answer_can_never_be_acted_on_does_not_keep_the_timer_waiti
 
     scheduled.decisions.decide = fail
     settings = ClusterSettings(
-        "Default", scheduler="slow", filters=(WantedUnit("Any"),),
+        "Default", scheduler="slow", filters=(RequestedUnit("Any"),),
         properties={"seconds": "0", "target": "lynx"},
         load_balance_interval=0.0, timer_interval=5.0,
     )  # fmt: skip

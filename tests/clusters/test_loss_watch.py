@@ -11,7 +11,7 @@ import zlib
 import pytest
 
 from ovirt_scheduler.clusters.ownership import Mark
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.settings.value_types import Drive
 from tests.support.command import run
 from tests.support.driven import cluster
@@ -86,18 +86,18 @@ def test_filters_are_asked_once_for_each_vm_and_count(three, place, tmp_path):
     told = tmp_path / "asked"
     place.write("Small", SMALL.format(told=str(told)))
     three.registry.refresh()
-    begin(three, filters=(WantedUnit("Small"),))
+    begin(three, filters=(RequestedUnit("Small"),))
     assert counted(three) == ("lynx", [])  # db on puma, web on serval
     assert sorted(told.read_text().split()) == ["db", "mail", "sap", "web"]
     three.engine.hosts[1].max_scheduling_memory = 4 * GIB
-    begin(three, filters=(WantedUnit("Small"),))
+    begin(three, filters=(RequestedUnit("Small"),))
     assert counted(three) == ("lynx", ["db"])
 
 
 def test_a_filter_that_fails_is_named(three, place):
     place.write("Broken", "def do_filter(hosts, vm, properties):\n    raise ValueError('oh')\n")
     three.registry.refresh()
-    begin(three, filters=(WantedUnit("Broken"),))
+    begin(three, filters=(RequestedUnit("Broken"),))
     assert counted(three) == ("lynx", [])
     assert three.cluster.state().worst_loss.without == ("Broken",)
 
@@ -154,7 +154,7 @@ def test_nothing_is_called_while_all_slots_are_taken_and_then_it_goes_on(three, 
     told = tmp_path / "asked"
     place.write("Small", SMALL.format(told=str(told)))
     three.registry.refresh()
-    begin(three, filters=(WantedUnit("Small"),))
+    begin(three, filters=(RequestedUnit("Small"),))
     three.look()
     slots = place.executor._slots
     with contextlib.ExitStack() as held:
@@ -184,7 +184,7 @@ def test_filters_get_the_statistics_that_they_read(three, place):
     """Though nobody balances the cluster."""
     place.write("Busy", READS_STATISTICS)
     three.registry.refresh()
-    begin(three, load_balance_interval=0.0, filters=(WantedUnit("Busy"),))
+    begin(three, load_balance_interval=0.0, filters=(RequestedUnit("Busy"),))
     assert counted(three) == ("lynx", [])
     assert three.cluster.state().worst_loss.without == ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.clusters import overview
-from ovirt_scheduler.model.requests import WantedUnit
+from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import Drive
 from tests.support.looks import Looks
@@ -33,7 +33,7 @@ def test_hosts_have_their_vms_now_and_their_use_of_the_last_balancing(looks: Loo
 
 def test_a_section_is_shown_in_words() -> None:
     section = ClusterSettings(
-        "Default", filters=(WantedUnit("MaxVms"),), cost_functions=(WantedUnit("Even", 3),),
+        "Default", filters=(RequestedUnit("MaxVms"),), cost_functions=(RequestedUnit("Even", 3),),
         hold=90.0, margin=7.5,
     )  # fmt: skip
     words = overview.policy(section)

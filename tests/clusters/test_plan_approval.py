@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from ovirt_scheduler.clusters import plan_approval
-from ovirt_scheduler.clusters.cluster_reader import View
+from ovirt_scheduler.clusters.cluster_reader import ClusterView
 from ovirt_scheduler.clusters.destinations import ClusterDestinations
 from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.clusters.migrations import ClusterServices
@@ -191,7 +191,7 @@ def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states)
     settings = ClusterSettings("Default", Drive.APPROVE, timer_interval=60.0)
     services = ClusterServices(registry, memory, silent(), None, None, stopping, Following())
     actions = ClusterActions(settings, services, None)
-    view = View(STATE)
+    view = ClusterView(STATE)
     destinations = ClusterDestinations(None, settings, None, "on_timer_invoked", view, {}, stopping)
     if stops:
         stopping.set()
@@ -208,7 +208,9 @@ def test_what_a_hook_wanted_before_waits_on_unless_it_is_under_way(
     settings = ClusterSettings("Default", drive=Drive.APPROVE)
     services = ClusterServices(registry, memory, silent(), None, None, stopping, Following())
     actions, method = ClusterActions(settings, services, None), "on_vm_status_changed"
-    destinations = ClusterDestinations(None, settings, None, method, View(STATE), {}, stopping)
+    destinations = ClusterDestinations(
+        None, settings, None, method, ClusterView(STATE), {}, stopping
+    )
     actions.perform(destinations, lambda: {"w": ("p",)}, {"w": "web went from paused to up"})
     (former,) = registry.of_cluster("Default")
     assert [step.reason for step in former.steps] == ["web went from paused to up"]
@@ -235,7 +237,7 @@ def test_migrations_that_cannot_be_asked_for_are_logged_and_forgotten(registry, 
     )
     state = STATE._replace(vms={f"v{each}": VmState(f"vm{each}", "up", "l") for each in range(25)})
     destinations = ClusterDestinations(
-        None, settings, None, "on_timer_invoked", View(state), {}, services.stopping
+        None, settings, None, "on_timer_invoked", ClusterView(state), {}, services.stopping
     )
     answer = dict.fromkeys(state.vms, ("p",))
     ClusterActions(settings, services, None).perform(destinations, lambda: answer)

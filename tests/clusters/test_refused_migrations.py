@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.model.jobs import Request
-from ovirt_scheduler.model.requests import Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.value_types import Drive
 from tests.support.jobs import running
@@ -301,7 +301,7 @@ def test_while_the_engine_answers_it_may_call_our_filters(tmp_path, monkeypatch)
         hosts, vm = tuple(engine.ids()), engine.vms[0].id
         entities = Entities(hosts, vm=vm)
         request = Request(
-            Caller.of_cluster("of the engine"), entities, {}, {Kind.FILTER: (WantedUnit("All"),)}
+            Caller.of_cluster("of the engine"), entities, {}, {Kind.FILTER: (RequestedUnit("All"),)}
         )
         answers.append(looks.decisions.decide(request).answer == hosts)
 
@@ -312,7 +312,7 @@ def test_while_the_engine_answers_it_may_call_our_filters(tmp_path, monkeypatch)
         engine.hosts = [Host(name, measured=True) for name in ("lynx", "puma")]
         engine.vms = full(13, 4)
         engine.filtering = run_filters
-        looks.begin(filters=(WantedUnit("All"),))
+        looks.begin(filters=(RequestedUnit("All"),))
         assert looks.look() == [("vm0", "puma")]
         looks.inventory.close()
     assert answers == [True]
@@ -325,7 +325,7 @@ def test_filters_of_the_section_and_the_engine_hold_together(crowded, place):
     crowded.decisions.registry.refresh()
     crowded.engine.hosts.append(Host("cat", measured=True))
     crowded.engine.refusing = no_host("puma")
-    crowded.begin(filters=(WantedUnit("NotLion"),))
+    crowded.begin(filters=(RequestedUnit("NotLion"),))
     assert crowded.look() == [("vm0", "cat")]
 
 
@@ -386,6 +386,6 @@ def test_a_balance_unit_that_names_a_refused_vm_is_asked_without_its_host(crowde
                 "            return vm, [host for host in hosts if host.name != name]\n")  # fmt: skip
     crowded.decisions.registry.refresh()
     setattr(crowded.engine, told, no_vm("vm0"))
-    crowded.begin(balance=WantedUnit("First"))
+    crowded.begin(balance=RequestedUnit("First"))
     assert crowded.look()[-1] == ("other", "puma")
     assert crowded.engine.migrations == [("other", "puma")]

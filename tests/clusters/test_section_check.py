@@ -14,8 +14,8 @@ from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, PropertySet
-from ovirt_scheduler.model.requests import WantedUnit
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.requests import RequestedUnit
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes.loading import patterns
 from ovirt_scheduler.settings.table import ClusterSettings
@@ -88,9 +88,9 @@ def section(scheduler="default", properties=None, filters=(), costs=(), balance=
         scheduler=scheduler,
         properties=properties or {},
         timer_interval=0.0,
-        filters=tuple(map(WantedUnit, filters)),
-        cost_functions=tuple(map(WantedUnit, costs)),
-        balance=None if balance is None else WantedUnit(balance),
+        filters=tuple(map(RequestedUnit, filters)),
+        cost_functions=tuple(map(RequestedUnit, costs)),
+        balance=None if balance is None else RequestedUnit(balance),
         file="/etc/x.conf",
         lines=LINES,
     )
@@ -114,7 +114,7 @@ class Matching:
                 why = patterns.refusal(prop, values.get(prop.name))
                 if why:
                     told = f"{owner.label} {owner.name}: property {prop.name}: {why}"
-                    return CallResult(owner.name, Outcome.REFUSED, message=told)
+                    return CallResult(owner.name, CallOutcome.REFUSED, message=told)
         return None
 
 
@@ -208,7 +208,7 @@ def test_values_are_matched_again_only_when_others_are_declared():
 
 
 def test_values_that_cannot_be_matched_now_are_matched_at_the_next_look():
-    matching = Matching(CallResult("Roomy", Outcome.KILLED, message="died by SIGSEGV"))
+    matching = Matching(CallResult("Roomy", CallOutcome.KILLED, message="died by SIGSEGV"))
     check = SectionCheck(section("default", {}, ["Roomy"]), matching)
     told = "properties: cannot be matched with what Roomy declares: died by SIGSEGV"
     assert str(check.problem(CATALOGUE)).endswith(told)
@@ -240,7 +240,7 @@ def test_values_are_matched_in_processes_of_their_plugins_within_their_time(plac
     assert matched({"p": "aab", "least": "7", "other": "x"}) is None
     assert matched({"least": "x"}).message.startswith("filter Slow: property least: 'x' is not all")
     result = matched(tries)
-    assert (result.unit, result.outcome) == ("Slow", Outcome.REFUSED)
+    assert (result.unit, result.outcome) == ("Slow", CallOutcome.REFUSED)
     assert result.message.startswith("filter Slow: property p: its regex was not done with the val")
 
 

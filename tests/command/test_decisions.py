@@ -19,7 +19,7 @@ from ovirt_scheduler.command.decisions import query
 from ovirt_scheduler.history import ranking, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query, written
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE
 from tests.support.command import program, run, script, spawned
 from tests.support.processes import as_stranger
@@ -252,7 +252,7 @@ def test_nothing_is_shown_twice_after_looks_that_found_nothing_new(tmp_path, mon
 
     monkeypatch.setattr(decisions_command.time, "sleep", pause)
     with pytest.raises(KeyboardInterrupt):
-        decisions_command.follow(Reader(tmp_path / "state" / FILE), Query(), "names")
+        decisions_command.follow(RecordReader(tmp_path / "state" / FILE), Query(), "names")
     assert capsys.readouterr().out.split() == [f"{number:016x}" for number in (1, 3, 7)]
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from ovirt_scheduler.decisions.call_log import Failures, _failures, log_call
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.waiting import LONG, wait_until
 
@@ -85,7 +85,7 @@ def test_an_answer_has_the_id_of_its_decision(daemon: Daemon):
     answer = connection.getresponse()
     assert answer.read()
     connection.close()
-    reader = Reader(daemon.state / FILE, LONG)
+    reader = RecordReader(daemon.state / FILE, LONG)
     (record,) = wait_until(lambda: reader.decisions(Query(vm="by its id")))
     assert record["id"] == answer.headers["X-Request-Id"]
     assert f" request {record['id']} runFilters, " in daemon.log
@@ -97,7 +97,7 @@ def test_milliseconds_are_those_that_a_request_took(daemon: Daemon):
     daemon.design.runFilters(["Slow"], HOSTS, "slow", {})
     waited = (time.monotonic() - began) * 1000
     line = logged(daemon, r"VM slow, 4 hosts: .* ms")
-    reader = Reader(daemon.state / FILE, LONG)
+    reader = RecordReader(daemon.state / FILE, LONG)
     (record,) = wait_until(lambda: reader.decisions(Query(vm="slow")))
     told = (line.split()[-2], record["milliseconds"], record["units"][0]["milliseconds"])
     assert all(200 <= float(each) <= waited for each in told), told
@@ -112,7 +112,7 @@ def test_the_engine_is_told_who_removed_the_hosts(daemon: Daemon):
         failed = proxy.selectHost("default", HOSTS, "vm", {"policy": "all"})
     assert answer["result"] == []
     assert answer["errors"] == ["4 hosts: 0 left, 1 removed by First, 3 by None_"]
-    reader = Reader(daemon.state / FILE, LONG)
+    reader = RecordReader(daemon.state / FILE, LONG)
     records = wait_until(lambda: reader.decisions(Query(vm="told of")))
     assert [record["errors"] for record in records] == [answer["errors"]]
     assert chosen["errors"] == ["4 hosts: 0 left, 4 removed by None_; chosen none"]
@@ -153,7 +153,7 @@ def test_no_line_has_the_value_of_a_property(daemon: Daemon):
 
 def test_of_equal_failures_fewer_and_fewer_are_told():
     """The first, the 10th, the 100th and each thousandth; numbers tell none apart (contract 8.6)."""
-    results = (CallResult("u", Outcome.RAISED, message=f"after {n} ms") for n in range(3000))
+    results = (CallResult("u", CallOutcome.RAISED, message=f"after {n} ms") for n in range(3000))
     failures = Failures()
     told = [failures.add("filter", result) for result in results]
     assert [each.times for each in told if each is not None] == [1, 10, 100, 1000, 2000, 3000]
@@ -174,21 +174,23 @@ def test_failures_that_name_an_id_are_equal(message):
     for count in range(1, 41):
         uuid = UUID(int=chance.getrandbits(128))
         text = message.format(uuid=uuid, hex=f"{chance.getrandbits(60):x}", number=count)
-        told = failures.add("filter", CallResult("u", Outcome.RAISED, message=text))
+        told = failures.add("filter", CallResult("u", CallOutcome.RAISED, message=text))
         assert (told and told.times) == (count if count in (1, 10) else None)
 
 
 def test_failures_in_other_words_are_not_equal():
     failures = Failures()
     for message in ("no face is added", "no decade is added", "no face is added to 1", "faded"):
-        assert failures.add("filter", CallResult("u", Outcome.RAISED, message=message)).times == 1
+        assert (
+            failures.add("filter", CallResult("u", CallOutcome.RAISED, message=message)).times == 1
+        )
 
 
 def test_all_failures_are_counted_at_recovery_in_however_many_ways_a_unit_failed():
     failures = Failures()
     ways = [f"no {chr(97 + way)}" for way in range(20)]
     for message in 3 * ways:
-        failures.add("filter", CallResult("u", Outcome.RAISED, message=message))
+        failures.add("filter", CallResult("u", CallOutcome.RAISED, message=message))
     assert failures.over("filter", "u").times == 60
     assert failures.over("filter", "u") is None
 
@@ -196,8 +198,8 @@ def test_all_failures_are_counted_at_recovery_in_however_many_ways_a_unit_failed
 def test_a_unit_works_again_once_and_fails_anew_after_that(caplog):
     """Each round by itself, and each kind and unit."""
     caplog.set_level(logging.INFO)
-    good = CallResult("twice", Outcome.OK, value=[])
-    bad = CallResult("twice", Outcome.RAISED, message="no")
+    good = CallResult("twice", CallOutcome.OK, value=[])
+    bad = CallResult("twice", CallOutcome.RAISED, message="no")
     for times in (2, 1):
         for _ in range(times):
             log_call("r", "filter", bad)

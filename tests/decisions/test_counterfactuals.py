@@ -17,7 +17,7 @@ from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.history import conversion, explanation, ranking
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.model.jobs import Decision, DriverCall, Request, ShadowCall
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings import scheduler_conf
 
@@ -108,8 +108,8 @@ def case(seed: int, scheduler: str) -> Case:
 
 def asked(service: DecisionService, of: Case, functions: Any) -> Decision:
     """A real call of a scheduler with these cost functions."""
-    wanted = tuple(WantedUnit(name, of.factors[name]) for name in functions)
-    units = {Kind.FILTER: (WantedUnit("Only"),), Kind.COST_FUNCTION: wanted}
+    wanted = tuple(RequestedUnit(name, of.factors[name]) for name in functions)
+    units = {Kind.FILTER: (RequestedUnit("Only"),), Kind.COST_FUNCTION: wanted}
     vm = Document(f"<vm id='v'><memory>{2 * GIB}</memory></vm>".encode())
     properties = dict(of.properties)
     if of.scheduler == "default":

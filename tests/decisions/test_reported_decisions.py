@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.model.jobs import Decision, Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.place import Place
 
@@ -18,7 +18,7 @@ SERVED = Caller("0" * 16, AnswerForm.ENGINE, "127.0.0.1:50000")
 
 
 def request(kind: Kind, name: str, caller: Caller = SERVED) -> Request:
-    return Request(caller, Entities(("a", "b")), {}, {kind: (WantedUnit(name),)})
+    return Request(caller, Entities(("a", "b")), {}, {kind: (RequestedUnit(name),)})
 
 
 def test_a_listener_that_fails_stops_neither_the_others_nor_the_caller(place: Place, caplog):

@@ -11,7 +11,7 @@ from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.model.jobs import DriverCall, Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import scheduler_conf
@@ -60,7 +60,7 @@ def test_a_scheduler_is_told_that_hosts_without_a_cost_cost_nothing(
 ):
     """Whether a function leaves out some hosts or all."""
     last = DriverCall(service.scheduler("ByCost", "candidates"), "candidates")
-    wanted = {Kind.COST_FUNCTION: (WantedUnit(function),)}
+    wanted = {Kind.COST_FUNCTION: (RequestedUnit(function),)}
     caller = Caller("0" * 16, AnswerForm.DESIGN, "a test")
     decision = service.decide(Request(caller, Entities(("a", "b", "c"), vm="v"), {}, wanted, last))
     assert decision.answer == tuple(order)

@@ -16,8 +16,8 @@ import pytest
 
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record import Record, Unit
-from ovirt_scheduler.history.store import FILE, Reader
+from ovirt_scheduler.history.record import Record, UnitRecord
+from ovirt_scheduler.history.store import FILE, RecordReader
 from tests.support.command import run
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.pages import get
@@ -116,12 +116,12 @@ def decided(daemon: Daemon, call: Callable[[], object], in_shadow: int = 1) -> R
     )[0]
 
 
-def shadows_of(record: Record) -> list[Unit]:
+def shadows_of(record: Record) -> list[UnitRecord]:
     return [unit for unit in record["units"] if unit["mode"] == "shadow"]
 
 
 def records(daemon: Daemon, **query: str) -> list[Record]:
-    return Reader(daemon.state / FILE).decisions(Query(limit=100, **query))  # type: ignore[arg-type]
+    return RecordReader(daemon.state / FILE).decisions(Query(limit=100, **query))  # type: ignore[arg-type]
 
 
 def told(record: Record) -> list[str]:

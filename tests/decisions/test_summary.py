@@ -7,7 +7,7 @@ import pytest
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.model.jobs import Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.place import Place
 
@@ -35,7 +35,7 @@ def test_hosts_are_removed_by_filters_that_answer_and_by_those_that_reject(
         place.write(name, FILTER.format("raise OSError"))
     (place.confs / "Guard.conf").write_text("on_failure = reject\n")
     place.registry.refresh()
-    wanted = tuple(map(WantedUnit, names.split()))
+    wanted = tuple(map(RequestedUnit, names.split()))
     request = Request(CALLER, Entities(("a", "b", "c")), {}, {Kind.FILTER: wanted})
     service = DecisionService(place.registry, place.executor, 60.0)
     assert summary.text(service.decide(request)) == told

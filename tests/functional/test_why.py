@@ -10,7 +10,7 @@ import json
 import pytest
 
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE
 from tests.support.command import run
 from tests.support.waiting import wait_until
@@ -122,7 +122,7 @@ def daemon(start_daemon):
             totals[key] += FACTORS[unit] * cost
         assert totals == {ID[name]: total for name, total in TOTALS.items()}
     file = running.state / FILE
-    wait_until(lambda: file.exists() and len(Reader(file).decisions(Query())) == 2)
+    wait_until(lambda: file.exists() and len(RecordReader(file).decisions(Query())) == 2)
     return running
 
 

@@ -10,12 +10,12 @@ from ovirt_scheduler.history import explanation, outcomes
 from ovirt_scheduler.history.conversion import make_record
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.schema import pack
 from ovirt_scheduler.model.jobs import Decision, Execution, Request, ShadowCall
 from ovirt_scheduler.model.plugins import Limits, PluginCode
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from tests.support.command import run
 from tests.support.daemon import Daemon, StartDaemon
@@ -103,7 +103,7 @@ def daemon(start_daemon: StartDaemon) -> Daemon:
 
 def records(daemon: Daemon, count: int = 1, **query: object) -> list[Record]:
     """What fits, the newest first, as soon as there are so many."""
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     wanted = Query(**query)  # type: ignore[arg-type]
 
     def look() -> list[Record]:
@@ -159,7 +159,7 @@ def test_a_migration_that_the_caller_is_not_told_is_no_answer_in_the_record(daem
     """The engine has no VM whose id is no UUID; whoever calls in the design form may have one."""
     with daemon.proxy(path) as proxy:
         answer = proxy.runLoadBalancing("NoUuid", [LYNX, PUMA], {"path": path})
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
 
     def look() -> list[Record]:
         found = reader.decisions(Query(unit="NoUuid"))
@@ -201,7 +201,7 @@ def test_decisions_are_found_by_id_and_by_name(daemon: Daemon, by: str):
     """Of VMs and of hosts."""
     vm = f"<vm id='{WEB}'><name>web</name></vm>"
     daemon.design.runFilters(["NotLynx"], hosts_document(LYNX), vm, {"asked": by})
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     query = Query(host=by) if by in ("lynx", LYNX) else Query(vm=by)
 
     def asked() -> list[str]:
@@ -217,7 +217,7 @@ def test_what_was_recorded_by_ids_alone_is_found_by_name(daemon: Daemon):
     renamed = document.replace("mail", "post")
     daemon.design.runFilters(["NotLynx"], hosts_document(*HOSTS), renamed, {})
     daemon.design.runLoadBalancing("MovesMail", HOSTS, {"by": "ids"})
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
 
     def by_ids(**query: str) -> list[Record]:
         found = reader.decisions(Query(**query))  # type: ignore[arg-type]
@@ -254,7 +254,7 @@ def test_migrations_are_told_by_the_names_of_their_vms(daemon: Daemon):
     """And found by them: whoever asks why a VM moved knows its name."""
     vms = f"<vms><vm id='{WEB}'><name>web</name></vm></vms>"
     daemon.design.loadBalance("best", hosts_document(*HOSTS), vms, {})
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
 
     def look() -> list[Record]:
         found = reader.decisions(Query(vm="web", method="loadBalance"))
@@ -307,8 +307,8 @@ def test_costs_of_a_function_in_shadow_are_as_they_would_count_beside_the_live_o
         PolicyUnit(name, Kind.COST_FUNCTION, "", code, "", limits, shadow=name == "shadow")
         for name in ("live", "shadow")
     )
-    answered = [CallResult(unit.name, Outcome.OK, {"h": 6 * 10**8}) for unit in (live, shadow)]
-    wanted = {Kind.COST_FUNCTION: (WantedUnit("live"),)}
+    answered = [CallResult(unit.name, CallOutcome.OK, {"h": 6 * 10**8}) for unit in (live, shadow)]
+    wanted = {Kind.COST_FUNCTION: (RequestedUnit("live"),)}
     caller = Caller("r1", AnswerForm.DESIGN, "127.0.0.1:1")
     record = make_record(
         Decision(
@@ -326,14 +326,14 @@ def test_costs_of_a_function_in_shadow_are_as_they_would_count_beside_the_live_o
 
 def filtered(hosts: tuple[str, ...], filters: int) -> Decision:
     """A decision of so many filters that accept all hosts."""
-    wanted = tuple(WantedUnit(f"filter-{number}") for number in range(filters))
+    wanted = tuple(RequestedUnit(f"filter-{number}") for number in range(filters))
     code, limits = PluginCode("filters", "/", ()), Limits(1, 1, 1, 1)
     units = [PolicyUnit(each.name, Kind.FILTER, "", code, "", limits) for each in wanted]
     return Decision(
         Request(
             Caller("id", AnswerForm.DESIGN, "peer"), Entities(hosts), {}, {Kind.FILTER: wanted}
         ),
-        Execution(hosts, tuple(CallResult(each.name, Outcome.OK, hosts) for each in wanted)),
+        Execution(hosts, tuple(CallResult(each.name, CallOutcome.OK, hosts) for each in wanted)),
         hosts, calls=tuple(UnitCall(unit, {}) for unit in units),
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.input_recording import InputDocument, Inputs
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model.jobs import Role
 from ovirt_scheduler.model.requests import Document
 from tests.support.waiting import LONG
@@ -52,7 +52,7 @@ def write(database: Database, written: Record) -> None:
 
 def check(path: Path, newest: Record) -> None:
     """Check that the newest decision is found by all that it names, with its documents."""
-    reader = Reader(path, LONG)
+    reader = RecordReader(path, LONG)
     for wanted in ({"vm": "web"}, {"host": "the lynx"}, {"unit": "Memory"}):
         found = reader.decisions(Query(**wanted))[0]
         assert {key: found[key] for key in newest} == newest
@@ -69,7 +69,7 @@ def test_what_was_deleted_is_written_again_when_a_decision_names_it(database, tm
         database.forget_before(moment)
         write(database, record(number, moment))
         check(tmp_path / store.FILE, record(number, moment))
-    assert len(Reader(tmp_path / store.FILE, LONG).decisions(Query())) == 1
+    assert len(RecordReader(tmp_path / store.FILE, LONG).decisions(Query())) == 1
 
 
 @pytest.mark.parametrize("most", ["_MOST_NUMBERS", "_MOST_SETS"])

@@ -18,7 +18,7 @@ from ovirt_scheduler.history import input_recording, schema
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.unpacking import Unpacking
 from tests.support.waiting import LONG
@@ -58,8 +58,8 @@ def test_records_are_unpacked_up_to_a_limit_in_sum(path: Path) -> None:
     large = zlib.compress(json.dumps({**body(path), "caller": "x" * MIB}).encode())
     change(path, "UPDATE decisions SET body = ?", large)
     with pytest.raises(HistoryUnreadable, match="takes more than 32 MiB; ask for less"):
-        Reader(path, LONG).decisions(Query(limit=100))
-    assert len(Reader(path, LONG).decisions(Query(limit=10))) == 10
+        RecordReader(path, LONG).decisions(Query(limit=100))
+    assert len(RecordReader(path, LONG).decisions(Query(limit=10))) == 10
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_text_that_stands_once_in_the_file_counts_for_each_record(
 ) -> None:
     change(path, statement, "x" * 10 * MIB)
     with pytest.raises(HistoryUnreadable, match="takes more than 32 MiB"):
-        Reader(path, LONG).decisions(Query(limit=100))
-    assert len(Reader(path, LONG).decisions(Query(limit=1))) == 1
+        RecordReader(path, LONG).decisions(Query(limit=100))
+    assert len(RecordReader(path, LONG).decisions(Query(limit=1))) == 1
 
 
 def test_documents_are_unpacked_up_to_a_limit(path: Path) -> None:
@@ -89,7 +89,7 @@ def test_documents_are_unpacked_up_to_a_limit(path: Path) -> None:
     for place in range(3):
         change(path, "INSERT INTO document_elements VALUES (1, ?, 1)", place)
     with pytest.raises(HistoryUnreadable, match="takes more than 128 MiB"):
-        Reader(path, LONG).document(1)
+        RecordReader(path, LONG).document(1)
 
 
 def test_what_is_too_large_is_not_unpacked_first() -> None:
@@ -116,14 +116,14 @@ def test_a_forged_record_is_damaged(path: Path, forged: object) -> None:
     change(path, 'UPDATE unit_sets SET units = replace(units, \'"factor":2\', \'"factor":"x"\')')
     change(path, "UPDATE decisions SET body = ?", zlib.compress(json.dumps(forged).encode()))
     with pytest.raises(HistoryUnreadable, match="is damaged"):
-        Reader(path, LONG).decisions(Query())
+        RecordReader(path, LONG).decisions(Query())
 
 
 @pytest.mark.parametrize("text", [b"[" * 200_000, b'{"units":'])
 def test_what_is_no_json_or_too_deep_is_damaged(path: Path, text: bytes) -> None:
     change(path, "UPDATE decisions SET body = ?", zlib.compress(text))
     with pytest.raises(HistoryUnreadable, match="is damaged"):
-        Reader(path, LONG).decisions(Query())
+        RecordReader(path, LONG).decisions(Query())
 
 
 def test_a_part_that_ends_early_is_damaged() -> None:
@@ -136,4 +136,4 @@ def test_a_part_that_ends_early_is_damaged() -> None:
 def test_a_pipe_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE)
     with pytest.raises(HistoryUnreadable, match="it is not a plain file"):
-        Reader(tmp_path / FILE, LONG).decisions(Query())
+        RecordReader(tmp_path / FILE, LONG).decisions(Query())

@@ -14,7 +14,7 @@ import pytest
 from ovirt_scheduler.history.input_recording import InputDocument, Inputs
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader, Recorded
+from ovirt_scheduler.history.record_reader import Recorded, RecordReader
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.history.unpacking import Unpacking
 from ovirt_scheduler.model.requests import Document
@@ -43,7 +43,7 @@ def daemon(start_daemon: StartDaemon) -> Daemon:
 
 def recorded(path: Path, count: int, **query: str) -> list[Recorded]:
     """So many recorded decisions, when they are written."""
-    reader = Reader(path, LONG)
+    reader = RecordReader(path, LONG)
 
     def look() -> list[Recorded]:
         numbers = reader.recorded(Query(**query))  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def test_a_decisions_documents_are_kept(daemon: Daemon):
         proxy.runFilters(["Keeps"], first, vm, {})
         proxy.runFilters(["Keeps"], second, vm, {})
     path = daemon.state / "history.sqlite"
-    reader = Reader(path, LONG)
+    reader = RecordReader(path, LONG)
     found = recorded(path, 2, vm=ID.format(99))
     kept = [{each.role: reader.document(each.number) for each in one.documents} for one in found]
     assert [one[Role.HOSTS].decode() for one in kept] == [first, second]
@@ -95,7 +95,7 @@ def test_what_was_asked_just_before_the_end_is_recorded(start_daemon: StartDaemo
     daemon.design.runFilters(["Keeps"], hosts(host(1)), "last", {})
     daemon.process.terminate()
     daemon.process.wait()
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     (number,) = reader.recorded(Query())
     found = reader.recording(number)
     assert found is not None
@@ -126,7 +126,7 @@ def test_elements_that_no_decision_names_go_with_it(tmp_path: Path):
         given = InputDocument(Role.HOSTS, False, Document(lines.encode()))
         history.put(lambda record=record: record, 0, Inputs((given,), {}))  # type: ignore[misc]
     history.close(LONG)
-    reader = Reader(path, LONG)
+    reader = RecordReader(path, LONG)
     numbers = reader.recorded(Query())
     last = reader.recording(numbers[-1])
     assert last is not None
@@ -152,7 +152,7 @@ def test_more_documents_than_can_be_written_cost_no_decision(tmp_path: Path, cap
         history.put(lambda record=record: record, 0, Inputs((given,), {}))  # type: ignore[misc]
     history.start()
     history.close(LONG)
-    reader = Reader(tmp_path / "history.sqlite", LONG)
+    reader = RecordReader(tmp_path / "history.sqlite", LONG)
     assert (history.dropped, len(reader.decisions(Query()))) == (0, 50)
     assert 0 < len(reader.recorded(Query())) < 50
     told = [each for each in caplog.messages if "are not recorded: more come" in each]

@@ -7,7 +7,7 @@ import pytest
 from ovirt_scheduler.history import outcomes
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from tests.support.daemon import Daemon, StartDaemon, refusal
 from tests.support.waiting import LONG, wait_until
 
@@ -81,7 +81,7 @@ def daemon(start_daemon: StartDaemon) -> Daemon:
 def asked(daemon: Daemon, name: str) -> Record:
     """The record of a call of that filter alone."""
     daemon.design.runFilters([name], HOSTS, "vm", {})
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     return wait_until(lambda: reader.decisions(Query(unit=name)))[0]
 
 
@@ -113,7 +113,7 @@ def test_a_class_unit_says_why_of_an_id(daemon: Daemon):
 def test_a_cost_has_its_reason(daemon: Daemon):
     """Beside the number."""
     daemon.design.runCostFunctions([["Dear", 1]], HOSTS, "vm", {})
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     record = wait_until(lambda: reader.decisions(Query(unit="Dear")))[0]
     assert record["hosts"][0]["costs"][0]["reason"] == "uses 84 % of its memory"
 
@@ -121,7 +121,7 @@ def test_a_cost_has_its_reason(daemon: Daemon):
 def test_a_balance_removes_no_host(daemon: Daemon):
     """Its reason stands alone for a host that it does not name."""
     daemon.design.runLoadBalancing("Relieves", HOSTS, {})
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     record = wait_until(lambda: reader.decisions(Query(unit="Relieves")))[0]
     assert [host.get("verdicts") for host in record["hosts"]] == [
         [{"unit": "Relieves", "reason": "uses 84 % of its memory"}],
@@ -134,7 +134,7 @@ def test_a_balance_removes_no_host(daemon: Daemon):
 def test_verdicts_stand_in_the_order_of_their_filters(daemon: Daemon):
     """Also beside a scheduler that has the name of one."""
     daemon.design.selectHost("Both", HOSTS, "vm", {"filters": "Both;Ids"})
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     record = wait_until(lambda: reader.decisions(Query(unit="Both")))[0]
     units = [verdict["unit"] for verdict in record["hosts"][0]["verdicts"]]
     assert units == ["Both", "Ids"]
@@ -163,7 +163,7 @@ def test_the_default_scheduler_says_why(daemon: Daemon):
         "default", f"<hosts>{hosts}</hosts>", f"<vm>{pinned}</vm>", {}
     )
     assert chosen == PUMA
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     (record,) = wait_until(lambda: reader.decisions(Query(unit="default")))
     assert record["hosts"][0]["verdicts"] == [
         {"unit": "default", "verdict": "removed", "reason": "pinned to h2"}

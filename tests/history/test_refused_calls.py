@@ -10,7 +10,7 @@ import pytest
 from ovirt_scheduler.history import explanation, outcomes, refused_calls
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model.jobs import RefusedCall
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from tests.support.daemon import Daemon, StartDaemon
@@ -32,7 +32,7 @@ def daemon(start_daemon: StartDaemon, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def record_of(daemon: Daemon, **query: str) -> Record:
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     return wait_until(lambda: reader.decisions(Query(**query)))[0]
 
 

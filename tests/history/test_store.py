@@ -18,12 +18,12 @@ from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import store
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import History
 from ovirt_scheduler.model.jobs import Decision, Execution, Request, ShadowCall
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from tests.support.daemon import Daemon, StartDaemon
 from tests.support.waiting import LONG, wait_until
@@ -59,7 +59,7 @@ def daemon(start_daemon: StartDaemon) -> Daemon:
 
 def newest(daemon: Daemon, **query: object) -> Record:
     """The one record that fits, when it is written."""
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     wanted = Query(**query)  # type: ignore[arg-type]
     return wait_until(lambda: reader.decisions(wanted))[0]
 
@@ -123,7 +123,7 @@ def test_another_program_reads_the_file_meanwhile(daemon: Daemon):
 def test_what_happens_to_plugins_and_settings_is_kept(start_daemon: StartDaemon):
     """An auditor can tell which code decided, from when to when."""
     daemon = start_daemon({"Edited": FILTER.format(refused=HOSTS[0])}, "ssl = false")
-    reader = Reader(daemon.state / "history.sqlite", LONG)
+    reader = RecordReader(daemon.state / "history.sqlite", LONG)
     path = daemon.plugins / "Edited.py"
 
     def happened(event: str) -> Record:
@@ -190,7 +190,7 @@ def test_a_damaged_history_is_set_aside(start_daemon: StartDaemon, tmp_path: Pat
     with pytest.raises(
         HistoryUnreadable, match="file is not a database; restart the daemon, which"
     ):
-        Reader(file).decisions(Query())
+        RecordReader(file).decisions(Query())
     files = {"First": FILTER.format(refused=HOSTS[0])}
     daemon = start_daemon(files, "ssl = false", folder=tmp_path)
     assert daemon.design.runFilters(["First"], HOSTS, "after", {}) == HOSTS[1:]
@@ -223,7 +223,7 @@ def test_what_is_older_than_the_days_that_it_is_kept_goes(
         history.put(lambda made=made: made)
     history.start()
     history.close(LONG)
-    reader = Reader(tmp_path / "history.sqlite", LONG)
+    reader = RecordReader(tmp_path / "history.sqlite", LONG)
     assert [each["id"] for each in reader.decisions(Query())] == [record(1, 0)["id"]]
     assert [each["unit"] for each in reader.events()] == [record(1, 0)["id"]]
 
@@ -237,7 +237,7 @@ def test_the_oldest_go_when_the_history_is_full(tmp_path: Path):
         made = record(number, time.time())
         history.put(lambda made=made: made)
     history.close(LONG)
-    reader = Reader(tmp_path / "history.sqlite", LONG)
+    reader = RecordReader(tmp_path / "history.sqlite", LONG)
     assert reader.decisions(Query(vm="vm 1499"))
     assert not reader.decisions(Query(vm="vm 0"))
     with contextlib.closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
@@ -276,7 +276,7 @@ def test_what_units_in_shadow_say_is_added_to_the_record_that_is_there(tmp_path:
     decision = Decision(request, Execution(("h",), vm="vm-1"), ("h",), time=time.time())
     code, limits = PluginCode("New", "/", ()), Limits(1, 1, 1, 1)
     unit = PolicyUnit("New", Kind.FILTER, "", code, "", limits, shadow=True)
-    added = [ShadowCall(UnitCall(unit, {}), CallResult("New", Outcome.OK, ()))]
+    added = [ShadowCall(UnitCall(unit, {}), CallResult("New", CallOutcome.OK, ()))]
     history = History(tmp_path / "history.sqlite")
     history.start()
     for decided in (decision, decision._replace(request=of_other(request))):
@@ -294,7 +294,7 @@ def test_what_units_in_shadow_say_is_added_to_the_record_that_is_there(tmp_path:
     gone = decision._replace(request=of_other(request, "6" * 16))
     history.add_shadows(gone, added)
     history.close(LONG)
-    assert len(Reader(tmp_path / "history.sqlite", LONG).decisions(Query())) == 2
+    assert len(RecordReader(tmp_path / "history.sqlite", LONG).decisions(Query())) == 2
 
 
 def of_other(request: Request, request_id: str = "7" * 16) -> Request:

@@ -22,7 +22,7 @@ from ovirt_scheduler.history import query, schema, store
 from ovirt_scheduler.history.database import Database
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import History
 from tests.support.command import run
 from tests.support.daemon import StartDaemon
@@ -58,7 +58,7 @@ def test_a_full_disk_is_told_once_and_stops_no_call(
     """Each call is answered meanwhile; when there is room again, the history goes on."""
     folder = tmp_path_factory.mktemp("full")
     daemon = start_daemon({"Keeps": KEEPS}, "ssl = false", folder=folder)
-    reader = Reader(daemon.state / store.FILE, LONG)
+    reader = RecordReader(daemon.state / store.FILE, LONG)
 
     def ask(vm: str) -> None:
         assert daemon.design.runFilters(["Keeps"], HOSTS, vm, {}) == HOSTS
@@ -145,9 +145,9 @@ def test_a_clock_that_is_set_back_loses_nothing(tmp_path: Path):
     now, hour = time.time(), 3600.0
     path = tmp_path / store.FILE
     written(path, made(1, now), made(2, now - 2 * hour), made(3, now - 2 * hour + 1))
-    found = Reader(path, LONG).decisions(Query())
+    found = RecordReader(path, LONG).decisions(Query())
     assert [each["vm"]["id"] for each in found] == ["vm 3", "vm 2", "vm 1"]
-    late = Reader(path, LONG).decisions(Query(since=now - hour))
+    late = RecordReader(path, LONG).decisions(Query(since=now - hour))
     assert [each["vm"]["id"] for each in late] == ["vm 1"]
 
 
@@ -165,7 +165,7 @@ def test_a_full_queue_drops_the_oldest_and_counts_them(tmp_path: Path, bound: st
     history.start()
     wait_until(lambda: history.waiting == 0)
     history.close(LONG)
-    reader = Reader(path, LONG)
+    reader = RecordReader(path, LONG)
     assert not reader.decisions(Query(vm="vm 0"))
     assert reader.decisions(Query(vm=f"vm {count - 1}"))
     assert history.state().decisions == waiting
@@ -182,8 +182,8 @@ def test_a_query_that_takes_longer_than_a_second_ends(tmp_path: Path):
             "FROM endless"
         )
     with pytest.raises(HistoryUnreadable, match="more than 1 s; ask for less: a VM, a host"):
-        Reader(path).decisions(Query(vm="vm 1"))
-    assert len(Reader(path, LONG).decisions(Query())) == 1
+        RecordReader(path).decisions(Query(vm="vm 1"))
+    assert len(RecordReader(path, LONG).decisions(Query())) == 1
 
 
 def test_records_are_read_while_others_are_written(tmp_path: Path):
@@ -195,14 +195,14 @@ def test_records_are_read_while_others_are_written(tmp_path: Path):
     for number in range(40):
         for each in range(50):
             history.put(made(number * 50 + each, time.time(), 3))
-        found = Reader(path, LONG).decisions(Query(limit=1000))
+        found = RecordReader(path, LONG).decisions(Query(limit=1000))
         ids = [int(each["id"], 16) for each in found]
         assert ids == sorted(ids, reverse=True)
         assert all(len(each["hosts"]) == 3 for each in found)
         assert len(found) >= min(seen, 1000)
         seen = len(found)
     history.close(LONG)
-    assert len(Reader(path, LONG).decisions(Query(limit=1000))) == 1000
+    assert len(RecordReader(path, LONG).decisions(Query(limit=1000))) == 1000
 
 
 def test_what_comes_while_others_are_written_is_written_at_the_end(tmp_path: Path):
@@ -225,7 +225,7 @@ def test_what_comes_while_others_are_written_is_written_at_the_end(tmp_path: Pat
     wait_until(history._closing.is_set)
     ended.set()
     closing.join(LONG)
-    assert len(Reader(path, LONG).decisions(Query())) == 2
+    assert len(RecordReader(path, LONG).decisions(Query())) == 2
 
 
 def test_a_record_that_cannot_be_written_takes_no_later_one_along(tmp_path: Path):
@@ -239,7 +239,7 @@ def test_a_record_that_cannot_be_written_takes_no_later_one_along(tmp_path: Path
     wait_until(lambda: history.dropped == 1)
     history.put(made(3, time.time()))
     history.close(LONG)
-    (found,) = Reader(path, LONG).decisions(Query())
+    (found,) = RecordReader(path, LONG).decisions(Query())
     assert found["hosts"] == [{"id": "host 3 0"}]
 
 
@@ -292,7 +292,7 @@ def test_written_decisions_are_not_lost_where_old_ones_cannot_be_deleted(
     history.bound(1, 1 << 20)
     history.start()
     history.put(made(1, time.time()))
-    wait_until(lambda: Reader(path, LONG).decisions(Query(vm="vm 1")))
+    wait_until(lambda: RecordReader(path, LONG).decisions(Query(vm="vm 1")))
     with contextlib.closing(sqlite3.connect(path, timeout=LONG)) as db:
         db.execute(
             "CREATE TRIGGER stays BEFORE DELETE ON decisions BEGIN SELECT RAISE(ABORT, 'no room'); END"
@@ -302,7 +302,7 @@ def test_written_decisions_are_not_lost_where_old_ones_cannot_be_deleted(
     history.bound(1, 1 << 20)  # looks for old ones anew
     for vm in (2, 3):
         history.put(made(vm, time.time()))
-        wait_until(lambda vm=vm: Reader(path, LONG).decisions(Query(vm=f"vm {vm}")))
+        wait_until(lambda vm=vm: RecordReader(path, LONG).decisions(Query(vm=f"vm {vm}")))
     wait_until(lambda: history.waiting == 0)
     state = history.state()
     assert (state.decisions, state.dropped, state.problem) == (3, 0, "")
@@ -313,10 +313,10 @@ def test_written_decisions_are_not_lost_where_old_ones_cannot_be_deleted(
         db.execute("DROP TRIGGER stays")
         db.commit()
     history.put(made(4, time.time()))
-    wait_until(lambda: Reader(path, LONG).decisions(Query(vm="vm 4")))
+    wait_until(lambda: RecordReader(path, LONG).decisions(Query(vm="vm 4")))
     history.close(LONG)
     assert history.state().undeleted == ""
-    assert not Reader(path, LONG).decisions(Query(vm="vm 1"))
+    assert not RecordReader(path, LONG).decisions(Query(vm="vm 1"))
 
 
 def test_what_is_written_is_not_lost_where_there_is_no_memory_to_delete_old_decisions(
@@ -346,7 +346,7 @@ def test_a_row_that_is_damaged_is_told(tmp_path: Path, column: str):
         db.execute(f"UPDATE decisions SET {column}")
         db.commit()
     with pytest.raises(HistoryUnreadable, match=f"{path} is damaged: "):
-        Reader(path, LONG).decisions(Query())
+        RecordReader(path, LONG).decisions(Query())
 
 
 def test_a_damaged_file_that_cannot_be_set_aside_is_told_once(
@@ -379,11 +379,11 @@ def test_a_history_that_is_deleted_meanwhile_begins_anew(
     history = History(path)
     history.start()
     history.put(made(1, time.time()))
-    wait_until(lambda: Reader(path, LONG).decisions(Query()))
+    wait_until(lambda: RecordReader(path, LONG).decisions(Query()))
     for each in sorted(tmp_path.iterdir(), reverse=True):  # the log first: another has its name
         each.unlink()
     history.put(made(2, time.time()))
-    wait_until(lambda: Reader(path, LONG).decisions(Query(vm="vm 2")))
+    wait_until(lambda: RecordReader(path, LONG).decisions(Query(vm="vm 2")))
     history.close(LONG)
     assert caplog.messages == ["the history begins anew: its file was deleted or replaced"]
 
@@ -445,10 +445,10 @@ def test_a_history_of_another_version_is_set_aside_whole(
     newer.close()
     path = tmp_path / "killed" / store.FILE
     with pytest.raises(HistoryUnreadable, match="of version 77 of the schema, and this program"):
-        Reader(path, LONG).decisions(Query())
+        RecordReader(path, LONG).decisions(Query())
     history = written(path, made(1, time.time()))
     assert (history.state().problem, history.dropped) == ("", 0)
-    assert len(Reader(path, LONG).decisions(Query())) == 1
+    assert len(RecordReader(path, LONG).decisions(Query())) == 1
     aside = f"{path}.version-77.2"
     assert [message.rpartition(" ")[2] for message in caplog.messages] == [aside]
     with contextlib.closing(sqlite3.connect(aside)) as db:
@@ -461,8 +461,8 @@ def test_what_is_no_id_finds_no_decision(tmp_path: Path, name: str):
     """Even where Python would read a number in it."""
     path = tmp_path / store.FILE
     written(path, made(1, time.time()), made((1 << 64) - 1, time.time()))
-    assert Reader(path, LONG).decision(name) is None
-    assert Reader(path, LONG).decision(f"{1:016x}") is not None
+    assert RecordReader(path, LONG).decision(name) is None
+    assert RecordReader(path, LONG).decision(f"{1:016x}") is not None
 
 
 def test_a_query_for_more_than_fits_into_memory_is_refused(tmp_path: Path):
@@ -472,7 +472,7 @@ def test_a_query_for_more_than_fits_into_memory_is_refused(tmp_path: Path):
     database = Database(tmp_path / store.FILE)
     database.write([(row, None)] * 1000)
     database.close()
-    reader = Reader(tmp_path / store.FILE, 60)
+    reader = RecordReader(tmp_path / store.FILE, 60)
     with pytest.raises(HistoryUnreadable, match=r"2,500,000 verdicts on hosts.*a smaller limit"):
         reader.decisions(Query(limit=1000))
     assert len(reader.decisions(Query(limit=10))) == 10

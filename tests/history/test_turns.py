@@ -10,7 +10,7 @@ import pytest
 
 from ovirt_scheduler.errors import HistoryUnreadable, Overloaded
 from ovirt_scheduler.history.query import Query
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.history.turns import Turn, Turns
 from tests.support.site import MadeSite, call, record
@@ -109,7 +109,7 @@ class Ending(Turn):
 def test_unpacking_counts_as_time_of_the_query(tmp_path: Path) -> None:
     records = [record([call("Night")], id=f"{number:016x}") for number in range(3)]
     MadeSite(tmp_path, records)
-    reader = Reader(tmp_path / FILE)
+    reader = RecordReader(tmp_path / FILE)
     rows = 1 + len(records)  # checks before the query, and for each of its rows
     for checks in (rows, rows + 1):
         with pytest.raises(HistoryUnreadable, match="over"):

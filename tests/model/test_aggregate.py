@@ -9,16 +9,16 @@ import pytest
 
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.plugins import Limits, PluginCode
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import Kind, OnFailure, PolicyUnit, UnitCall
 
 GIVEN = ("a", "b", "c")
 IGNORE, REJECT = OnFailure.IGNORE, OnFailure.REJECT
-FAILED = CallResult("unit", Outcome.RAISED, message="ValueError: no")
+FAILED = CallResult("unit", CallOutcome.RAISED, message="ValueError: no")
 
 
 def kept(*hosts: str) -> CallResult:
-    return CallResult("unit", Outcome.OK, hosts)
+    return CallResult("unit", CallOutcome.OK, hosts)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def summed(functions):
     )
     calls = [UnitCall(unit, {}, factor, len(functions)) for factor, _ in functions]
     return aggregate.summed(
-        calls, [CallResult("unit", Outcome.OK, costs) for _, costs in functions]
+        calls, [CallResult("unit", CallOutcome.OK, costs) for _, costs in functions]
     )
 
 
@@ -175,7 +175,7 @@ def test_a_factor_of_0_leaves_costs_that_fit_32_bits():
     unit = PolicyUnit(
         "unit", Kind.COST_FUNCTION, "", PluginCode("unit", "/", ()), "", Limits(1, 1, 1, 1)
     )
-    answered = CallResult("unit", Outcome.OK, {"a": 10**10})
+    answered = CallResult("unit", CallOutcome.OK, {"a": 10**10})
     assert aggregate.clamped_costs([(UnitCall(unit, {}, 0), answered)]) == ({"a": 10**9},)
 
 

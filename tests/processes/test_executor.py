@@ -16,12 +16,12 @@ from ovirt_scheduler.clusters.states import REPORT
 from ovirt_scheduler.errors import Overloaded, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model.jobs import Job
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.results import Migration, Outcome
+from ovirt_scheduler.model.results import CallOutcome, Migration
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes.exchange import Exchange
-from ovirt_scheduler.processes.progress import State
+from ovirt_scheduler.processes.progress import ExchangeState
 from tests.support.fuzzing import peak_of
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import processes_with
@@ -31,7 +31,7 @@ from tests.support.waiting import LONG, wait_until
 def test_a_filter_gives_the_ids_of_the_entities_that_it_returned(executor, unit_named):
     """Entities go in, their ids come back."""
     result = only(executor.run(job_of([unit_named("keeps_all")])))
-    assert (result.outcome, result.value) == (Outcome.OK, HOSTS)
+    assert (result.outcome, result.value) == (CallOutcome.OK, HOSTS)
 
 
 @pytest.mark.parametrize(("replies", "files"), [(1, 16), (2, 16), (12, 16), (150, 256), (450, 256)])
@@ -114,7 +114,7 @@ def test_cost_functions_run_side_by_side_and_answer_in_order(executor, unit_name
     units = [unit_named("keeps_all", Kind.COST_FUNCTION), unit_named("raises", Kind.COST_FUNCTION)]
     good, bad = executor.run(job_of(units)).results
     assert good.value == {"host-1": 0, "host-2": 1, "host-3": 2}
-    assert (bad.outcome, bad.unit) == (Outcome.RAISED, "raises")
+    assert (bad.outcome, bad.unit) == (CallOutcome.RAISED, "raises")
 
 
 def test_a_balance_gives_a_migration(executor, unit_named):
@@ -127,15 +127,15 @@ def test_a_balance_gives_a_migration(executor, unit_named):
 @pytest.mark.parametrize(
     ("name", "outcome", "message"),
     [
-        ("raises", Outcome.RAISED, "ValueError: no such <hosts> (raises.py:6)"),
-        ("exits_zero", Outcome.BAD_ANSWER, "do_filter returned nothing; expected the hosts to keep"),
-        ("exits_at_once", Outcome.KILLED, "ended its process without an answer (exit status 0)"),
-        ("returns_nothing", Outcome.BAD_ANSWER, "do_filter returned nothing; expected the hosts to keep"),
-        ("returns_a_number", Outcome.BAD_ANSWER, "do_filter returned 7; expected the hosts to keep"),
-        ("dies_by_signal", Outcome.KILLED, "died by SIGSEGV"),
-        ("dies_by_a_real_time_signal", Outcome.KILLED, "died by signal 40"),
-        ("opens_files", Outcome.RAISED, "OSError: [Errno 24] Too many open files: '/dev/null' (opens_files.py:4)"),
-        ("eats_memory", Outcome.RAISED, "MemoryError: the call reached its memory_limit (eats_memory.py:2)"),
+        ("raises", CallOutcome.RAISED, "ValueError: no such <hosts> (raises.py:6)"),
+        ("exits_zero", CallOutcome.BAD_ANSWER, "do_filter returned nothing; expected the hosts to keep"),
+        ("exits_at_once", CallOutcome.KILLED, "ended its process without an answer (exit status 0)"),
+        ("returns_nothing", CallOutcome.BAD_ANSWER, "do_filter returned nothing; expected the hosts to keep"),
+        ("returns_a_number", CallOutcome.BAD_ANSWER, "do_filter returned 7; expected the hosts to keep"),
+        ("dies_by_signal", CallOutcome.KILLED, "died by SIGSEGV"),
+        ("dies_by_a_real_time_signal", CallOutcome.KILLED, "died by signal 40"),
+        ("opens_files", CallOutcome.RAISED, "OSError: [Errno 24] Too many open files: '/dev/null' (opens_files.py:4)"),
+        ("eats_memory", CallOutcome.RAISED, "MemoryError: the call reached its memory_limit (eats_memory.py:2)"),
     ],
 )  # fmt: skip
 def test_a_failing_plugin_is_a_result_that_says_what_happened(
@@ -167,7 +167,7 @@ def test_a_process_that_dies_while_values_are_checked_refuses_none(executor, loa
     """A plugin's failure is no fault (contract 1.5): it is the call that fails."""
     unit = loads("os.kill(os.getpid(), 9)")
     result = only(executor.run(job_of([unit], properties={"most": "5"})))
-    assert (result.outcome, result.message) == (Outcome.KILLED, "died by SIGKILL")
+    assert (result.outcome, result.message) == (CallOutcome.KILLED, "died by SIGKILL")
 
 
 def test_a_plugin_that_hangs_while_it_is_loaded_refuses_no_value(executor, loads, unit_named):
@@ -175,7 +175,7 @@ def test_a_plugin_that_hangs_while_it_is_loaded_refuses_no_value(executor, loads
     units = [loads("time.sleep(1000)", timeout=1.5), unit_named("keeps_all")]
     job = job_of(units, LONG, properties={"most": "5"})
     hung, kept = executor.run(job).results
-    assert (hung.outcome, kept.outcome) == (Outcome.TIMED_OUT, Outcome.OK)
+    assert (hung.outcome, kept.outcome) == (CallOutcome.TIMED_OUT, CallOutcome.OK)
     assert hung.message.endswith("its timeout is 1.5 s")
 
 
@@ -201,7 +201,7 @@ def test_a_call_over_its_time_is_killed_and_told(executor, unit_named, name):
     """Asleep or stopped, it ends with its timeout."""
     unit = unit_named(name, limits=replace(LIMITS, timeout=0.3))
     result = only(executor.run(job_of([unit])))
-    assert result.outcome is Outcome.TIMED_OUT
+    assert result.outcome is CallOutcome.TIMED_OUT
     assert result.message.endswith("its timeout is 0.3 s")
     # The clock is read for the deadline, and again when the task is sent.
     assert 0.25 <= result.seconds < LIMITS.timeout
@@ -215,7 +215,7 @@ def test_a_call_that_hangs_says_where(executor, unit_of):
     )
     unit = unit_of(text, timeout=2.0, timeout_key=" (plugin_timeout)")
     result = only(executor.run(job_of([unit])))
-    assert result.outcome is Outcome.TIMED_OUT
+    assert result.outcome is CallOutcome.TIMED_OUT
     assert " s, in wait (plugin.py:3); its timeout is 2 s (plugin_timeout)" in result.message
     assert result.traceback.index("line 6 in do_filter") < result.traceback.index("line 3 in wait")
     assert "ovirt_scheduler/processes" not in result.traceback
@@ -228,7 +228,7 @@ def test_a_call_that_hangs_says_where(executor, unit_of):
 def test_a_timeout_that_is_shown_as_over_was_the_calls_own(seconds, more):
     """However many milliseconds its process took to be there."""
     late = Exchange(None, math.inf, 0)
-    late.state, late.seconds = State.TIMED_OUT, seconds
+    late.state, late.seconds = ExchangeState.TIMED_OUT, seconds
     _, message = late.how_it_ended(LIMITS)
     assert message == f"was killed after {seconds:.1f} s; its timeout is 10 s{more}"
 
@@ -239,7 +239,7 @@ def test_the_requests_deadline_counts_for_all_its_calls(executor, unit_named):
     first, second = executor.run(job_of(units, seconds=1.0)).results
     assert "the request's time was over before" in first.message
     assert second.message == "did not start: the request's time was over"
-    assert {first.outcome, second.outcome} == {Outcome.TIMED_OUT}
+    assert {first.outcome, second.outcome} == {CallOutcome.TIMED_OUT}
 
 
 def test_processor_time_is_limited(executor, unit_named):
@@ -269,7 +269,7 @@ def test_a_class_units_answer_is_read_however_it_was_printed(executor, unit_of, 
     )
     unit = replace(unit, class_name="Prints")
     result = only(executor.run(job_of([unit])))
-    assert (result.outcome, result.value) == (Outcome.OK, HOSTS[:2])
+    assert (result.outcome, result.value) == (CallOutcome.OK, HOSTS[:2])
 
 
 def test_output_is_captured_apart_from_the_answer(executor, unit_named):
@@ -317,7 +317,7 @@ def test_nothing_that_a_call_started_is_left_after_its_answer(executor, unit_nam
     """Children, and grandchildren in sessions of their own with stdout open, are gone."""
     units = [unit_named("leaves_a_child", kind)] * 2
     results = executor.run(job_of(units, properties={"marker": marker})).results
-    assert [result.outcome for result in results] == [Outcome.OK, Outcome.OK]
+    assert [result.outcome for result in results] == [CallOutcome.OK, CallOutcome.OK]
     assert processes_with(marker) == []
 
 
@@ -350,7 +350,7 @@ def test_a_call_that_is_killed_leaves_nothing_either(executor, unit_of, marker):
         timeout=2.0,
     )
     result = only(executor.run(job_of([unit], properties={"marker": marker})))
-    assert (result.outcome, result.stdout) == (Outcome.TIMED_OUT, "started\n")
+    assert (result.outcome, result.stdout) == (CallOutcome.TIMED_OUT, "started\n")
     assert processes_with(marker) == []
 
 

@@ -24,7 +24,7 @@ import pytest
 from ovirt_scheduler.daemon.watchdog import _PROBE
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import exchange, pool
@@ -56,7 +56,7 @@ def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
         before = zygote_of(executor)
         os.kill(before, signal.SIGKILL)
         result = only(call.result(LONG))
-    assert (result.outcome, result.message) == (Outcome.KILLED, "ended with the zygote")
+    assert (result.outcome, result.message) == (CallOutcome.KILLED, "ended with the zygote")
     assert result.seconds > 0
     assert only(executor.run(job_of([unit_named("keeps_all")]))).value == HOSTS
     assert zygote_of(executor) != before
@@ -89,7 +89,7 @@ def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(own, unit_of
         "    os.execv('/bin/sleep', ['sleep', '600'])\n"
     )
     result = only(own.run(job_of([unit])))
-    assert (result.outcome, result.message) == (Outcome.KILLED, "ended with the zygote")
+    assert (result.outcome, result.message) == (CallOutcome.KILLED, "ended with the zygote")
 
 
 def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatch):
@@ -98,7 +98,7 @@ def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatc
     monkeypatch.setattr(daemons_zygote, "_OBEY_SECONDS", 3.0)
     zygote = zygote_of(executor)
     unit = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=1.5))
-    assert only(executor.run(job_of([unit]))).outcome is Outcome.TIMED_OUT
+    assert only(executor.run(job_of([unit]))).outcome is CallOutcome.TIMED_OUT
     assert zygote_of(executor) == zygote
 
 
@@ -324,7 +324,7 @@ def test_where_the_end_of_a_process_cannot_be_noted_another_zygote_is_started(
     monkeypatch.setattr(zygote, "_on_end", once(MemoryError(), zygote._on_end))
     os.kill(int(only(own.run(job_of([unit]))).stdout), signal.SIGKILL)
     wait_until(lambda: "an end cannot be noted: MemoryError()" in caplog.text)
-    assert only(own.run(job_of([unit]))).outcome is Outcome.OK
+    assert only(own.run(job_of([unit]))).outcome is CallOutcome.OK
     assert zygote_of(own) not in (None, zygote.pid)
 
 
@@ -410,7 +410,7 @@ def test_a_plugin_that_closes_its_descriptors_and_works_on_is_ended_at_once(exec
         "    time.sleep(3600)\n"
     )
     result = only(executor.run(job_of([unit])))
-    assert (result.outcome, result.message) == (Outcome.KILLED, CLOSED)
+    assert (result.outcome, result.message) == (CallOutcome.KILLED, CLOSED)
 
 
 def test_no_answer_is_written_to_a_file_in_the_place_of_the_connection(executor, unit_of, tmp_path):
@@ -425,7 +425,7 @@ def test_no_answer_is_written_to_a_file_in_the_place_of_the_connection(executor,
         "    return hosts\n"
     )
     result = only(executor.run(job_of([unit])))
-    assert (result.outcome, result.message) == (Outcome.KILLED, CLOSED)
+    assert (result.outcome, result.message) == (CallOutcome.KILLED, CLOSED)
     assert (tmp_path / "file").read_bytes() == b""
 
 

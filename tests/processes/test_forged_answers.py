@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
@@ -33,7 +33,7 @@ def test_a_forged_answer_is_an_answer_of_its_own_unit_and_no_more(executor, unit
     unit = unit_named("forges_an_answer")
     lines = "no\n2026-01-01 00:00:00 ERROR all is lost\0" + "x" * 10_000
     result = forged(executor, unit, answer("raised", message=lines))
-    assert (result.unit, result.outcome) == ("forges_an_answer", Outcome.RAISED)
+    assert (result.unit, result.outcome) == ("forges_an_answer", CallOutcome.RAISED)
     assert result.message.startswith("no 2026-01-01 00:00:00 ERROR all is lost\ufffdxxx")
     assert len(result.message) == 500
     assert (result.notes, result.stdout) == ((), "")
@@ -50,7 +50,7 @@ def test_a_forged_answer_is_an_answer_of_its_own_unit_and_no_more(executor, unit
 def test_an_answer_that_is_none_is_a_failure_of_its_unit(executor, unit_named, text):
     """It is read as JSON of one shape, and never as anything else."""
     result = forged(executor, unit_named("forges_an_answer"), text)
-    assert result.outcome is Outcome.BAD_ANSWER
+    assert result.outcome is CallOutcome.BAD_ANSWER
     assert result.message.startswith("its answer cannot be read: ")
     assert still_works(executor, unit_named)
 
@@ -140,7 +140,7 @@ def test_who_forges_that_it_has_loaded_is_not_called(own, unit_of, tmp_path, mon
 def test_a_frame_without_end_is_a_failure_before_it_fills_memory(executor, unit_named):
     """Its length is looked at first: an answer on three hosts has no 4 EiB."""
     result = only(executor.run(job_of([unit_named("floods_its_answer")])))
-    assert result.outcome is Outcome.BAD_ANSWER
+    assert result.outcome is CallOutcome.BAD_ANSWER
     assert "a frame of 4611686018427387904 bytes; at most " in result.message
 
 
@@ -169,7 +169,7 @@ def test_rubbish_on_every_descriptor_is_a_failure_of_that_call_alone(executor, u
     bad, good = executor.run(
         job_of([unit_named("writes_to_descriptors"), unit_named("keeps_all")])
     ).results
-    assert bad.outcome is Outcome.BAD_ANSWER
+    assert bad.outcome is CallOutcome.BAD_ANSWER
     assert bad.message.startswith("its answer cannot be read")
     assert good.value == HOSTS
 

@@ -11,7 +11,7 @@ import pytest
 
 from ovirt_scheduler.errors import RefusedProperty
 from ovirt_scheduler.model.plugins import EngineAccess
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.processes import pool
 from tests.support.jobs import HOSTS, job_of, only
@@ -64,7 +64,7 @@ def test_nor_is_it_where_a_call_follows_before_anybody_has_looked(own, unit_of):
         results.append(only(own.run(job_of([unit]))))
         (worker,) = (idle[0] for key, idle in own._pool._idle.items() if key != pool.READERS)
         assert select.select([worker.channel], [], [], LONG)[0]  # it says that it is ready
-    assert {result.outcome for result in results} == {Outcome.OK}
+    assert {result.outcome for result in results} == {CallOutcome.OK}
     (printed,) = {result.stdout for result in results}  # in one process
     assert printed.strip().isdecimal()
     assert {result.stderr for result in results} == {""}
@@ -119,7 +119,7 @@ def test_what_c_code_prints_belongs_to_its_call(calls_of):
     )
     assert calls.call(prints="1").value == HOSTS[1:]
     silent = calls.call(prints="")
-    assert (silent.outcome, silent.stdout) == (Outcome.BAD_ANSWER, "")
+    assert (silent.outcome, silent.stdout) == (CallOutcome.BAD_ANSWER, "")
 
 
 def test_a_class_unit_may_print_by_a_program_and_leave_its_process_different(calls_of):
@@ -136,7 +136,7 @@ def test_a_class_unit_may_print_by_a_program_and_leave_its_process_different(cal
     trace = calls.folder / "trace"
     for number in range(1, 4):
         result = calls.call(trace=str(trace))
-        assert (result.outcome, result.value) == (Outcome.OK, HOSTS[:2]), result
+        assert (result.outcome, result.value) == (CallOutcome.OK, HOSTS[:2]), result
         assert trace.read_text() == "x" * number
     assert calls.replaced["leftovers"] == 3
 
@@ -197,7 +197,7 @@ def test_after_such_a_failure_the_process_ends(calls_of, change, ends, message):
     )
     pid = calls.call().stdout
     failed = calls.call(now="1")
-    assert failed.outcome is not Outcome.OK
+    assert failed.outcome is not CallOutcome.OK
     assert failed.message.startswith(message)
     assert calls.replaced == {ends: 1}
     assert calls.call().stdout != pid
@@ -210,7 +210,7 @@ def test_an_exception_of_the_plugin_costs_no_process(calls_of):
         "    {'raise': int, 'exit': __import__('sys').exit}[properties['how']](\n"
         "        'x' if properties['how'] == 'raise' else 0)\n"
     )
-    for how, outcome in (("raise", Outcome.RAISED), ("exit", Outcome.BAD_ANSWER)):
+    for how, outcome in (("raise", CallOutcome.RAISED), ("exit", CallOutcome.BAD_ANSWER)):
         assert calls.call(how=how).outcome is outcome
     assert calls.replaced == {}
 
@@ -226,7 +226,7 @@ def test_a_class_may_print_its_answer_and_exit_while_it_is_made(calls_of):
         "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
         "        raise AssertionError\n"
     )
-    assert calls.call().outcome is Outcome.OK
+    assert calls.call().outcome is CallOutcome.OK
     assert calls.replaced == {}
 
 
@@ -242,7 +242,7 @@ def test_an_exception_of_ours_is_the_plugins_where_the_plugin_raises_it(calls_of
         f"    raise {name}('mine')\n"
     )
     failed = calls.call()
-    assert (failed.outcome, failed.message) == (Outcome.RAISED, f"{name}: mine (Changes.py:3)")
+    assert (failed.outcome, failed.message) == (CallOutcome.RAISED, f"{name}: mine (Changes.py:3)")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_an_exception_that_cannot_be_shown_is_a_failure_all_the_same(calls_of, r
         f"    raise {raised}\n"
     )
     result = calls.call()
-    assert result.outcome is Outcome.RAISED
+    assert result.outcome is CallOutcome.RAISED
     assert result.message == "an exception that cannot be shown"
     assert {*calls.replaced} <= {"exit"}
 

@@ -21,7 +21,7 @@ import pytest
 
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import exchange, forker
 from ovirt_scheduler.processes import zygote as daemons_zygote
@@ -88,7 +88,7 @@ def test_a_chain_of_forks_does_not_outlive_its_call(own, chains, number, pause):
     """Each link is another process, in a session of its own, whose parent is gone."""
     for _ in range(3):
         result = only(own.run(job_of([chains.unit(number, pause)])))
-        assert (result.outcome, result.value) == (Outcome.OK, HOSTS)
+        assert (result.outcome, result.value) == (CallOutcome.OK, HOSTS)
         assert chains.are_over(own)
 
 
@@ -96,7 +96,7 @@ def test_a_chain_of_forks_does_not_keep_its_call_past_its_time(own, chains):
     """Nor what the call itself does."""
     unit = chains.unit(2, 0.001, then="time.sleep(3600)")
     result = only(own.run(job_of([unit])))
-    assert result.outcome is Outcome.TIMED_OUT
+    assert result.outcome is CallOutcome.TIMED_OUT
     assert re.fullmatch(
         r"was killed after 2\.\d s, in do_filter \(\w+\.py:\d+\); its timeout is 2 s",
         result.message,
@@ -282,7 +282,7 @@ def test_a_plugins_process_that_does_not_end_is_told(
         call = threads.submit(own.run, job_of([unit]))
         held = Held(int(wait_until(lambda: running.exists() and running.read_text())))
         try:
-            assert only(call.result(LONG)).outcome is Outcome.TIMED_OUT
+            assert only(call.result(LONG)).outcome is CallOutcome.TIMED_OUT
             assert (
                 f"a process of {tmp_path / 'plugin.py'} was killed and does not end" in caplog.text
             )

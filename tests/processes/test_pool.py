@@ -15,7 +15,7 @@ import pytest
 
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import properties
@@ -337,7 +337,7 @@ def test_a_call_does_not_wait_until_a_process_is_given_up(own, never_ready, monk
     """It has another one before."""
     monkeypatch.setattr(pool, "_SETTLE_SECONDS", 3600.0)
     results = [only(own.run(job_of([never_ready]))) for _ in range(2)]
-    assert [result.outcome for result in results] == [Outcome.OK] * 2
+    assert [result.outcome for result in results] == [CallOutcome.OK] * 2
 
 
 @pytest.mark.long
@@ -346,7 +346,7 @@ def test_a_process_that_is_never_ready_again_costs_no_later_call(never_ready):
     with running(parallel=1, max_waiting=8) as one:
         results = [only(one.run(job_of([never_ready]))) for _ in range(4)]
         wait_until(lambda: one.state().replaced.get("not ready"))
-    assert {result.outcome for result in results} == {Outcome.OK}
+    assert {result.outcome for result in results} == {CallOutcome.OK}
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import pytest
 
 from ovirt_scheduler.errors import BadParameters, UnreadableDocument
 from ovirt_scheduler.model.jobs import Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Document, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server import parameter_values
 from ovirt_scheduler.server.call_parameters import unit_request
@@ -28,7 +28,7 @@ def test_the_parameters_of_run_filters_make_a_request():
         CALLER,
         Entities(("h1", "h2"), vm="vm-1"),
         {"k": "v"},
-        {Kind.FILTER: (WantedUnit("b"), WantedUnit("a"))},
+        {Kind.FILTER: (RequestedUnit("b"), RequestedUnit("a"))},
     )
 
 
@@ -39,14 +39,14 @@ def test_the_parameters_of_run_cost_functions_make_a_request(functions):
         CALLER,
         Entities(("h1", "h2"), vm="vm-1"),
         {},
-        {Kind.COST_FUNCTION: (WantedUnit("a", 2), WantedUnit("b", -1))},
+        {Kind.COST_FUNCTION: (RequestedUnit("a", 2), RequestedUnit("b", -1))},
     )
 
 
 def test_the_parameters_of_run_load_balancing_make_a_request():
     """One name, and no VM (contract 2.4)."""
     assert unit_request(CALLER, B, ("a", HOSTS, {})) == Request(
-        CALLER, Entities(("h1", "h2")), {}, {Kind.BALANCE: (WantedUnit("a"),)}
+        CALLER, Entities(("h1", "h2")), {}, {Kind.BALANCE: (RequestedUnit("a"),)}
     )
 
 

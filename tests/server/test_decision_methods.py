@@ -15,9 +15,9 @@ from ovirt_scheduler.model.requests import (
     Caller,
     EngineScores,
     Entities,
-    WantedUnit,
+    RequestedUnit,
 )
-from ovirt_scheduler.model.results import CallResult, Migration, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult, Migration
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.server import methods
 
@@ -32,7 +32,7 @@ def answer_to(decision: Decision, scores: EngineScores) -> Any:
 
 
 def decision(caller: Caller, kind: Kind, answer: object, **changes: object) -> Decision:
-    request = Request(caller, Entities(("h1", "h2"), vm="vm"), {}, {kind: (WantedUnit("u"),)})
+    request = Request(caller, Entities(("h1", "h2"), vm="vm"), {}, {kind: (RequestedUnit("u"),)})
     return Decision(request, Execution(("h1", "h2"), vm="vm"), answer)._replace(**changes)
 
 
@@ -89,9 +89,9 @@ def test_the_engine_form_tells_errors_with_the_code_that_has_them_read(changes, 
 def test_scores_per_unit_lead_the_engine_to_the_same_sums():
     """Each function's own cost, not multiplied; a failed one is not there (contract 3.4)."""
     results = (
-        CallResult("a", Outcome.OK, {"h1": 5, "h2": -1}),
-        CallResult("b", Outcome.RAISED, message="no"),
-        CallResult("c", Outcome.OK, {"h2": 4}),
+        CallResult("a", CallOutcome.OK, {"h1": 5, "h2": -1}),
+        CallResult("b", CallOutcome.RAISED, message="no"),
+        CallResult("c", CallOutcome.OK, {"h2": 4}),
     )
     factors = {"a": 3, "b": 7, "c": -2}
     calls = tuple(

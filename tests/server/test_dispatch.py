@@ -12,14 +12,14 @@ import pytest
 
 from ovirt_scheduler import errors
 from ovirt_scheduler.model.jobs import Decision, Execution, Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server.dispatch import Dispatcher, Method, Reply
 
 CALLER = Caller("0a1b2c3d", AnswerForm.ENGINE, "127.0.0.1:50000")
 HOSTS = ("host-1", "host-2")
 DECISION = Decision(
-    Request(CALLER, Entities(HOSTS), {}, {Kind.FILTER: (WantedUnit("Quiet"),)}),
+    Request(CALLER, Entities(HOSTS), {}, {Kind.FILTER: (RequestedUnit("Quiet"),)}),
     Execution(HOSTS, remaining=HOSTS),
     HOSTS,
 )

@@ -11,7 +11,7 @@ import pytest
 
 from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.log.handlers import LogFile
-from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, RequestedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import (
@@ -209,9 +209,9 @@ def test_clusters_are_told_by_sections_in_a_section(conf):
             scheduler="mine",
             policy="power_saving",
             properties={"a": "1", "b": "x=y", "policy": "power_saving"},
-            filters=(WantedUnit("A"), WantedUnit("B")),
-            cost_functions=(WantedUnit("C"), WantedUnit("D", -2)),
-            balance=WantedUnit("Even"),
+            filters=(RequestedUnit("A"), RequestedUnit("B")),
+            cost_functions=(RequestedUnit("C"), RequestedUnit("D", -2)),
+            balance=RequestedUnit("Even"),
             load_balance_interval=30.0,
             timer_interval=0.0,
             hold=30.0,

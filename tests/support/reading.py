@@ -7,11 +7,11 @@ from typing import Any
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import packing, serialization
 from ovirt_scheduler.processes.documents.entities import read_states
-from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.packing import EntityState
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 
 
-def entity_of(state: State) -> Any:
+def entity_of(state: EntityState) -> Any:
     """The host or VM of a state, with all its attributes made."""
     kind, identifier = state[""], state.get("_id")
     (entity,) = serialization.unpack(kind, [packing.pack(kind, [state])], [identifier])

@@ -9,7 +9,7 @@ from typing import Callable
 
 import pytest
 
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import PolicyUnit
 from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
@@ -78,7 +78,7 @@ def calls_of(
 
 def seen(result: CallResult) -> list[str]:
     """The pid of the call's process, and what it found there."""
-    assert (result.outcome, result.value) == (Outcome.OK, HOSTS), result
+    assert (result.outcome, result.value) == (CallOutcome.OK, HOSTS), result
     return result.stdout.strip().split(" ", 1)
 
 

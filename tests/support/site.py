@@ -12,10 +12,10 @@ import pytest
 from ovirt_scheduler.engine.inventory import EngineState
 from ovirt_scheduler.history import ranking
 from ovirt_scheduler.history.query import written
-from ovirt_scheduler.history.record import Host, Record, Unit
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record import Host, Record, UnitRecord
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE, History, HistoryState
-from ovirt_scheduler.model.losses import Homeless, Loss, WorstLoss
+from ovirt_scheduler.model.losses import Loss, UnplacedVm, WorstLoss
 from ovirt_scheduler.model.plans import ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.requests import Pages
 from ovirt_scheduler.processes.executor import ProcessesState
@@ -41,21 +41,21 @@ STATE = DaemonState(
 )
 
 
-WORST_LOSS = WorstLoss(Loss("lynx", (Homeless("web", True, ""),)), 1_800_000_000.0)
+WORST_LOSS = WorstLoss(Loss("lynx", (UnplacedVm("web", True, ""),)), 1_800_000_000.0)
 
 
 def unit_state(name: str, kind: str = "filter", **further: Any) -> UnitState:
     return UnitState(name, kind, f"/plugins/{name}.py", "sha256:0123456789abcdef", **further)
 
 
-def call(name: str, kind: str = "filter", outcome: str = "ok", **further: Any) -> Unit:
+def call(name: str, kind: str = "filter", outcome: str = "ok", **further: Any) -> UnitRecord:
     return {
         "name": name, "kind": kind, "checksum": "sha256:0123456789abcdef", "mode": "live",
         "outcome": outcome, "milliseconds": 1.5, **further,
     }  # fmt: skip
 
 
-def record(units: Sequence[Unit], hosts: Sequence[Host] = (), **further: Any) -> Record:
+def record(units: Sequence[UnitRecord], hosts: Sequence[Host] = (), **further: Any) -> Record:
     """A decision, as the history is given it."""
     made = {
         "id": DECISION, "time": written(time.time()), "milliseconds": 2.5, "caller": "127.0.0.1:1",
@@ -81,7 +81,7 @@ class MadeSite:
         self.tally = history.tally
         self.state = STATE._replace(**state)
         names = ["Scheduler.example.org"]
-        reader = Reader(folder / FILE)
+        reader = RecordReader(folder / FILE)
         self.site = Site(
             pages, names, lambda: self.state, lambda: self.state.stuck, history.tally, reader
         )

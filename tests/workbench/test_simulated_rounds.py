@@ -9,7 +9,7 @@ from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench import scenario
 from ovirt_scheduler.workbench.sections import changed_section
-from ovirt_scheduler.workbench.simulation import Outcome, Simulation
+from ovirt_scheduler.workbench.simulation import Simulation, SimulationResult
 from tests.support.snapshots import host, snapshot, vm
 
 RESTLESS = """\
@@ -37,7 +37,7 @@ def running(tmp_path_factory):
 
 @pytest.fixture
 def simulate(running, tmp_path):
-    def play(taken, happens: str, **keys: str) -> Outcome:
+    def play(taken, happens: str, **keys: str) -> SimulationResult:
         file = tmp_path / "scenario.conf"
         file.write_text(happens)
         settings = changed_section(ClusterSettings("Default"), keys, "--set")
@@ -46,11 +46,11 @@ def simulate(running, tmp_path):
     return play
 
 
-def told(outcome: Outcome) -> list[tuple[float, str, str]]:
+def told(outcome: SimulationResult) -> list[tuple[float, str, str]]:
     return [(round(move.hour, 6), move.what, move.vm) for move in outcome.moves]
 
 
-def minutes_of(outcome: Outcome, name: str) -> list[float]:
+def minutes_of(outcome: SimulationResult, name: str) -> list[float]:
     return [move.hour * 60 for move in outcome.migrations if move.vm == name]
 
 

@@ -35,7 +35,7 @@ from ovirt_scheduler.errors import (
 from ovirt_scheduler.history import conversion, store
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model.requests import AnswerForm, Caller
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.values.text import NOT_IN_XML, one_line
@@ -98,7 +98,7 @@ class Daemon:
         self,
         url: str,
         certificate: Optional[Path],
-        file: Optional[Reader] = None,
+        file: Optional[RecordReader] = None,
         instead: str = "",
     ) -> None:
         """Prepare calls; nothing is asked yet.
@@ -178,7 +178,7 @@ class Daemon:
         return record
 
 
-RecordSource = Union[Reader, Daemon]  # where decisions are looked up
+RecordSource = Union[RecordReader, Daemon]  # where decisions are looked up
 
 
 @contextlib.contextmanager
@@ -218,10 +218,10 @@ def history(options: argparse.Namespace) -> AbstractContextManager[RecordSource]
     return of_options(options) if file is None else contextlib.nullcontext(file)
 
 
-def _file(options: argparse.Namespace) -> Optional[Reader]:
+def _file(options: argparse.Namespace) -> Optional[RecordReader]:
     """The history in the state folder, if this user may read it, and no other daemon is named."""
     file = arguments.state() / store.FILE
-    return Reader(file) if options.url is None and os.access(file, os.R_OK) else None
+    return RecordReader(file) if options.url is None and os.access(file, os.R_OK) else None
 
 
 @contextlib.contextmanager

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 from ovirt_scheduler.command.calls.input_files import NO_VM, CommandInputs
 from ovirt_scheduler.errors import NotRecorded
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model.tasks import Role
 
 
-def recorded_inputs(reader: Reader, decision: str) -> CommandInputs:
+def recorded_inputs(reader: RecordReader, decision: str) -> CommandInputs:
     """What a decision was about.
 
     Args:

@@ -34,7 +34,7 @@ from ovirt_scheduler.errors import (
     PluginError,
     SchedulerError,
 )
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model import manual
 from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
 from ovirt_scheduler.model.units import Kind, PolicyUnit
@@ -159,7 +159,7 @@ def _run_once(options: argparse.Namespace) -> Shown:
         if options.decision is not None:
             if options.cluster or options.hosts or options.vms or options.vm:
                 raise BadUsage("--decision has hosts and VMs: leave out the other options for them")
-            call_inputs = recorded_inputs(Reader(arguments.history()), options.decision)
+            call_inputs = recorded_inputs(RecordReader(arguments.history()), options.decision)
             properties = {
                 **call_inputs.properties, **input_files.pairs(options.property, "--property")
             }  # fmt: skip

@@ -18,9 +18,9 @@ from ovirt_scheduler.plugin import PlacedVms, Scheduler, cluster_use, reason
 from ovirt_scheduler.plugin.cluster_use import NO_AVERAGES, Averages, HostUse
 from ovirt_scheduler.plugin.interfaces import Hosts, Properties, Vms
 
-Migrations = dict[types.Vm, list[types.Host]]
-Unit = tuple[types.Vm, ...]  # VMs that move together
-Destinations = Mapping[str, Mapping[str, int]]
+_HostsByVm = dict[types.Vm, list[types.Host]]
+_VmGroup = tuple[types.Vm, ...]  # VMs that move together
+_Targets = Mapping[str, Mapping[str, int]]
 
 uses_statistics = True  # cluster_use counts with them
 
@@ -66,11 +66,13 @@ class DefaultScheduler(Scheduler):
                 taking.append(use)
         return [use.host for use in sorted(taking, key=rank)]
 
-    def load_balance(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
+    def load_balance(self, hosts: Hosts, vms: Vms, properties: Properties) -> _HostsByVm:
         """What the policy moves now: at most ``most_migrations`` VMs, or one host's."""
         destinations = dict(self.destinations)
         destinations.update((vm.id, {}) for vm in vms if cluster_use.is_hosted_engine(vm))
-        plan = _Plan(hosts, vms, properties, destinations, self.planned, self.rules, self.averages)
+        plan = _BalancingPlan(
+            hosts, vms, properties, destinations, self.planned, self.rules, self.averages
+        )
         policy = properties["policy"]
         if policy == EVENLY_DISTRIBUTE:
             plan.relieve()
@@ -88,24 +90,24 @@ class DefaultScheduler(Scheduler):
         hosts: Hosts,
         vms: Vms,
         properties: Properties,
-    ) -> Migrations:
+    ) -> _HostsByVm:
         """Takes the VMs off a host that fails or goes to maintenance, as ``migrate_on_error`` says.
 
         One that is not responsive cannot be migrated from.
         """
-        plan = _Plan(hosts, vms, properties, self.destinations, self.planned, self.rules)
+        plan = _BalancingPlan(hosts, vms, properties, self.destinations, self.planned, self.rules)
         if new_status in _LEAVING and old_status != new_status:
             plan.evacuate([host.id])
         return plan.explained()
 
-    def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> Migrations:
+    def on_timer_invoked(self, hosts: Hosts, vms: Vms, properties: Properties) -> _HostsByVm:
         """Tries again to take VMs off failing hosts, because there may be room now."""
-        plan = _Plan(hosts, vms, properties, self.destinations, self.planned, self.rules)
+        plan = _BalancingPlan(hosts, vms, properties, self.destinations, self.planned, self.rules)
         plan.evacuate([host.id for host in hosts if host.status and host.status.value in _LEAVING])
         return plan.explained()
 
 
-class _Plan:
+class _BalancingPlan:
     """Migrations, each of which takes the ones before it into account.
 
     VMs that hard affinity groups tie to each other are one unit: they move together, or stay.
@@ -116,12 +118,12 @@ class _Plan:
         hosts: Hosts,
         vms: Vms,
         properties: Properties,
-        destinations: Destinations,
+        destinations: _Targets,
         planned: Mapping[str, str],
         rules: PlacedVms,
         averages: Averages = NO_AVERAGES,
     ) -> None:
-        self.migrations: Migrations = {}
+        self.migrations: _HostsByVm = {}
         self._comparisons: dict[types.Vm, tuple[types.Host, str]] = {}
         self._uses = sorted(cluster_use.uses(hosts, vms, averages), key=lambda use: use.id)
         self._preferred = _preference(properties)
@@ -143,7 +145,7 @@ class _Plan:
                 source.remove(vm, processors)
                 target.add(vm, processors)
 
-    def explained(self) -> Migrations:
+    def explained(self) -> _HostsByVm:
         """The migrations; gives a reason for each host that takes VMs over."""
         first: dict[str, tuple[types.Host, str]] = {}
         for target, why in self._comparisons.values():
@@ -283,7 +285,7 @@ class _Plan:
         return sorted(fit, key=rank)
 
     def _keeping_rules(
-        self, unit: Unit, source: HostUse, among: Sequence[HostUse], may_break: bool = False
+        self, unit: _VmGroup, source: HostUse, among: Sequence[HostUse], may_break: bool = False
     ) -> list[HostUse]:
         """The hosts that affinity rules allow; as ``_targets``."""
         if unit[0].id not in self._rules.rules.vms:
@@ -298,24 +300,24 @@ class _Plan:
             self._allowed[key] = frozenset(allowed)
         return [use for use in among if use.id in self._allowed[key]]
 
-    def _penalty(self, unit: Unit, use: HostUse) -> tuple[object, ...]:
+    def _penalty(self, unit: _VmGroup, use: HostUse) -> tuple[object, ...]:
         """What soft affinity rules say against a host; less is better."""
         if unit[0].id not in self._rules.rules.vms:
             return ()
         return self._rules.penalty([vm.id for vm in unit], use.id)
 
-    def _unit(self, vm: types.Vm) -> Unit:
+    def _unit(self, vm: types.Vm) -> _VmGroup:
         """The VM, and those that have to move with it."""
         if vm.id not in self._rules.rules.vms:
             return (vm,)
         others = self._rules.unit_of(vm.id)[1:]
         return vm, *(self._vms[other] for other in others if other in self._vms)
 
-    def _needs(self, unit: Unit, source: HostUse) -> tuple[float, int]:
+    def _needs(self, unit: _VmGroup, source: HostUse) -> tuple[float, int]:
         """The processors that VMs of a host keep busy, and their memory."""
         return sum(map(source.processors_of, unit)), sum(vm.memory or 0 for vm in unit)
 
-    def _cost_of(self, unit: Unit) -> Callable[[HostUse], int]:
+    def _cost_of(self, unit: _VmGroup) -> Callable[[HostUse], int]:
         """A function of a host: its cost for the VMs by the cluster's cost functions, else 0."""
         costs = [self._destinations.get(vm.id, {}) for vm in unit]
         return lambda use: sum(of_vm.get(use.id, 0) for of_vm in costs)
@@ -326,7 +328,7 @@ class _Plan:
             for member in self._unit(vm)
         )
 
-    def _may_go(self, unit: Unit, use: HostUse) -> bool:
+    def _may_go(self, unit: _VmGroup, use: HostUse) -> bool:
         memory = sum(vm.memory or 0 for vm in unit)
         return not any(
             use.refusal(vm, beside=memory - (vm.memory or 0))

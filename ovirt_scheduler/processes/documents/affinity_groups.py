@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from typing import Optional
 
 from ovirt_scheduler.errors import UnreadableDocument
-from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.packing import EntityState
 
-Rule = Optional[list[bool]]  # positive, enforcing; None: it is not enabled
+RuleFlags = Optional[list[bool]]  # positive, enforcing; None: it is not enabled
 _LONGEST_NAME = 255  # characters
 
 
 _MOST = 20_000  # groups or labels of one document
 
 
-def groups(entities: Sequence[State]) -> dict[str, list[object]]:
+def groups(entities: Sequence[EntityState]) -> dict[str, list[object]]:
     """The groups by id.
 
     Raises:
@@ -28,7 +28,7 @@ def groups(entities: Sequence[State]) -> dict[str, list[object]]:
     return {group.get("_id") or "": _group(group) for group in entities}
 
 
-def labels(entities: Sequence[State]) -> dict[str, list[object]]:
+def labels(entities: Sequence[EntityState]) -> dict[str, list[object]]:
     """The labels by id: name, whether one is a group of its own, and its members' ids.
 
     Raises:
@@ -44,12 +44,12 @@ def labels(entities: Sequence[State]) -> dict[str, list[object]]:
     }  # fmt: skip
 
 
-def _check_number(entities: Sequence[State]) -> None:
+def _check_number(entities: Sequence[EntityState]) -> None:
     if len(entities) > _MOST:
         raise UnreadableDocument(f"it tells of more than {_MOST:,} affinity groups or labels")
 
 
-def _group(group: State) -> list[object]:
+def _group(group: EntityState) -> list[object]:
     """The group's name, priority, rules of VMs and of hosts, and its members' ids.
 
     A group without a rule of VMs is written as engines before 4.3 write one: positive or negative.
@@ -64,16 +64,16 @@ def _group(group: State) -> list[object]:
     ]  # fmt: skip
 
 
-def _name(state: State) -> str:
+def _name(state: EntityState) -> str:
     return str(state.get("_name") or state.get("_id") or "")[:_LONGEST_NAME]
 
 
-def _rule(rule: Optional[State]) -> Rule:
+def _rule(rule: Optional[EntityState]) -> RuleFlags:
     if rule is None or not rule.get("_enabled", False):
         return None
     return [rule.get("_positive", False), rule.get("_enforcing", False)]
 
 
-def _ids(state: State, kind: str) -> list[str]:
+def _ids(state: EntityState, kind: str) -> list[str]:
     """The ids of members that have one; a list's state has its form and its link first."""
     return [member["_id"] for member in state.get(kind, ())[2:] if member.get("_id")]

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.packing import EntityState
 
 MOST = 1 << 62  # of any amount; a larger one in a document counts as this
 _LONGEST_NAME = 255  # characters
 
 
-def vm_sizes(vms: Sequence[State]) -> dict[str, list[object]]:
+def vm_sizes(vms: Sequence[EntityState]) -> dict[str, list[object]]:
     """What VMs that are to be placed will use: ``decisions.recent_selections`` checks it.
 
     Returns:
@@ -29,7 +29,7 @@ def vm_sizes(vms: Sequence[State]) -> dict[str, list[object]]:
     }
 
 
-def processors(state: State) -> int:
+def processors(state: EntityState) -> int:
     """How many it has; 0: not known."""
     topology = state.get("_cpu", {}).get("_topology")
     if topology is None:
@@ -38,7 +38,7 @@ def processors(state: State) -> int:
     return min(MOST, math.prod(parts))
 
 
-def amount(state: State, name: str) -> int:
+def amount(state: EntityState, name: str) -> int:
     """The attribute of that name; 0: not known."""
     return max(0, min(MOST, state.get(name) or 0))
 

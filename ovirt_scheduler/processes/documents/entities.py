@@ -26,7 +26,7 @@ from ovirtsdk4.reader import Reader
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import version3
-from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.packing import EntityState
 from ovirt_scheduler.processes.documents.parser import DocumentKind, parse, short, too_large, utf8
 from ovirt_scheduler.processes.documents.sdk_tables import TABLES
 from ovirt_scheduler.processes.documents.serialization import state_of
@@ -42,7 +42,7 @@ def _read_known_enums(enum_type: Any, reader: Any) -> list[Any]:
 Reader.read_enums = staticmethod(_read_known_enums)
 
 
-def read_states(document: Document, kind: DocumentKind) -> tuple[list[State], bool]:
+def read_states(document: Document, kind: DocumentKind) -> tuple[list[EntityState], bool]:
     """Read a document into the states (serialization.py) of its hosts or VMs.
 
     Returns:
@@ -71,7 +71,7 @@ def read_states(document: Document, kind: DocumentKind) -> tuple[list[State], bo
         raise too_large(kind) from None
 
 
-def _states_by_the_sdk(data: bytes, kind: DocumentKind) -> list[State]:
+def _states_by_the_sdk(data: bytes, kind: DocumentKind) -> list[EntityState]:
     with _silent_libxml2():
         try:
             entities = Reader.read(data)

@@ -32,7 +32,7 @@ from typing import Any, Optional, Union
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.processes.protocol import compact_json
 
-State = dict[str, Any]  # of an entity (serialization.py)
+EntityState = dict[str, Any]  # of an entity (serialization.py)
 PackedSource = Union[int, bytes]  # the result of ``pack``, or the descriptor of a file with it
 
 MOST_BYTES = 256 << 20  # some 150,000 hosts
@@ -44,7 +44,7 @@ _HEAD = struct.Struct("<4sI")
 _MARK = b"oVsP"
 
 
-def pack(kind: str, members: Sequence[State]) -> bytes:
+def pack(kind: str, members: Sequence[EntityState]) -> bytes:
     """Pack the states of hosts or VMs.
 
     Args:

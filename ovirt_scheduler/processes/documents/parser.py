@@ -23,7 +23,7 @@ from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import LONGEST_ID, Document
 from ovirt_scheduler.model.values.text import shortened
 from ovirt_scheduler.processes.documents.field_tables import WRONG_VALUE, Field, Table, Tables
-from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.packing import EntityState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ _ELEMENTS_OF_VERSION_3 = frozenset(
     }
 )
 
-_Refuse = Callable[[str], NoReturn]
+_RefuseDocument = Callable[[str], NoReturn]
 
 
 def utf8(document: Document, kind: DocumentKind) -> bytes:
@@ -119,7 +119,7 @@ def utf8(document: Document, kind: DocumentKind) -> bytes:
     return data
 
 
-def parse(data: bytes, kind: DocumentKind, tables: Tables) -> Optional[list[State]]:
+def parse(data: bytes, kind: DocumentKind, tables: Tables) -> Optional[list[EntityState]]:
     """Parse a document into states; refuse whatever is no plain document of that kind.
 
     Args:
@@ -194,7 +194,7 @@ class _Walk:
         self._parser = parser
         self._data = data
         self.certain = not _has_long_runs(data)
-        self.states: list[State] = []
+        self.states: list[EntityState] = []
         # The entity or list that the next element belongs to; the fields of its elements; the
         # attributes for its links; its level: 0 for a host or VM, 1 for an element in that.
         self._state: Any = self.states
@@ -311,9 +311,9 @@ class _Walk:
         else:
             state.append(self._state)
 
-    def _entity(self, table: Table, attributes: dict[str, str]) -> State:
+    def _entity(self, table: Table, attributes: dict[str, str]) -> EntityState:
         """Begin the state of an entity."""
-        state: State = {"": table.entity}
+        state: EntityState = {"": table.entity}
         if "href" in attributes:
             state["_href"] = attributes["href"]
         if table.identifier is not None and "id" in attributes:
@@ -354,7 +354,7 @@ def _has_long_runs(data: bytes) -> bool:
 class _Members:
     """The hosts or VMs of a document: the right ones, each with an id of its own."""
 
-    def __init__(self, kind: DocumentKind, table: Table, refuse: _Refuse):
+    def __init__(self, kind: DocumentKind, table: Table, refuse: _RefuseDocument):
         self._kind = kind
         self._member = Field("", table=table)
         self._fields = table.fields

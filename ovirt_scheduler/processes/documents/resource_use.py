@@ -11,7 +11,7 @@ from typing import Union
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
 from ovirt_scheduler.processes.documents.amounts import MOST, amount, latest, members, processors
-from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.packing import EntityState
 
 Number = Union[int, float]
 
@@ -19,7 +19,7 @@ MOST_STATES = 20_000  # hosts or VMs of one document that the daemon takes up
 _LONGEST_NAME = 255  # characters of a host's or a VM's; of its status, and of ids that it names
 
 
-def states(entities: Sequence[State]) -> dict[str, list[object]]:
+def states(entities: Sequence[EntityState]) -> dict[str, list[object]]:
     """The state of each host or VM by id: as ``clusters.states`` has it.
 
     Raises:
@@ -44,7 +44,7 @@ def states(entities: Sequence[State]) -> dict[str, list[object]]:
     return by_id
 
 
-def of_host(host: State) -> list[Number]:
+def of_host(host: EntityState) -> list[Number]:
     """Processors and how many are busy, memory and how much is used, in bytes.
 
     If the use of processors or of memory is not known, their total is 0. Then how many bytes there
@@ -60,20 +60,20 @@ def of_host(host: State) -> list[Number]:
     return [number, busy, *((0, 0) if used is None else (memory, used)), *rooms]
 
 
-def of_vm(vm: State) -> list[Number]:
+def of_vm(vm: EntityState) -> list[Number]:
     """Processors, memory in bytes, and how many processors are busy, if that is known."""
     busy = _statistics(vm).get("cpu.current.total")
     load = [] if busy is None else [busy / 100]
     return [processors(vm) or 1, amount(vm, "_memory"), *load]
 
 
-def _pins(vm: State) -> list[str]:
+def _pins(vm: EntityState) -> list[str]:
     """The ids of the only hosts that a VM may run on; none: any."""
     hosts = members(vm.get("_placement_policy", {}).get("_hosts"))
     return [host["_id"][:_LONGEST_NAME] for host in hosts if host.get("_id")]
 
 
-def _statistics(state: State) -> dict[str, float]:
+def _statistics(state: EntityState) -> dict[str, float]:
     """The latest datum of each statistic that is an amount, by name."""
     data = latest(state.get("_statistics"))
     return {name: datum for name, datum in data.items() if 0 <= datum <= MOST}  # nan is not

@@ -35,7 +35,7 @@ from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.processes.documents import amounts, packing
-from ovirt_scheduler.processes.documents.packing import PackedSource, State
+from ovirt_scheduler.processes.documents.packing import EntityState, PackedSource
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _MINUTES_A_DAY = 24 * 60
@@ -94,7 +94,7 @@ def unpack(kind: str, sources: Sequence[PackedSource], ids: Sequence[Optional[st
 WRONG = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
-def _entity(state: State) -> Any:
+def _entity(state: EntityState) -> Any:
     name = state[""]
     entity = _new(_STRUCTS[name])
     if not state.keys() <= _ATTRIBUTES[name]:
@@ -138,7 +138,7 @@ def _date(text: str, minutes: Any, name: Any) -> datetime.datetime:
 # -- to states ----------------------------------------------------------------------------
 
 
-def state_of(entity: Any) -> State:
+def state_of(entity: Any) -> EntityState:
     """Convert an entity that the SDK's reader made to its state.
 
     Raises:
@@ -148,7 +148,7 @@ def state_of(entity: Any) -> State:
     name = kind.__name__
     if _STRUCTS.get(name) is not kind:
         raise TypeError(f"{kind} is no entity of the SDK")
-    state: State = {"": name}
+    state: EntityState = {"": name}
     for key, value in complete(entity).items():
         if value is not None:
             state[key] = _state(value)

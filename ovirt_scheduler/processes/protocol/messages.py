@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.model.analysis import Analysis, FileFault, FoundDriver, FoundUnit
-from ovirt_scheduler.model.results import CallResult, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.model.values.text import one_line, shortened
@@ -45,7 +45,7 @@ _STRING = re.compile(rb'"[^"]*"')
 _Described = TypeVar("_Described", FoundUnit, FoundDriver)
 
 
-_OUTCOMES = {outcome.value: outcome for outcome in Outcome}  # the class takes ten times as long
+_OUTCOMES = {outcome.value: outcome for outcome in CallOutcome}  # the class takes ten times as long
 
 # Of a printed answer: the bytes of stdout and of stderr that it was read from.
 ReadOutput = Optional[tuple[int, int]]
@@ -78,7 +78,9 @@ def pack_answer(
     return compact_json.encode(fields)
 
 
-def pack_failure(outcome: Outcome, message: str, trace: str = "", read: ReadOutput = None) -> bytes:
+def pack_failure(
+    outcome: CallOutcome, message: str, trace: str = "", read: ReadOutput = None
+) -> bytes:
     """The message of a call that failed."""
     return compact_json.encode([outcome.value, None, message, trace, read])
 
@@ -100,11 +102,11 @@ def unpack_answer(
         most = packing.most(inputs)[1] + 2 * len(inputs.hosts)
         word, packed, message, trace, read, *rest = _loaded(payload, most)
         outcome, message = _OUTCOMES[word], text(message) and one_line(message)
-        if outcome is Outcome.OK:
+        if outcome is CallOutcome.OK:
             try:
                 value, notes = packing.unpack(packed, inputs)
             except Misnamed as error:
-                outcome, message = Outcome.BAD_ANSWER, one_line(f"{function.name} {error}")
+                outcome, message = CallOutcome.BAD_ANSWER, one_line(f"{function.name} {error}")
         reasons, remarks = _unpack_reasons(rest, inputs.hosts) if rest else ({}, ())
         result = CallResult(
             function.unit,

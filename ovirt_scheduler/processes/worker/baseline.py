@@ -134,7 +134,7 @@ class Baseline:
         self._modules = {*sys.modules}
         self._builtins = _Namespace("builtins", _BUILTINS, {**_BUILTINS})
         self._namespaces = _sdk_namespaces() if compares else []
-        self._status = _Status()
+        self._status = _ProcStatus()
         self._timers, self._limits = _opened("/proc/self/timers"), _opened("/proc/self/limits")
         self._mended = ""
         self._recursion_limit = sys.getrecursionlimit()
@@ -278,7 +278,7 @@ class Baseline:
         }
 
 
-class _Status:
+class _ProcStatus:
     """The lines of /proc/self/status, by their numbers, which stay the same."""
 
     def __init__(self) -> None:
@@ -292,7 +292,7 @@ class _Status:
         ]
         self._before: list[bytes] = []
 
-    def read(self) -> _Status:
+    def read(self) -> _ProcStatus:
         """Read the file again."""
         self._lines = _pread(self._file, _CHUNK, 0).split(b"\n")
         return self

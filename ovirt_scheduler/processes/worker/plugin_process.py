@@ -37,7 +37,7 @@ from ovirt_scheduler import plugin
 from ovirt_scheduler.errors import RefusedProperty, SlowProperty
 from ovirt_scheduler.model import tasks
 from ovirt_scheduler.model.plugins import PluginCode
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
@@ -282,7 +282,7 @@ def _refusal(task: Union[tasks.CallTask, tasks.CheckTask]) -> bytes:
         patterns.check(owner, function.properties, task.properties, task.seconds)
     except RefusedProperty as error:
         is_failure = isinstance(error, SlowProperty) and not task.strict
-        outcome = Outcome.TIMED_OUT if is_failure else Outcome.REFUSED
+        outcome = CallOutcome.TIMED_OUT if is_failure else CallOutcome.REFUSED
         return messages.pack_failure(outcome, str(error))
     return b""
 
@@ -352,7 +352,7 @@ def _read_returned(task: tasks.CallTask, returned: object) -> bytes:
     try:
         value = answers.read_returned(function, returned)
     except BadAnswer as error:
-        return messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)))
+        return messages.pack_failure(CallOutcome.BAD_ANSWER, one_line(str(error)))
     return messages.pack_answer(function.returns, value, task.hosts, reasons=_reasons())
 
 
@@ -364,7 +364,7 @@ def _read_printed(
     try:
         value = answers.read_printed(task.function, stdout, stderr)
     except BadAnswer as error:
-        return messages.pack_failure(Outcome.BAD_ANSWER, one_line(str(error)), read=read)
+        return messages.pack_failure(CallOutcome.BAD_ANSWER, one_line(str(error)), read=read)
     return messages.pack_answer(task.function.returns, value, task.hosts, read, explained)
 
 
@@ -374,7 +374,7 @@ def _raised(code: PluginCode, error: BaseException) -> bytes:
         what, trace = _described(code, error)
     except BaseException:  # noqa: BLE001  its class, its text and its code are the plugin's too
         what, trace = "an exception that cannot be shown", ""
-    return messages.pack_failure(Outcome.RAISED, what, trace)
+    return messages.pack_failure(CallOutcome.RAISED, what, trace)
 
 
 def _described(code: PluginCode, error: BaseException) -> tuple[str, str]:

@@ -37,7 +37,7 @@ from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.processes import documents
 from ovirt_scheduler.processes.documents import entities, packing, parser
-from ovirt_scheduler.processes.documents.packing import State
+from ovirt_scheduler.processes.documents.packing import EntityState
 from ovirt_scheduler.processes.documents.parser import (
     AFFINITY_GROUPS,
     AFFINITY_LABELS,
@@ -176,7 +176,7 @@ def _read_all(task: ReadTask) -> tuple[bytes, list[int], bool]:
     return messages.pack_read(read, reports), descriptors, is_last
 
 
-def _read(unread: Unread) -> tuple[list[State], bool, str, bytes]:
+def _read(unread: Unread) -> tuple[list[EntityState], bool, str, bytes]:
     """The states in a document, whether it took the SDK, the note on it, and the states packed.
 
     Raises:
@@ -196,13 +196,15 @@ def _read(unread: Unread) -> tuple[list[State], bool, str, bytes]:
     raise parser.too_large(kind)
 
 
-def _with_ids(states: Sequence[State], requested: Ids, role: Role) -> tuple[list[State], str]:
+def _with_ids(
+    states: Sequence[EntityState], requested: Ids, role: Role
+) -> tuple[list[EntityState], str]:
     """The entities that the engine was asked for, with their ids as they were asked."""
     there = {state["_id"] for state in states}
     spellings: dict[str, list[str]] = {}
     for key in requested:  # the engine writes its ids in small letters
         spellings.setdefault(key if key in there else key.lower(), []).append(key)
-    by_id: dict[str, State] = {}
+    by_id: dict[str, EntityState] = {}
     strangers: list[str] = []
     for state in states:
         ids = spellings.get(state["_id"]) or spellings.get(state["_id"].lower()) or []

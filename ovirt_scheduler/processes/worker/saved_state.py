@@ -62,7 +62,7 @@ if sys.version_info >= (3, 11):
 
 
 # The settings of a logger: level, handlers, filters, whether it propagates and is disabled.
-_Settings = tuple[int, list[logging.Handler], list[Any], bool, bool]
+_LoggerSettings = tuple[int, list[logging.Handler], list[Any], bool, bool]
 
 
 class SavedState:
@@ -177,12 +177,12 @@ def _loggers() -> list[tuple[str, logging.Logger]]:
     return [("", logging.root), *named]
 
 
-def _settings(logger: logging.Logger) -> _Settings:
+def _settings(logger: logging.Logger) -> _LoggerSettings:
     handlers, filters = [*logger.handlers], [*logger.filters]
     return logger.level, handlers, filters, logger.propagate, logger.disabled
 
 
-def _of_new(logger: logging.Logger) -> _Settings:
+def _of_new(logger: logging.Logger) -> _LoggerSettings:
     """The settings that a new logger has; a library's keeps the handler that does nothing."""
     quiet: list[logging.Handler] = [
         handler for handler in logger.handlers if type(handler) is logging.NullHandler

@@ -73,7 +73,7 @@ def main(control_fd: int, user: Sequence[int]) -> NoReturn:
     faulthandler.register(frames.TRACE_SIGNAL, file=2, all_threads=False)
     gc.collect()
     gc.freeze()
-    _Zygote(control, main_of_workers.run).run()
+    _ZygoteProcess(control, main_of_workers.run).run()
     sys.exit(0)
 
 
@@ -100,7 +100,7 @@ class _Ended(NamedTuple):
     until: float  # how long to wait for what it left, on the monotonic clock
 
 
-class _Zygote:
+class _ZygoteProcess:
     """Carries out the daemon's orders: forks processes, kills them, and reports their ends.
 
     Args:

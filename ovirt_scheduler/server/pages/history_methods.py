@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ovirt_scheduler.errors import HistoryUnreadable
 from ovirt_scheduler.history import query
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Pages
 from ovirt_scheduler.server import parameter_values
 from ovirt_scheduler.server.codec import encode_record, encode_records
@@ -21,7 +21,7 @@ given, 1000 at most), before (the id of the last record of an answer: those that
 (boolean)."""
 
 
-def history_methods(reader: Reader, pages: Pages, is_kept: bool) -> Iterator[Method]:
+def history_methods(reader: RecordReader, pages: Pages, is_kept: bool) -> Iterator[Method]:
     """``decision`` and ``decisions``, in the design form (contract 8.4).
 
     Args:

@@ -20,7 +20,7 @@ from ovirt_scheduler.errors import BadParameters, HistoryUnreadable, Overloaded
 from ovirt_scheduler.history import placement_explanation, query
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record import Record
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.tally import Tally
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.requests import Pages
@@ -65,7 +65,7 @@ class Site:
     state: Callable[[], DaemonState]
     stuck: Callable[[], str]
     tally: Tally
-    reader: Reader
+    reader: RecordReader
 
     def routes(self) -> Mapping[str, Route]:
         """The routes of all pages."""
@@ -139,7 +139,7 @@ class Site:
         )  # fmt: skip
         return page._replace(headers={**page.headers, "Refresh": str(refresh)}) if refresh else page
 
-    def _last(self, **conditions: Any) -> list[views.View]:
+    def _last(self, **conditions: Any) -> list[views.PageValues]:
         return views.summaries(self._brief(_LAST, **conditions))
 
     def _brief(self, limit: int, **conditions: Any) -> list[Record]:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from ovirt_scheduler.history import explanation, outcomes, placement_explanation, ranking
-from ovirt_scheduler.history.record import Host, Record, Unit
+from ovirt_scheduler.history.record import Host, Record, UnitRecord
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.server.pages import times
 
-View = dict[str, Any]
+PageValues = dict[str, Any]
 
 _COMMAND = re.compile("(?:sudo )?(?:ovirt-scheduler|systemctl|journalctl) [^;)]*")
 _NUMBER = re.compile(r"\b[0-9a-fA-F-]*\d[0-9a-fA-F-]*\b")  # an id, too
@@ -67,12 +67,12 @@ def as_json(record: Record, check: Callable[[], None]) -> str:
     return f'{rest[:-1]}, "hosts": [{", ".join(hosts)}]}}' if "hosts" in record else rest
 
 
-def summaries(records: Iterable[Record]) -> list[View]:
+def summaries(records: Iterable[Record]) -> list[PageValues]:
     """A row of a list for each decision, from the reader's summary."""
     return [*map(_summary, records)]
 
 
-def decision(of: Record) -> View:
+def decision(of: Record) -> PageValues:
     """All that the page of one decision shows."""
     columns = placement_explanation.columns(of)
     hosts, most = explanation.in_order(of), explanation.MOST_HOSTS
@@ -88,7 +88,7 @@ def decision(of: Record) -> View:
     }
 
 
-def _summary(of: Record) -> View:
+def _summary(of: Record) -> PageValues:
     return {
         **{name: value for name, value in of.items() if name not in ("hosts", "answer")},
         "moment": explanation.when(of["time"]),
@@ -97,7 +97,7 @@ def _summary(of: Record) -> View:
     }
 
 
-def _row(host: Host, columns: Sequence[Unit]) -> View:
+def _row(host: Host, columns: Sequence[UnitRecord]) -> PageValues:
     """The row of a host in a table whose columns are units."""
     return {
         "host": host.get("name") or host["id"],
@@ -108,7 +108,7 @@ def _row(host: Host, columns: Sequence[Unit]) -> View:
     }
 
 
-def calls(records: Iterable[Record]) -> list[View]:
+def calls(records: Iterable[Record]) -> list[PageValues]:
     """The calls of one placement, for links between their pages."""
     return [
         {"id": of["id"], "method": of["method"], "moment": explanation.when(of["time"])}
@@ -126,7 +126,7 @@ def pieces(text: str) -> Iterator[tuple[bool, str]]:
     yield False, text[end:]
 
 
-def course(points: Sequence[tuple[float, float]]) -> Optional[View]:
+def course(points: Sequence[tuple[float, float]]) -> Optional[PageValues]:
     """A line over time, for a chart of 600 by 100; None where there is none to draw yet.
 
     Args:
@@ -141,13 +141,13 @@ def course(points: Sequence[tuple[float, float]]) -> Optional[View]:
     return {"line": line, "top": top, "began": times.clock(began), "ended": times.clock(ended)}
 
 
-def failures(summaries: Iterable[Record], name: str) -> list[View]:
+def failures(summaries: Iterable[Record], name: str) -> list[PageValues]:
     """The failures of a unit, as its page and its JSON show them: the same one is one row.
 
     Args:
         summaries: of decisions in which it failed, the newest first.
     """
-    rows: dict[str, View] = {}  # by the message without its numbers
+    rows: dict[str, PageValues] = {}  # by the message without its numbers
     for of in summaries:
         for message in (message for unit, message in of["failures"] if unit == name):
             row = rows.setdefault(_NUMBER.sub("", message), {

@@ -14,7 +14,7 @@ from ovirt_scheduler.command.calls import commands, daemon_client
 from ovirt_scheduler.command.calls.daemon_client import Daemon
 from ovirt_scheduler.command.calls.input_files import CommandInputs
 from ovirt_scheduler.errors import BadUsage, NoAnswer, UnreadableDocument
-from ovirt_scheduler.history.record_reader import Reader
+from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE
 from ovirt_scheduler.settings import scheduler_conf
 from tests.support.command import run
@@ -97,7 +97,7 @@ def call(request, daemon, plain, plugins):
     if request.param != "local":
         asked = daemon if request.param == "per_unit" else plain
         certificate = None if asked is plain else asked.certificate
-        yield Daemon(asked.url, certificate, Reader(asked.state / FILE))
+        yield Daemon(asked.url, certificate, RecordReader(asked.state / FILE))
     else:
         settings = scheduler_conf.load(None, {})
         settings = dataclasses.replace(

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.model.results import Outcome
+from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.processes.protocol import frames, messages
@@ -48,7 +48,7 @@ ANSWERS = mostly(
     JSON,
 )
 READS = st.one_of(st.none(), st.tuples(COUNTS, COUNTS))
-OUTCOMES = st.sampled_from(["ok"] * 5 + [outcome.value for outcome in Outcome] + ["?", None])
+OUTCOMES = st.sampled_from(["ok"] * 5 + [outcome.value for outcome in CallOutcome] + ["?", None])
 RESULTS = mostly(st.tuples(OUTCOMES, ANSWERS, TEXTS, TEXTS, READS), st.lists(JSON, max_size=6))
 UNIT = {
     "name": "u", "kind": "filter", "description": "", "line": 1, "class_name": None,
@@ -155,7 +155,7 @@ def test_an_answer_is_read_or_refused(payload: bytes, returns: Returns) -> None:
     except FrameError as error:
         assert_told(str(error))
         return
-    assert (found.outcome is Outcome.OK) or found.value is None
+    assert (found.outcome is CallOutcome.OK) or found.value is None
     for text in (found.message, found.traceback, *found.notes):
         text.encode()
     value = found.value

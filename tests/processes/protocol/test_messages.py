@@ -15,7 +15,7 @@ from ovirt_scheduler.model.analysis import (
     PublishedMethod,
 )
 from ovirt_scheduler.model.plugins import Module
-from ovirt_scheduler.model.results import CallResult, Migration, Outcome
+from ovirt_scheduler.model.results import CallOutcome, CallResult, Migration
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import typed_json
@@ -50,15 +50,15 @@ def test_an_answer_arrives(returns, value, read):
     """With how much of the output it was read from."""
     payload = messages.pack_answer(returns, value, INPUTS.hosts, read)
     found = messages.unpack_answer(payload, function(returns), INPUTS)
-    assert found == (CallResult("u", Outcome.OK, value), read)
+    assert found == (CallResult("u", CallOutcome.OK, value), read)
 
 
 def test_a_failure_arrives():
     """Its message is a line, whatever text is in it."""
-    payload = messages.pack_failure(Outcome.RAISED, "a \N{SNOWMAN}\nb", "line\nline")
+    payload = messages.pack_failure(CallOutcome.RAISED, "a \N{SNOWMAN}\nb", "line\nline")
     found = messages.unpack_answer(payload, function(Returns.HOSTS), INPUTS)
     message = "a \N{SNOWMAN} b"
-    failed = CallResult("u", Outcome.RAISED, message=message, traceback="line\nline")
+    failed = CallResult("u", CallOutcome.RAISED, message=message, traceback="line\nline")
     assert found == (failed, None)
 
 
@@ -87,7 +87,7 @@ def test_no_characters_make_an_answer_too_long():
     result, _ = messages.unpack_answer(payload, function(Returns.HOSTS), inputs)
     assert result.reasons == reasons
     trace = "\N{GRINNING FACE}" * messages.TRACEBACK_LIMIT
-    payload = messages.pack_failure(Outcome.RAISED, trace[:500], trace)
+    payload = messages.pack_failure(CallOutcome.RAISED, trace[:500], trace)
     assert len(payload) <= messages.answer_limit(function(Returns.HOSTS), INPUTS)
 
 

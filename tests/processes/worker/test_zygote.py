@@ -7,9 +7,9 @@ from tests.support.command import script
 # The daemon was killed: nobody takes what the zygote tells.
 ALONE = """
 import socket
-from ovirt_scheduler.processes.worker.zygote import _Zygote
+from ovirt_scheduler.processes.worker.zygote import _ZygoteProcess
 daemons, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-zygote = _Zygote(control, lambda *_: None)
+zygote = _ZygoteProcess(control, lambda *_: None)
 daemons.close()
 zygote._report(1, 0)
 print("goes on")

@@ -11,7 +11,7 @@ import pytest
 
 from ovirt_scheduler.errors import DriverFailed
 from ovirt_scheduler.model.jobs import Decision, Execution, Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server.dispatch import Method, Reply
 from tests.support.served import CALL, SETTINGS, Running, ask, post
@@ -23,7 +23,7 @@ _LARGE = "x" * (32 << 20)  # more than the sockets between the two take
 
 
 def decision_of(caller: Caller) -> Decision:
-    request = Request(caller, Entities(("h",)), {}, {Kind.FILTER: (WantedUnit("u"),)})
+    request = Request(caller, Entities(("h",)), {}, {Kind.FILTER: (RequestedUnit("u"),)})
     return Decision(request, Execution(("h",)), ("h",))
 
 

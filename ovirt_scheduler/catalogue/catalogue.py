@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Union
 
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
 from ovirt_scheduler.model.drivers import DriverUnit
@@ -30,6 +30,13 @@ class Outdated(NamedTuple):
     since: float  # when the file first failed to load
     because: str  # the line, and what is wrong there
     fault: PluginError  # the same, as one of the catalogue's faults
+
+
+class FileInUse(NamedTuple):
+    """A plugin's file of which something is in use."""
+
+    checksum: str
+    contents: tuple[str, ...]  # its units and drivers, in words
 
 
 class CatalogueSource(Protocol):
@@ -77,6 +84,21 @@ class Catalogue:
         code_and_limits = [(unit.plugin, unit.limits) for unit in self.all_units.values()]
         code_and_limits += [(driver.plugin, driver.limits) for driver in self.drivers.values()]
         return tuple({id(plugin): (plugin, limits) for plugin, limits in code_and_limits}.values())
+
+    @property
+    def files(self) -> dict[str, FileInUse]:
+        """The files that the units and drivers are of."""
+        called: list[tuple[Union[PolicyUnit, DriverUnit], str]] = [
+            (unit, " ".join(filter(None, (unit.label, unit.class_name))))
+            for unit in self.all_units.values()
+        ]
+        called += [(driver, f"{driver.label} {driver.name}") for driver in self.drivers.values()]
+        files: dict[str, FileInUse] = {}
+        for unit, words in called:
+            path = unit.plugin.modules[0].path
+            others = files[path].contents if path in files else ()
+            files[path] = FileInUse(unit.checksum, (*others, words))
+        return files
 
     @property
     def empty(self) -> bool:

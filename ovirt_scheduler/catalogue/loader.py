@@ -91,12 +91,9 @@ class LoadedPlugin(NamedTuple):
         return bool(self.checksum)
 
     @property
-    def contents(self) -> list[str]:
-        """Its units and drivers, in words."""
-        units = [(unit.label, unit.class_name) for unit in self.units]
-        return [f"{kind} {name}" if name else kind for kind, name in units] + [
-            f"{driver.label} {driver.name}" for driver in self.drivers
-        ]
+    def can_be_called(self) -> bool:
+        """Whether it has units or drivers."""
+        return bool(self.units or self.drivers)
 
     @property
     def filters(self) -> tuple[str, ...]:

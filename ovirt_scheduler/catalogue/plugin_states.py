@@ -95,7 +95,7 @@ class _Making:
 
     def add_fault(self, path: Path, fault: PluginError, state: FileState) -> None:
         """A file that does not load; the version before it may still be in use."""
-        if state.good is not None and state.good.contents:
+        if state.good is not None and state.good.can_be_called:
             because = _place_and_message(path, fault)
             in_use = f"the last version that loaded stays in use ({state.good.checksum:.19})"
             fault = PluginError(f"{fault.message}; {in_use}", fault.file, fault.line)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_scheduler.catalogue import edits
-from ovirt_scheduler.catalogue.catalogue import Catalogue
+from ovirt_scheduler.catalogue.catalogue import Catalogue, FileInUse
 from ovirt_scheduler.catalogue.edits import Edits, Reading
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, Loader
@@ -216,9 +216,13 @@ class Registry:
     def _log_changes(self, states: Mapping[Path, FileState], now: Catalogue) -> None:
         """Log what is another than before, and keep it for the history."""
         logged = set(map(str, (*self.catalogue.faults, *self.catalogue.warnings)))
+        old_files, new_files = self.catalogue.files, now.files
         for fault in now.faults:
             if str(fault) not in logged:
-                _log.error("a plugin cannot be loaded: %(reason)s", _fields(fault))
+                if fault.file in new_files and fault.file not in now.outdated:
+                    _log.error("part of a plugin cannot be loaded: %(reason)s", _fields(fault))
+                else:
+                    _log.error("a plugin cannot be loaded: %(reason)s", _fields(fault))
                 place = {"file": fault.file, "line": fault.line, "message": fault.message}
                 fields = {key: each for key, each in place.items() if each}
                 self._keep({"event": "not loaded", **fields})
@@ -226,28 +230,36 @@ class Registry:
             if str(warning) not in logged:
                 _log.warning("a plugin should be looked at: %(reason)s", _fields(warning))
         over = {each.file for each in self.catalogue.faults} - {each.file for each in now.faults}
-        for path in sorted(self._states.keys() | states.keys()):
-            old, new = (
-                in_use[path].good if path in in_use else None for in_use in (self._states, states)
-            )
-            contents = new.contents if new else []
-            if new is not None and contents and (old is None or old.checksum != new.checksum):
-                _log.info(
-                    "loaded %(file)s (%(kind)s), %(checksum)s",
-                    {"file": str(path), "kind": ", ".join(contents), "checksum": new.checksum},
-                )
-                event = {"event": "loaded", "file": str(path), "checksum": new.checksum}
-                if old is not None:
-                    event = {**event, "event": "edited", "former": old.checksum}
-                self._keep(event)
-            elif old is not None and old.contents and not contents:
-                how = "has nothing to call any more" if path in states else "is gone"
-                _log.info("unloaded %(file)s: it %(reason)s", {"file": str(path), "reason": how})
-                self._keep({"event": "unloaded", "file": str(path)})
-            else:
+        for path in sorted({*old_files, *new_files}):
+            old, new = old_files.get(path), new_files.get(path)
+            if old == new:
                 continue
-            over.discard(str(path))  # that line says it
+            over.discard(path)  # that line says it
+            if new is not None:
+                self._log_use(path, old, new, path in now.outdated)
+                continue
+            state = states.get(Path(path))
+            how = "is gone" if state is None else "has nothing to call any more"
+            if state is not None and state.good is not None and state.good.can_be_called:
+                how = "is left out"
+            _log.info("unloaded %(file)s: it %(reason)s", {"file": path, "reason": how})
+            self._keep({"event": "unloaded", "file": path})
         _log_over(sorted(filter(None, over)))
+
+    def _log_use(
+        self, path: str, old: Optional[FileInUse], new: FileInUse, is_outdated: bool
+    ) -> None:
+        """Log that a version of a file is in use from now on."""
+        fields = {"file": path, "kind": ", ".join(new.contents), "checksum": new.checksum}
+        if is_outdated:
+            _log.info("the former %(file)s is in use (%(kind)s), %(checksum)s", fields)
+        else:
+            _log.info("loaded %(file)s (%(kind)s), %(checksum)s", fields)
+        event = {"event": "loaded", "file": path, "checksum": new.checksum}
+        if old is not None:
+            event = {**event, "event": "edited", "former": old.checksum}
+        if old is None or old.checksum != new.checksum:
+            self._keep(event)
 
     def _orphaned(
         self, states: Mapping[Path, FileState], scan: FolderScan
@@ -335,7 +347,7 @@ class Registry:
             since, good_since = time.time(), self._store.kept_since(file.path) or time.time()
         missed: tuple[str, ...] = ()
         conf = self._loader.conf_path(file.path)
-        if not (good and good.contents) and self._loader.rejects(conf):
+        if not (good and good.can_be_called) and self._loader.rejects(conf):
             names = self._store.filters(file.path)
             if fault.file == str(conf):  # so the plugin itself may load
                 names = self._loader.filter_names(reading.text) or names

@@ -370,13 +370,16 @@ def _unit_states(catalogue: Catalogue) -> Iterator[UnitState]:
 
 
 def _unloaded(catalogue: Catalogue) -> tuple[UnloadedFile, ...]:
-    """The files that give no unit; of an outdated one, the former version does."""
+    """The files that do not load, or not all; of an outdated one, the former version answers."""
     outdated = [former.fault for former in catalogue.outdated.values()]
     faults: dict[str, list[str]] = {}
     for fault in catalogue.faults:
         if fault not in outdated:
             faults.setdefault(fault.file or "", []).append(str(fault))
-    return tuple(UnloadedFile(file, "; ".join(texts)) for file, texts in faults.items())
+    files = catalogue.files
+    return tuple(
+        UnloadedFile(file, "; ".join(texts), file in files) for file, texts in faults.items()
+    )
 
 
 def _state(

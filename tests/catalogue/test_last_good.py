@@ -267,6 +267,20 @@ def test_a_broken_plugin_is_switched_off_and_on_again(place, restarts, broken):
         assert KEPT in place.faults()[0]
 
 
+def test_after_a_restart_the_log_tells_that_the_former_version_is_in_use(place, caplog):
+    """Not that the file, which has a mistake, was loaded."""
+    caplog.set_level("INFO")
+    path = place.write("a", plugin(1))
+    assert place.versions() == {"a": "1"}
+    place.write("a", BROKEN)
+    place.registry = place.start()
+    caplog.clear()
+    assert place.versions() == {"a": "1"}
+    fault, in_use = caplog.messages
+    assert fault.startswith(f"a plugin cannot be loaded: {path}:")
+    assert in_use.startswith(f"the former {path} is in use (cost function), sha256:")
+
+
 def test_a_version_that_does_not_load_either_is_not_tried_at_each_look(place, caplog):
     """It is run in a process of its own each time, and told each time."""
     place.write("a", plugin(1, "import _help"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from ovirt_scheduler.catalogue.last_good import LastGood
@@ -11,6 +13,7 @@ from tests.support.place import versions
 
 IMPORT = "from ovirt_scheduler.plugin import Driver, Scheduler\n"
 FILTER = "def do_filter(hosts, vm, properties):\n    return hosts\n"
+CLASS = "class {}:\n    def do_filter(self, hosts, vm, args): ...\n"
 
 
 def driver(name: str, topic: str, called: str = "") -> str:
@@ -77,3 +80,33 @@ def test_a_shipped_scheduler_whose_topic_a_plugin_has_is_shown_without_it(place)
     assert catalogue.topics["compute"].name == "mine"
     assert catalogue.drivers["default"].topic is None
     assert (catalogue.faults, versions(catalogue)) == ([], {})
+
+
+def test_the_log_tells_as_loaded_what_is_in_use_and_nothing_else(place, caplog):
+    """Not a file whose unit has a name that is taken, nor a driver that is left out."""
+    caplog.set_level(logging.INFO)
+    first = place.write("a", IMPORT + driver("One", "values") + CLASS.format("Same"))
+    second = place.write("b", IMPORT + driver("Two", "values", "One") + driver("Three", "three"))
+    third = place.write("c", CLASS.format("Same") + CLASS.format("Other"))
+    place.registry.refresh()
+    told = [
+        message.partition(", sha256")[0].partition("; rename")[0] for message in caplog.messages
+    ]
+    assert told == [
+        f"part of a plugin cannot be loaded: {second}:2: the driver One is left out: One in {first}"
+        " has the driver One already",
+        f"a plugin cannot be loaded: {third}: {first} has the filter Same already",
+        f"loaded {first} (filter Same, driver One)",
+        f"loaded {second} (driver Three)",
+    ]
+    caplog.clear()
+    first.write_text(IMPORT + driver("One", "values"))
+    place.registry.refresh()
+    assert [message.partition(", sha256")[0] for message in caplog.messages] == [
+        f"loaded {first} (driver One)",
+        f"loaded {third} (filter Same, filter Other)",
+    ]
+    caplog.clear()
+    first.write_text(IMPORT + driver("One", "values") + CLASS.format("Other"))
+    place.registry.refresh()
+    assert caplog.messages[-1] == f"unloaded {third}: it is left out"

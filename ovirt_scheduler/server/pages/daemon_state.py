@@ -33,6 +33,7 @@ class UnloadedFile(NamedTuple):
 
     file: str  # the one with the mistake: the plugin's, its conf file, a helper, or the folder
     fault: str  # where and why
+    in_part: bool = False  # something else that is in it works
 
 
 class ReloadFailure(NamedTuple):

@@ -32,6 +32,7 @@ _SEVERAL = {  # how the line begins to tell problems that have names: of one, an
     "no host": ("no host was left for 1 VM", "no host was left for {} VMs"),
     "missing": ("1 unit is named and not there", "{} units are named and not there"),
     "plugin": ("1 file does not load", "{} files do not load"),
+    "part": ("1 file is loaded in part", "{} files are loaded in part"),
     "cluster": ("1 cluster is not looked after", "{} clusters are not looked after"),
     "refused": ("1 VM cannot be migrated", "{} VMs cannot be migrated"),
     "waiting": ("1 plan waits for approval", "{} plans wait for approval"),
@@ -196,7 +197,8 @@ def _of_files(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
     for unloaded in state.unloaded:
         name = Path(unloaded.file).stem or unloaded.file
         yield Problem(
-            "plugin", f"{name} is not loaded",
+            *(("part", f"{name} is loaded in part") if unloaded.in_part
+              else ("plugin", f"{name} is not loaded")),
             "Mend the file: the daemon reads it again by itself", unloaded.fault, label=name,
         )  # fmt: skip
 

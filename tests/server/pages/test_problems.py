@@ -40,6 +40,13 @@ def test_one_file_that_does_not_load_is_told_in_the_singular(tmp_path):
     assert status["line"] == "0 units; 1 file does not load: Night"
 
 
+def test_a_file_of_which_a_part_works_is_not_told_as_one_that_does_not_load(tmp_path):
+    unloaded = (UnloadedFile("/plugins/Night.py", "the driver Two is left out", in_part=True),)
+    status = told(tmp_path, unloaded=unloaded)
+    assert status["line"] == "0 units; 1 file is loaded in part: Night"
+    assert status["problems"][0]["what"] == "Night is loaded in part"
+
+
 def test_units_that_are_named_and_not_there_are_told_with_how_often_and_since_when(tmp_path):
     earlier = NOW - 90
     units = (missing("Memroy", 12), missing("Quite", 1, earlier))

@@ -72,6 +72,7 @@ class UnitTally:
     last_error: str = ""
     last_error_at: Optional[float] = None
     last_error_decision: str = ""  # the id of the decision
+    checksum: str = ""  # of the version that was called last
     hosts_removed: Counter[str] = field(default_factory=Counter)  # by mode
     decisive: Counter[str] = field(default_factory=Counter)  # by mode
 
@@ -84,6 +85,14 @@ class UnitTally:
     def failures(self) -> int:
         """How many calls gave no answer that counts."""
         return self.calls - sum(n for (outcome, _), n in self.outcomes.items() if outcome == OK)
+
+    def fails(self, checksum: str) -> bool:
+        """Whether the last call of this version failed; of another one that says nothing."""
+        return self.failing_since is not None and self.checksum == checksum
+
+    def is_corrected(self, checksum: str) -> bool:
+        """Whether the last answer of this version had to be put right."""
+        return self.corrected_since is not None and self.checksum == checksum
 
     def quantile(self, share: float) -> Optional[float]:
         """Seconds that this share of the recent calls took at most; None without a call."""
@@ -228,6 +237,7 @@ def _copied(tally: UnitTally) -> UnitTally:
 def _add_call(tally: UnitTally, unit: UnitRecord, decision: str, time: float) -> None:
     outcome, seconds = unit["outcome"], unit.get("milliseconds", 0.0) / 1000
     failed = outcome != OK
+    tally.checksum = unit["checksum"]
     tally.outcomes[outcome, unit.get("mode", "live")] += 1
     tally.times.add(Exemplar(decision, seconds, time))
     tally.recent.append(seconds)

@@ -89,12 +89,12 @@ def test_the_log_tells_as_loaded_what_is_in_use_and_nothing_else(place, caplog):
     second = place.write("b", IMPORT + driver("Two", "values", "One") + driver("Three", "three"))
     third = place.write("c", CLASS.format("Same") + CLASS.format("Other"))
     place.registry.refresh()
+    taken = f"One in {first} has the driver One already"
     told = [
         message.partition(", sha256")[0].partition("; rename")[0] for message in caplog.messages
     ]
     assert told == [
-        f"part of a plugin cannot be loaded: {second}:2: the driver One is left out: One in {first}"
-        " has the driver One already",
+        f"part of a plugin cannot be loaded: {second}:2: the driver One is left out: {taken}",
         f"a plugin cannot be loaded: {third}: {first} has the filter Same already",
         f"loaded {first} (filter Same, driver One)",
         f"loaded {second} (driver Three)",

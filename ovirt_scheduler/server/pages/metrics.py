@@ -94,13 +94,13 @@ def _calls(state: DaemonState, tally: Tally) -> Iterator[Any]:
         "unit", "mode",
     )  # fmt: skip
     yield _gauge("unit_failing", "1: the last call of the unit failed.",
-                 {unit: unit in called and called[unit].failing_since is not None
-                  for unit in loaded}, "unit", "kind")  # fmt: skip
+                 {unit: unit in called and called[unit].fails(version.checksum)
+                  for unit, version in loaded.items()}, "unit", "kind")  # fmt: skip
     yield _gauge("unit_corrected", "1: the last answer of the unit had to be put right.",
-                 {unit: unit in called and called[unit].corrected_since is not None
-                  for unit in loaded}, "unit", "kind")  # fmt: skip
+                 {unit: unit in called and called[unit].is_corrected(version.checksum)
+                  for unit, version in loaded.items()}, "unit", "kind")  # fmt: skip
     yield _gauge("unit_old_version", "1: an older version answers, as the file does not load.",
-                 {unit: each.old_since is not None for unit, each in loaded.items()},
+                 {unit: version.old_since is not None for unit, version in loaded.items()},
                  "unit", "kind")  # fmt: skip
     yield _gauge("plugin_files_failing", "Files of plugins that give no unit.",
                  len(state.unloaded))  # fmt: skip

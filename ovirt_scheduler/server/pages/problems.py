@@ -15,8 +15,9 @@ from urllib.parse import quote, urlencode
 from ovirt_scheduler.decisions.missing_names import MissingUnit
 from ovirt_scheduler.history.tally import Homeless
 from ovirt_scheduler.model.plans import WAITING, ClusterLook, Obstacle, Refusal
+from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values.text import count_of, one_line, shortened
-from ovirt_scheduler.server.pages.daemon_state import DaemonState
+from ovirt_scheduler.server.pages.daemon_state import DaemonState, UnitState
 from ovirt_scheduler.server.pages.times import moment, shown
 
 _DAY = 86400.0
@@ -24,6 +25,8 @@ _CERTIFICATE_DAYS = 30
 _MOST_NAMED = 20  # missing units, and refused VMs, that are named; the others are counted
 _MOST_IN_LINE = 3  # names of one kind of problem in the line
 _LONGEST_NAME, _LONGEST_REASON = 60, 160  # characters in the line
+
+_POLICY_UNITS = frozenset(kind.label for kind in Kind)
 
 _SEVERAL = {  # how the line begins to tell problems that have names: of one, and of several
     "failing": ("1 failing", "{} failing"),
@@ -76,12 +79,18 @@ def gather(
     ]
 
 
-def line(unit_count: int, problems: Sequence[Problem]) -> str:
-    """The whole in one line: ``8 units; 1 failing: Night, since 02:14``."""
-    units = count_of(unit_count, "unit")
+def line(units: Sequence[UnitState], problems: Sequence[Problem]) -> str:
+    """The whole in one line: ``8 units; 1 failing: Night, since 02:14``.
+
+    Counted are policy units, as ``discover`` lists them; of drivers there is always one.
+    """
+    policy_units = [unit.mode for unit in units if unit.kind in _POLICY_UNITS]
+    in_shadow = policy_units.count("shadow")
+    count = count_of(len(policy_units) - in_shadow, "unit")
+    count += f" and {in_shadow} in shadow" if in_shadow else ""
     kinds = dict.fromkeys(problem.kind for problem in problems)
     texts = [_in_line([each for each in problems if each.kind == kind]) for kind in kinds]
-    return "; ".join([units, *texts]) if texts else f"{units}, all well"
+    return "; ".join([count, *texts]) if texts else f"{count}, all well"
 
 
 def path_of(kind: str, name: str) -> str:

@@ -28,6 +28,7 @@ _FIRST = {
     "failing": 0,
     "old version": 1,
     "corrected": 2,
+    "not called yet": 3,
 }  # the order of units by their states; then the others
 _PLANNED = 100  # migrations of a plan that are shown
 _MOST_GROUPS = 5  # with broken rules that are named in a line
@@ -46,7 +47,7 @@ def status(state: DaemonState, tally: Tally) -> Status:
         started=moment(state.started),
         uptime_seconds=round(now - state.started),
         well=not wrong,
-        line=problems.line(len(units), wrong),
+        line=problems.line(state.units, wrong),
         problems=[problem.record() for problem in wrong],
         units=units,
         processes={key: getattr(processes, name) for key, name in _PROCESSES.items()},
@@ -140,10 +141,13 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
             f"since {clock(since)}: {unit.old_because}"
         )
     because = old
-    if tally.corrected_since is not None:
+    if tally.is_corrected(unit.checksum):
         state, since, because = "corrected", tally.corrected_since, tally.last_note
-    if tally.failing_since is not None:
+    if tally.fails(unit.checksum):
         state, since, because = "failing", tally.failing_since, tally.last_error
+    elif tally.failing_since is not None and tally.checksum != unit.checksum and not old:
+        state, because = "not called yet", "its file was loaded anew after the last call, which "
+        because += f"failed: {tally.last_error}"
     return _without_blanks(
         name=unit.name,
         kind=unit.kind,

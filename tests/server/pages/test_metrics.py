@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ovirt_scheduler.decisions.missing_names import MissingUnit
 from ovirt_scheduler.server.pages.daemon_state import ReloadFailure
 from tests.support.command import executed
-from tests.support.site import DECISION, MadeSite
+from tests.support.site import DECISION, MadeSite, call, record, unit_state
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
 
@@ -118,3 +118,12 @@ def test_promtool_has_nothing_to_say(site):
     text = site.text("/metrics")
     checked = executed("promtool", "check", "metrics", input=text)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_a_unit_whose_file_was_loaded_anew_does_not_fail_until_it_is_called(tmp_path):
+    made = record([call("Night", outcome="raised", message="no")])
+    for checksum, failing in (("sha256:0123456789abcdef", 1), ("sha256:another", 0)):
+        unit = unit_state("Night")._replace(checksum=checksum)
+        told = samples(MadeSite(tmp_path / checksum, [made], units=(unit,)))
+        gauge = "ovirt_scheduler_unit_failing"
+        assert told[gauge, ("kind", "filter"), ("unit", "Night")] == failing

@@ -171,3 +171,12 @@ def test_broken_affinity_rules_are_named_and_are_no_problem(tmp_path):
     metrics = site.text("/metrics")
     assert 'cluster_broken_rules{cluster="East",kind="hard"} 7.0' in metrics
     assert 'cluster_broken_rules{cluster="West",kind="soft"} 0.0' in metrics
+
+
+def test_the_line_counts_policy_units_as_discover_lists_them_and_those_in_shadow_apart(tmp_path):
+    """There is always a driver, the default scheduler."""
+    units = (
+        unit_state("Night"), unit_state("Quiet", "cost function"), unit_state("default", "scheduler"),
+        unit_state("Later", mode="shadow"),
+    )  # fmt: skip
+    assert told(tmp_path, units=units)["line"] == "2 units and 1 in shadow, all well"

@@ -219,6 +219,8 @@ def expect_writable(path: Optional[Path]) -> None:
         NotOverwritten: it cannot.
     """
     problem = None if path is None else unwritable(path)
+    if path is not None and not problem and path.is_file():  # it is replaced, and not written into
+        problem = unwritable(path.parent / f".{path.name}.new")
     if problem:
         raise NotOverwritten(f"{path}: cannot be written: {problem}")
 

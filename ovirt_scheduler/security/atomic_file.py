@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import Union
+from typing import Optional, Union
 
 
 def read_whole(path: Union[Path, int], most_bytes: int) -> bytes:
@@ -67,6 +67,30 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
             draft.unlink()
         raise
     sync_folder(path.parent)
+
+
+def write_over(path: Path, data: bytes, mode: Optional[int] = None) -> None:
+    """Write a file that somebody names: as ``write_whole``, but into a device or a pipe in place.
+
+    Args:
+        mode: its permissions; None: as they were or, of a new file, as the umask has it.
+
+    Raises:
+        OSError: it cannot be written, or is a link.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        before = path.lstat().st_mode
+        if stat.S_ISLNK(before):
+            raise OSError(errno.ELOOP, "it is a link", str(path))
+        if not stat.S_ISREG(before):
+            path.write_bytes(data)
+            return
+        mode = stat.S_IMODE(before) if mode is None else mode
+    if mode is None:
+        mask = os.umask(0)
+        os.umask(mask)
+        mode = 0o666 & ~mask
+    write_whole(path, data, mode)
 
 
 def write_state(path: Path, data: bytes) -> None:

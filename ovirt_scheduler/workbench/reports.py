@@ -6,7 +6,6 @@ A page is one file of HTML, which loads nothing.
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from ovirt_scheduler import __version__
 from ovirt_scheduler.errors import NotOverwritten
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.model.values.text import count_of
+from ovirt_scheduler.security.atomic_file import write_over
 from ovirt_scheduler.server.pages import views
 from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.simulation import ClusterMoment, SimulationResult
@@ -26,11 +26,6 @@ _MOST_ROWS = 50  # of a plot
 _MOST_NOTES = 20  # of a kind
 
 BeforeAndAfter = tuple[str, int, int]  # a name, and its number before and after
-
-
-def _no_link(path: str, flags: int) -> int:
-    """Open a file; whoever may write its folder could have put a link to another one there."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def write_page(file: Path, template: str, **values: object) -> None:
@@ -54,8 +49,7 @@ def write_file(file: Path, text: str) -> None:
         NotOverwritten: it cannot be written, or is a link.
     """
     try:
-        with open(file, "w", encoding="utf-8", errors="replace", opener=_no_link) as written:
-            written.write(text)
+        write_over(file, text.encode("utf-8", "replace"))
     except OSError as error:
         raise NotOverwritten(f"{file}: cannot be written: {error.strerror}") from None
 

@@ -41,7 +41,7 @@ from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model.requests import NEVER_KEPT, Document
 from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.model.values import spelling
-from ovirt_scheduler.security.atomic_file import read_whole, write_whole
+from ovirt_scheduler.security.atomic_file import read_whole, write_over
 from ovirt_scheduler.settings.scheduler_conf import CLUSTER_NAME
 from ovirt_scheduler.settings.table import EngineSettings
 
@@ -127,7 +127,7 @@ class Snapshot:
         inside = (self.document(each).data for each in _MEMBERS)
         data = b"\n".join((begin.encode(), *inside, f"</{_AROUND}>\n".encode()))
         try:
-            write_whole(path, gzip.compress(data) if path.suffix == ".gz" else data)
+            write_over(path, gzip.compress(data) if path.suffix == ".gz" else data, 0o600)
         except OSError as error:
             raise NotOverwritten(f"{path}: cannot be written: {error.strerror}") from None
 

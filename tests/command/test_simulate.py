@@ -227,6 +227,19 @@ def test_the_result_is_shown_even_if_its_page_cannot_be_written(tmp_path, cluste
     assert len(json.loads(out)["policies"]) == 1
 
 
+def test_a_result_that_takes_the_place_of_another_is_not_written_into_it(tmp_path, cluster):
+    """Who reads the former page goes on with it."""
+    page, junit = tmp_path / "page.html", tmp_path / "cases.xml"
+    for file in (page, junit):
+        file.write_text("former")
+    former = [file.open() for file in (page, junit)]
+    words = ("--html", str(page), "--junit", str(junit))
+    assert run(tmp_path, "simulate", cluster, *words)[0] == 0
+    for file, reader in zip((page, junit), former):
+        with reader:
+            assert (reader.read(), file.read_text()[:1]) == ("former", "<")
+
+
 @pytest.mark.parametrize(
     ("words", "status", "problem"),
     [

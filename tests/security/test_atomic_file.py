@@ -10,7 +10,7 @@ import pytest
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.security import certificates
-from ovirt_scheduler.security.atomic_file import sync_folder, write_whole
+from ovirt_scheduler.security.atomic_file import sync_folder, write_over, write_whole
 from tests.support.place import plugin
 from tests.support.processes import open_files
 
@@ -97,3 +97,39 @@ def test_what_cannot_be_written_leaves_what_there_was(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert file.read_bytes() == b"former"
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_result_replaces_the_one_before_and_keeps_its_mode(tmp_path):
+    """Whoever reads it meanwhile, or after a command that was killed, has a whole one."""
+    file = tmp_path / "report.html"
+    mask = os.umask(0o027)
+    try:
+        write_over(file, b"first")
+    finally:
+        os.umask(mask)
+    assert file.stat().st_mode & 0o777 == 0o640
+    file.chmod(0o604)
+    with file.open("rb") as reader:
+        write_over(file, b"second")
+        assert reader.read() == b"first"
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"second", 0o604)
+    with pytest.raises(TypeError):
+        write_over(file, "no bytes")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [
+        ("report.html", b"second")
+    ]
+
+
+def test_a_device_is_written_into_and_a_link_is_refused(tmp_path):
+    """Root's command would put a file in the place of /dev/null."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_over(pipe, b"result")
+        assert (os.read(reader, 100), pipe.is_fifo()) == (b"result", True)
+    finally:
+        os.close(reader)
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="it is a link"):
+        write_over(link, b"result")

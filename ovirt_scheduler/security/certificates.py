@@ -36,6 +36,7 @@ MOST_BYTES = 16 << 20  # of a file; one of all authorities has about one MiB
 UNREADABLE = (
     ValueError, UnsupportedAlgorithm, x509.DuplicateExtension, x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
+    KeyError,  # cryptography 36 to 43, of a name in a text of another kind
 )  # fmt: skip
 
 _PUBLIC_FORM = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo

@@ -63,3 +63,11 @@ def test_a_certificate_of_a_version_that_there_is_not() -> None:
     certificate = crypto.load_certificate(crypto.FILETYPE_ASN1, data)
     assert subject_of(certificate) == "with a subject name that cannot be read"
     assert not CLIENTS._allows(certificate, subject_of(certificate))
+
+
+def test_a_certificate_whose_name_is_no_text() -> None:
+    """It is refused, and has a name in the log, too: older versions of cryptography raise KeyError."""
+    data = CERTIFICATES[0].replace(b"\x0c\x06engine", b"\x09\x06engine")
+    certificate = crypto.load_certificate(crypto.FILETYPE_ASN1, data)
+    assert subject_of(certificate) == "with a subject name that cannot be read"
+    assert not CLIENTS._allows(certificate, subject_of(certificate))

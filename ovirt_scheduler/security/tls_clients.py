@@ -29,6 +29,7 @@ _REASONS = {
 }
 
 _MODE = SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+_PARTIAL_CHAIN = 0x80000  # X509_V_FLAG_PARTIAL_CHAIN, which pyOpenSSL names from version 22 on
 _REJECTED = 28  # X509_V_ERR_CERT_REJECTED: the alert "bad certificate"
 
 
@@ -50,7 +51,7 @@ class Clients:
         store = context.get_cert_store()
         assert store is not None  # noqa: S101  a server's context has one
         # Each certificate of the file is trusted by itself: an intermediate one needs no root.
-        store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+        store.set_flags(_PARTIAL_CHAIN)
         # The certificate of a resumed session would not be verified again.
         context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
         context.set_options(SSL.OP_NO_TICKET)

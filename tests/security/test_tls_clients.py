@@ -11,6 +11,8 @@ from xmlrpc.client import SafeTransport, ServerProxy
 
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from OpenSSL import SSL, crypto
+from ovirt_scheduler.security.clients import Clients
 
 from tests.support.certificates import PEM, made
 from tests.support.command import executed
@@ -238,3 +240,9 @@ def run(command: str, folder: Path) -> str:
     ended = executed("bash", "-euc", command, cwd=folder)
     assert ended.returncode == 0, command + ended.stdout + ended.stderr
     return ended.stdout + ended.stderr
+
+
+def test_a_pyopenssl_that_does_not_name_the_flag_of_a_partial_chain(folder, monkeypatch):
+    """Such as version 21 of Enterprise Linux 9: clients are admitted all the same."""
+    monkeypatch.setattr(crypto, "X509StoreFlags", None)
+    Clients(folder / "ca.pem").admit(SSL.Context(SSL.TLS_SERVER_METHOD))

@@ -26,10 +26,10 @@ from typing import Optional, Union
 from ovirt_scheduler.clusters import overview
 from ovirt_scheduler.clusters.cluster_reader import ClusterReader, ClusterView
 from ovirt_scheduler.clusters.destinations import BALANCE, ClusterDestinations, StatusChange
+from ovirt_scheduler.clusters.engine_events import News
 from ovirt_scheduler.clusters.engine_side import EngineSide
 from ovirt_scheduler.clusters.loss_watch import ClusterLosses
 from ovirt_scheduler.clusters.migrations import ClusterServices
-from ovirt_scheduler.clusters.news import News
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.planning import HOOKS, ClusterActions
 from ovirt_scheduler.clusters.section_check import SectionCheck

@@ -347,7 +347,12 @@ def _driver_named(catalogue: Catalogue, what: str, name: str) -> DriverUnit:
     if what == _SCHEDULER:
         drivers = catalogue.drivers.items()
         there = {each: driver for each, driver in drivers if driver.interfaces}
-    return _named_driver(what, name, there)
+    if name not in there:
+        names = sorted(there)
+        more = spelling.hint(name, names) or "; ovirt-scheduler check tells what is not loaded"
+        there_are = f"there are {', '.join(names) or 'none'}{more}"
+        raise UnknownUnit(f"there is no {what} named {name!r:.160}; {there_are}")
+    return there[name]
 
 
 def _why_missing(catalogue: Catalogue, what: str, name: str, hint: bool) -> Optional[str]:
@@ -360,12 +365,3 @@ def _why_missing(catalogue: Catalogue, what: str, name: str, hint: bool) -> Opti
     except UnknownUnit as error:
         return str(error)
     return None
-
-
-def _named_driver(what: str, name: str, there: Mapping[str, DriverUnit]) -> DriverUnit:
-    if name not in there:
-        names = sorted(there)
-        more = spelling.hint(name, names) or "; ovirt-scheduler check tells what is not loaded"
-        there_are = f"there are {', '.join(names) or 'none'}{more}"
-        raise UnknownUnit(f"there is no {what} named {name!r:.160}; {there_are}")
-    return there[name]

@@ -80,7 +80,7 @@ def came_to(decision: Record) -> RequestOutcome:
         return RequestOutcome.UNIT_FAILED
     hosts, is_scored = decision.get("hosts"), decision["method"] == Kind.COST_FUNCTION.method
     no_answer = decision.get("answer") == [] and not is_scored
-    if hosts and (no_answer or len(removed(decision)) == len(hosts)):
+    if hosts and (no_answer or are_all_removed(decision)):
         return RequestOutcome.NO_HOST_LEFT
     if decision.get("errors"):
         return RequestOutcome.DEGRADED
@@ -98,6 +98,18 @@ def remaining_hosts(decision: Record) -> str:
             by = "by" if words[1:] else "removed by"
             words.append(f"{removed_by[unit['name']]} {by} {unit['name']}")
     return ", ".join(words)
+
+
+def are_all_removed(decision: Record) -> bool:
+    """Whether filters removed each host."""
+    filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
+    return all(
+        any(
+            verdict.get("verdict") == REMOVED and verdict["unit"] in filters
+            for verdict in host.get("verdicts", ())
+        )
+        for host in decision.get("hosts", ())
+    )
 
 
 def removed(decision: Record) -> dict[str, Verdict]:

@@ -142,14 +142,14 @@ class Tally:
             time: when it was made, seconds since 1970.
         """
         removed = _removed_hosts(record)
-        removed_hosts, is_question = outcomes.removed(record), record.get("beforehand", False)
+        is_question = record.get("beforehand", False)
         with self._lock:
             outcome = outcomes.came_to(record)
             self.requests[record["method"], record["form"], outcome.value] += 1
             if not is_question:
                 self._note_placement(record, outcome, time)
-            is_refusal = 0 < len(removed_hosts) == len(record["hosts"]) and not is_question
-            self.no_host_left[record["method"]] += is_refusal
+            is_none_left = bool(record["hosts"]) and outcomes.are_all_removed(record)
+            self.no_host_left[record["method"]] += is_none_left and not is_question
             seconds = record["milliseconds"] / 1000
             times = self.request_times.setdefault(record["method"], Histogram())
             times.add(Exemplar(record["id"], seconds, time))

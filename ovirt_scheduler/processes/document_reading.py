@@ -18,9 +18,8 @@ from typing import Union
 from ovirt_scheduler.errors import ExecutorUnavailable, UnreadableDocument
 from ovirt_scheduler.model.tasks import Pack, ReaderSetup, ReadTask, Unread
 from ovirt_scheduler.model.values.hidden import without_secrets
-from ovirt_scheduler.processes.exchange import Exchange, completed
+from ovirt_scheduler.processes.exchange import Exchange, ExchangeState, completed
 from ovirt_scheduler.processes.pool import Pool
-from ovirt_scheduler.processes.progress import ExchangeState
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.protocol.frames import FrameError

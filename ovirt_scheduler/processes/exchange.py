@@ -13,11 +13,11 @@ workers that have one, until the nearest deadline.
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 import os
 import select
-import signal
 import socket
 import time
 from collections import deque
@@ -25,13 +25,10 @@ from collections.abc import Iterator, Sequence
 from typing import Optional, TypeVar
 
 from ovirt_scheduler.errors import ExecutorUnavailable
-from ovirt_scheduler.model.plugins import Limits
-from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.tasks import Task
 from ovirt_scheduler.processes.pool import TRIES, AnySetup, Pool
-from ovirt_scheduler.processes.progress import ENDINGS, ExchangeState
 from ovirt_scheduler.processes.protocol import ending, frames, stacks
-from ovirt_scheduler.processes.protocol.ending import ABANDONED, Ending
+from ovirt_scheduler.processes.protocol.ending import ABANDONED, ENDED, Ending, Reason
 from ovirt_scheduler.processes.worker_handle import Worker
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
@@ -39,9 +36,34 @@ _CHUNK = 1 << 16
 _PATIENCE = 0.005  # seconds for a process to settle, before another is used
 _LAST_SECONDS = 0.5  # for a worker whose connection has ended to have ended itself
 _TRACE_SECONDS = 0.5  # before its end that a process is asked where it is; a quarter at most
-_SHOWN_AS_EQUAL = 0.05  # seconds, of two times that a message has
 _QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
 
+
+class ExchangeState(enum.Enum):
+    """The progress of an exchange."""
+
+    WAITING = "waiting"  # for a worker
+    SETTLING = "settling"  # the worker has not said yet that it has finished the task before
+    UNDER_WAY = "under way"
+    ANSWERED = "answered"
+    TOO_LATE = "too late"  # its time was over before a worker had it
+    NOT_READY = "not ready"  # its worker takes longer to settle than there is patience for
+    NOT_BEGUN = "not begun"  # its worker ended before it took the task: another can have it
+    TIMED_OUT = "timed out"
+    ENDED = "ended"  # its worker did, without an answer
+    MISLED = "misled"  # what came is no answer; ``problem`` says why
+    NOT_SENT = "not sent"  # descriptors or memory lack for the task; likewise
+
+
+# Why a worker ends, where it has not said so itself.
+_ENDINGS = {
+    ExchangeState.ANSWERED: None,
+    ExchangeState.NOT_BEGUN: ENDED,
+    ExchangeState.ENDED: ENDED,
+    ExchangeState.MISLED: Ending(Reason.MISLED),
+    ExchangeState.TIMED_OUT: Ending(Reason.FAILED, ExchangeState.TIMED_OUT.value),
+    ExchangeState.NOT_SENT: Ending(Reason.FAILED, ExchangeState.NOT_SENT.value),
+}
 
 _OPEN = (ExchangeState.SETTLING, ExchangeState.UNDER_WAY)
 _OF_AN_ANSWER = (frames.ANSWER, frames.STDOUT, frames.STDERR, frames.DIFFERS)
@@ -293,33 +315,10 @@ class Exchange:
             os.close(self.descriptors.pop())
         if self.state is ExchangeState.NOT_READY:
             pool.put_back(self.worker)
-        elif ends := self.ending or ENDINGS[self.state]:
+        elif ends := self.ending or _ENDINGS[self.state]:
             pool.discard(self.worker, ends)
         else:
             pool.give_back(self.worker, self.nonce, self.runs_plugin)
-
-    def how_it_ended(self, limits: Limits) -> tuple[CallOutcome, str]:
-        """Why a call has no answer, in a sentence for an administrator."""
-        if self.state is ExchangeState.TOO_LATE:
-            return CallOutcome.TIMED_OUT, "did not start: the request's time was over"
-        if self.state in (ExchangeState.MISLED, ExchangeState.NOT_SENT):
-            return CallOutcome.BAD_ANSWER, self.problem
-        if self.state is ExchangeState.TIMED_OUT:
-            place = self.traceback and stacks.place(self.traceback, self.worker.file)
-            where = f", in {place}" if place else ""
-            message = f"was killed after {self.seconds:.1f} s{where}; "
-            message += f"its timeout is {limits.timeout:g} s{limits.timeout_key}"
-            if self.seconds + _SHOWN_AS_EQUAL < limits.timeout:
-                message += ", the request's time was over before"
-            return CallOutcome.TIMED_OUT, message
-        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
-        if code == -signal.SIGXCPU:
-            message = f"used up its cpu_limit of {limits.cpu} s of processor time"
-        elif code == frames.DISCONNECTED or (code == -signal.SIGKILL and self.worker.was_killed):
-            message = "closed descriptor 3, which connects its process with the daemon"
-        else:
-            message = self.how_the_worker_ended("its process ")
-        return CallOutcome.KILLED, message
 
     def how_the_worker_ended(self, which: str = "") -> str:
         """The end of the process, without an answer, as the end of a sentence."""

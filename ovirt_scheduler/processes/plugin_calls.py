@@ -11,6 +11,8 @@ A plugin's failure is a result.
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -19,7 +21,7 @@ from typing import Optional, Union
 from ovirt_scheduler.errors import RefusedProperty
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.jobs import DriverCall, Job
-from ovirt_scheduler.model.plugins import Engine, PropertySet
+from ovirt_scheduler.model.plugins import Engine, Limits, PropertySet
 from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.tasks import (
     CallInputs,
@@ -32,13 +34,13 @@ from ovirt_scheduler.model.tasks import (
 )
 from ovirt_scheduler.model.units import PolicyUnit, UnitCall
 from ovirt_scheduler.model.values.hidden import without_secrets
-from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, completed
+from ovirt_scheduler.processes.exchange import OUTPUT_LIMIT, Exchange, ExchangeState, completed
 from ovirt_scheduler.processes.pool import Pool
-from ovirt_scheduler.processes.progress import ExchangeState
-from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.protocol import frames, messages, stacks
 from ovirt_scheduler.processes.protocol.ending import Ending, Reason
 from ovirt_scheduler.processes.protocol.frames import FrameError
 
+_SHOWN_AS_EQUAL = 0.05  # seconds, of two times that a message has
 _GRACE = 0.25  # seconds for a process to tell that its properties' values took too long
 
 
@@ -102,7 +104,7 @@ class _Call(Exchange):
         That is only so if it did not print through Python's streams.
         """
         if self.state is not ExchangeState.ANSWERED:
-            return self._failure(*self.how_it_ended(self.plugin.limits))
+            return self._failure(*how_it_ended(self, self.plugin.limits))
         try:
             result, read = messages.unpack_answer(
                 self.payloads[frames.ANSWER], self.function, self.inputs
@@ -144,6 +146,31 @@ class _Call(Exchange):
             result.unit, result.outcome, value, message, self.seconds, tuple(notes),
             tuple(remarks), stdout, stderr, traceback, reasons,
         )  # fmt: skip
+
+
+def how_it_ended(exchange: Exchange, limits: Limits) -> tuple[CallOutcome, str]:
+    """Why a call, or an analysis, has no answer, in a sentence for an administrator."""
+    if exchange.state is ExchangeState.TOO_LATE:
+        return CallOutcome.TIMED_OUT, "did not start: the request's time was over"
+    if exchange.state in (ExchangeState.MISLED, ExchangeState.NOT_SENT):
+        return CallOutcome.BAD_ANSWER, exchange.problem
+    if exchange.state is ExchangeState.TIMED_OUT:
+        place = exchange.traceback and stacks.place(exchange.traceback, exchange.worker.file)
+        where = f", in {place}" if place else ""
+        message = f"was killed after {exchange.seconds:.1f} s{where}; "
+        message += f"its timeout is {limits.timeout:g} s{limits.timeout_key}"
+        if exchange.seconds + _SHOWN_AS_EQUAL < limits.timeout:
+            message += ", the request's time was over before"
+        return CallOutcome.TIMED_OUT, message
+    status = exchange.status
+    code = None if status is None else os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGXCPU:
+        message = f"used up its cpu_limit of {limits.cpu} s of processor time"
+    elif code == frames.DISCONNECTED or (code == -signal.SIGKILL and exchange.worker.was_killed):
+        message = "closed descriptor 3, which connects its process with the daemon"
+    else:
+        message = exchange.how_the_worker_ended("its process ")
+    return CallOutcome.KILLED, message
 
 
 def make_calls(

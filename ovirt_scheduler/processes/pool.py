@@ -227,7 +227,7 @@ class Pool:
             nonce: of the task that it had; READY to that is what the process says next.
             called: its task ran a plugin.
         """
-        if called and worker.serves_one_call:
+        if called and worker.key.serves_one_call:
             self.discard(worker, Ending(Reason.SERVED, "calls_per_process"))
             return
         if called:

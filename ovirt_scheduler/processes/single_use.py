@@ -21,9 +21,9 @@ from ovirt_scheduler.model.plugins import Candidate
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS, SplitTask
 from ovirt_scheduler.model.values.text import one_line
-from ovirt_scheduler.processes.exchange import Exchange, completed
+from ovirt_scheduler.processes.exchange import Exchange, ExchangeState, completed
+from ovirt_scheduler.processes.plugin_calls import how_it_ended
 from ovirt_scheduler.processes.pool import Pool
-from ovirt_scheduler.processes.progress import ExchangeState
 from ovirt_scheduler.processes.protocol import frames, messages
 from ovirt_scheduler.processes.protocol.frames import FrameError
 
@@ -85,7 +85,7 @@ def analyse(pool: Pool, candidate: Candidate) -> Analysis:
             except FrameError as error:
                 problem = str(error)
         else:
-            _, problem = analyser.how_it_ended(ANALYSIS_LIMITS)
+            _, problem = how_it_ended(analyser, ANALYSIS_LIMITS)
     message = f"loading it failed: {problem}"
     last_words = exchange.output[1].decode("utf-8", "replace").strip().rpartition("\n")[2]
     if last_words:

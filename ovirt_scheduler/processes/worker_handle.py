@@ -58,7 +58,6 @@ class Worker:
         status: as waitpid(2) gives it, once it has ended; negative: an errno, and it was never
             started.
         was_killed: it did not end by itself in the time that ``end`` allowed.
-        serves_one_call: it ends after a call.
         state: between two tasks.
         has_grown: it has said that it takes more memory than a new one would.
         nonce: of its last task.
@@ -82,7 +81,6 @@ class Worker:
         self.was_killed = False
         self.key = NO_SETUP
         self.state = WorkerState.READY
-        self.serves_one_call = False
         self.has_grown = self.was_called = self.patient = False
         self.nonce = 0
         self.setup: Optional[memoryview] = None
@@ -127,7 +125,6 @@ class Worker:
     def begin_setup(self, setup: Union[Setup, ReaderSetup], nonce: int, frame: memoryview) -> None:
         """Make it a process of a plugin, or a reader; ``send_setup`` sends the setup's frame."""
         self.key, self.file, self.nonce, self.setup = setup.key, setup.file, nonce, frame
-        self.serves_one_call = setup.key.serves_one_call
         self.state, self.was_called = WorkerState.SETTLING, False
 
     def send_setup(self) -> None:

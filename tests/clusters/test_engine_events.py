@@ -1,16 +1,19 @@
-"""The engine's events: how long migrations took, and queries for events that fail."""
+"""The engine's events: how long migrations took, queries that fail, and what waits for a thread."""
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import partial
 
 import pytest
 
-from ovirt_scheduler.clusters.engine_events import MOST, ask, migration_ends, read
+from ovirt_scheduler.clusters import engine_events
+from ovirt_scheduler.clusters.engine_events import MOST, Events, News, ask, migration_ends, read
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from tests.support.rest_server import Host, Reply, RestServer
+from tests.support.waiting import LONG
 
 WEB, MAIL = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 MARK = "ovirt-scheduler-s0199ab12cd3-here-0001-00aa"
@@ -133,3 +136,35 @@ def test_as_many_events_as_a_query_asks_for_may_not_be_all(count, are_all_told):
     events = read(document.encode())
     assert events.latest == count - 1
     assert events.named == (frozenset({WEB, MAIL}) if are_all_told else None)
+
+
+def test_all_that_happened_comes_at_once_and_then_nothing():
+    news = News()
+    news.put(Events(1, frozenset("ab"), frozenset({"x"})))
+    news.put(Events(2, frozenset("bc"), frozenset({"y"})))
+    assert news.take(0.0) == Events(2, frozenset("abc"), frozenset({"x", "y"}))
+    assert news.take(0.0) is None
+
+
+def test_that_anything_may_have_happened_is_not_forgotten():
+    news = News()
+    news.put(Events(None, None))
+    news.put(Events(3, frozenset("a")))
+    assert news.take(0.0).named is None
+
+
+def test_what_waits_is_bounded(monkeypatch):
+    """While a look hangs; then anything may have happened."""
+    monkeypatch.setattr(engine_events, "_MOST_TOGETHER", 3)
+    news = News()
+    for number in range(100):
+        news.put(Events(number, frozenset({f"{number}"}), frozenset({f"mark {number}"})))
+        assert len(news._events.correlation_ids) <= 3
+        assert len(news._events.named or ()) <= 3
+    assert news.take(0.0).named is None
+
+
+def test_who_waits_hears_at_once():
+    news = News()
+    threading.Timer(0.05, news.put, [Events(1)]).start()
+    assert news.take(time.monotonic() + LONG) == Events(1)

@@ -20,8 +20,8 @@ from ovirt_scheduler.model.results import CallOutcome, Migration
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import properties
-from ovirt_scheduler.processes.exchange import Exchange
-from ovirt_scheduler.processes.progress import ExchangeState
+from ovirt_scheduler.processes.exchange import Exchange, ExchangeState
+from ovirt_scheduler.processes.plugin_calls import how_it_ended
 from tests.support.fuzzing import peak_of
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import processes_with
@@ -229,7 +229,7 @@ def test_a_timeout_that_is_shown_as_over_was_the_calls_own(seconds, more):
     """However many milliseconds its process took to be there."""
     late = Exchange(None, math.inf, 0)
     late.state, late.seconds = ExchangeState.TIMED_OUT, seconds
-    _, message = late.how_it_ended(LIMITS)
+    _, message = how_it_ended(late, LIMITS)
     assert message == f"was killed after {seconds:.1f} s; its timeout is 10 s{more}"
 
 

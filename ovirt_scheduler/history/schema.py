@@ -10,7 +10,7 @@
 
 Most decisions have the same hosts and the same units: each set is written once, and a decision
 names the set. So one host's decisions are found without a row for each host of each decision.
-docs/decisions.md has the schema for other programs.
+docs/history.md has the schema for other programs.
 """
 
 from __future__ import annotations

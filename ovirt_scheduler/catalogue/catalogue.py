@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, Union
 
 from ovirt_scheduler.errors import BadParameters, PluginError, UnknownUnit
-from ovirt_scheduler.model.drivers import DriverUnit
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, DriverUnit
 from ovirt_scheduler.model.jobs import Job, Request
 from ovirt_scheduler.model.plugins import Limits, PluginCode
 from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
-from ovirt_scheduler.model.values import spelling
+from ovirt_scheduler.model.values import properties, spelling
 
 _MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
 
@@ -193,3 +193,17 @@ class Catalogue:
     def kinds_of(self, name: str) -> tuple[Kind, ...]:
         """The kinds of unit that bear this name."""
         return tuple(kind for kind in Kind if (kind, name) in self.units)
+
+
+def unknown_properties(
+    names: Collection[str], owners: Iterable[Union[PolicyUnit, DriverUnit]]
+) -> Iterator[str]:
+    """A sentence about each property that no owner declares, and that the code of none has."""
+    name_sets = []
+    for owner in owners:
+        declared = () if owner.properties is None else owner.properties.properties
+        name_sets.append([each.name for each in declared])
+        if isinstance(owner, DriverUnit) and owner.interfaces:
+            name_sets.append([POLICY, FILTERS, COST_FUNCTIONS])
+        name_sets.append([name for name in names if owner.plugin.mentions(name)])
+    return properties.unknown(names, name_sets)

@@ -6,13 +6,13 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Optional, Union
 
-from ovirt_scheduler.catalogue.catalogue import Catalogue
+from ovirt_scheduler.catalogue.catalogue import Catalogue, unknown_properties
 from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.drivers import POLICY, DriverUnit
 from ovirt_scheduler.model.plugins import PropertySet
 from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.units import Kind, PolicyUnit
-from ovirt_scheduler.model.values import properties
+from ovirt_scheduler.model.values import properties, spelling
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.table import ClusterSettings
 
@@ -47,8 +47,7 @@ class SectionCheck:
         if mistakes:
             return ConfigError.together(mistakes)
         scheduler = catalogue.drivers[cluster.scheduler]
-        units = (catalogue.all_units[key] for _, key in _named(cluster))
-        refusal = self._refused([scheduler, *units])
+        refusal = self._refused([*_owners(cluster, catalogue)])
         if refusal:
             return cluster.mistake("properties", refusal)
         return _mistake_in_marks(cluster, scheduler)
@@ -63,6 +62,19 @@ class SectionCheck:
                 return f"cannot be matched with what {result.unit} declares: {result.message}"
             self._matched, self._refusal = declared, "" if result is None else result.message
         return self._refusal
+
+
+def unread_properties(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[str]:
+    """A sentence about each property of a section without mistakes that nothing in it knows."""
+    return unknown_properties(cluster.properties, _owners(cluster, catalogue))
+
+
+def _owners(
+    cluster: ClusterSettings, catalogue: Catalogue
+) -> Iterator[Union[PolicyUnit, DriverUnit]]:
+    """The scheduler and the units of a section, which get its properties."""
+    yield catalogue.drivers[cluster.scheduler]
+    yield from (catalogue.all_units[key] for _, key in _named(cluster))
 
 
 def _mistakes(cluster: ClusterSettings, catalogue: Catalogue) -> Iterator[ConfigError]:
@@ -114,6 +126,8 @@ def _mistake_in_marks(cluster: ClusterSettings, scheduler: DriverUnit) -> Option
 def _missing(what: str, name: str, there: Collection[str], catalogue: Catalogue) -> str:
     """Why something that is named cannot be called, and what to do."""
     remedy = (
-        f"write one of {', '.join(sorted(there))}" if there else "there are none: remove the key"
+        f"write one of {', '.join(sorted(there))}{spelling.hint(name, there)}"
+        if there
+        else "there are none: remove the key"
     )
     return f"there is no {what} {name!r:.160}; {catalogue.not_loaded.get(name) or remedy}"

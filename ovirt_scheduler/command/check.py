@@ -19,7 +19,7 @@ from typing import Any, Optional, Union
 from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.clusters import cluster_marks, engine_side
-from ovirt_scheduler.clusters.section_check import SectionCheck
+from ovirt_scheduler.clusters.section_check import SectionCheck, unread_properties
 from ovirt_scheduler.command import arguments, control_client, tables
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import certificate_report, runtime
@@ -72,6 +72,11 @@ def _run(options: argparse.Namespace) -> Shown:
         catalogue, remarks = _plugins(running.registry)
         checks = [SectionCheck(cluster, running.executor) for cluster in settings.clusters]
         of_clusters = [check.problem(catalogue) for check in checks]
+        unread = [
+            f"[[{cluster.name}]] properties: {text}"
+            for cluster, problem in zip(settings.clusters, of_clusters)
+            for text in (() if problem else unread_properties(cluster, catalogue))
+        ]
         of_settings = (
             *problems(settings, running.services.inventory),
             *(str(each) for whole in of_clusters if whole for each in whole.mistakes),
@@ -91,7 +96,13 @@ def _run(options: argparse.Namespace) -> Shown:
     port_line = f"port {port['port']} of {port['address']}: "
     port_line += "the daemon listens" if port["daemon"] else "free"
     lines = [*(each.line() for each in reports), f"{port['problem'] or port_line}\n"]
-    notes = (*old_versions, *conflicts, *_user_note(other), *_rotation_note(settings.log_file))
+    notes = (
+        *old_versions,
+        *conflicts,
+        *unread,
+        *_user_note(other),
+        *_rotation_note(settings.log_file),
+    )
     lines += (f"note: {note}\n" for note in notes)
     lines += _lines(settings, catalogue, mend, wrong)
     return Shown("".join(lines), fields, not wrong)

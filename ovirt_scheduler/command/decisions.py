@@ -109,7 +109,7 @@ def _run(options: argparse.Namespace) -> Shown:
             return Shown(fields=records)
         text = tables.table(_HEADINGS, [_row(each) for each in records])
         if not records:
-            text = f"no such decisions{_near(recorded, options)}\n"
+            text = f"no such decisions{near_names(recorded, options)}\n"
         gap = [*control_client.gap(_status(options))]
         text += "".join(f"\n{line}\n" for line in gap)
         return Shown(text, names=[each["id"] for each in records], problems=gap)
@@ -285,7 +285,7 @@ def _decisions_to_explain(recorded: RecordSource, options: argparse.Namespace) -
         decisions = _last_placement(recorded, options.vm)
         if decisions:
             return decisions
-        sought, hint = f"on a VM {options.vm!r}", _near(recorded, options)
+        sought, hint = f"on a VM {options.vm!r}", near_names(recorded, options)
     raise NotRecorded(
         f"no decision {sought} is recorded{hint}; ovirt-scheduler decisions lists those that "
         "there are"
@@ -336,7 +336,7 @@ def _last_placement(recorded: RecordSource, vm: str) -> Sequence[Record]:
     return placement_explanation.of_last(records, recorded.decision)
 
 
-def _near(recorded: RecordSource, options: argparse.Namespace) -> str:
+def near_names(recorded: RecordSource, options: argparse.Namespace) -> str:
     """``; did you mean X?`` for the first option that is near a name in the latest decisions."""
     latest = recorded.decisions(Query(brief=True))
     with contextlib.suppress(HistoryUnreadable, CallRefused):  # they may be too large
@@ -351,7 +351,7 @@ def _near(recorded: RecordSource, options: argparse.Namespace) -> str:
     }
     for option, there in names.items():
         name = getattr(options, option, None)
-        if name and name not in there and (hint := spelling.hint(name, sorted(there))):
+        if name and (hint := spelling.hint(name, sorted(there))):
             return hint
     return ""
 

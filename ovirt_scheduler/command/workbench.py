@@ -124,6 +124,7 @@ def _replay(options: argparse.Namespace) -> Shown:
         if reader.recorded(Query(), 1):
             raise NotRecorded(
                 "no recorded decision fits; leave out --since, --until, --vm or --unit"
+                f"{decisions.near_names(reader, options)}"
             )
         how = (
             "" if settings.record else "set record = true in scheduler.conf and reload the daemon; "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Optional, Union
 
@@ -59,6 +60,11 @@ class PluginCode:
         for module in self.modules:
             digest.update(f"\0{module.name}\0{module.path}\0".encode() + module.code)
         return digest.hexdigest()
+
+    def mentions(self, word: str) -> bool:
+        """Whether one of its files has a word, maybe in a comment."""
+        pattern = re.compile(rb"\b%s\b" % re.escape(word.encode("utf-8", "replace")))
+        return any(pattern.search(module.source) for module in self.modules)
 
 
 class ProcessKey(NamedTuple):

@@ -227,6 +227,7 @@ _COUNTS: Mapping[str, Callable[[SimulationResult], int]] = {
 
 def notes(outcome: SimulationResult) -> Iterator[tuple[str, str]]:
     """Notes on a policy: the kind, and the subject or reason; only the first of each kind."""
+    yield from (("note", text) for text in outcome.unread)
     if outcome.has_rules:
         yield (
             "rules broken",

@@ -14,7 +14,7 @@ from ovirt_scheduler.clusters.destinations import BALANCE, MEND, ClusterDestinat
 from ovirt_scheduler.clusters.placing import Choices
 from ovirt_scheduler.clusters.planning import MOST_MENDINGS
 from ovirt_scheduler.clusters.refusals import ANY_HOST
-from ovirt_scheduler.clusters.section_check import SectionCheck
+from ovirt_scheduler.clusters.section_check import SectionCheck, unread_properties
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.decisions import summary
 from ovirt_scheduler.decisions.service import DecisionService
@@ -60,6 +60,7 @@ class SimulatedPolicy(DecisionService):
         accepted: hosts that the engine and the filters left, and for how many VMs.
         placed_vms: ids of the VMs that it was asked for.
         problems: failures of plugins, and how often.
+        unread: properties that nothing in the settings knows, in sentences.
 
     Raises:
         ConfigError: the settings name what does not exist.
@@ -82,6 +83,7 @@ class SimulatedPolicy(DecisionService):
         problem = SectionCheck(settings, runtime.executor).problem(catalogue)
         if problem:
             raise problem
+        self.unread = [*unread_properties(settings, catalogue)]
         self._driver = catalogue.drivers[settings.scheduler]
         self._selector, self._properties = self._driver, dict(settings.properties)
         if not self._driver.defines("select_host"):  # the default goes by units alone

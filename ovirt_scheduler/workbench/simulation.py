@@ -94,6 +94,7 @@ class SimulationResult:
         rested: whether it came to rest.
         stopped: whether Ctrl-C came before.
         problems: failures of plugins, and how often.
+        unread: properties that nothing in the policy knows, in sentences.
     """
 
     views: list[ClusterMoment] = field(default_factory=list)
@@ -109,6 +110,7 @@ class SimulationResult:
     rested: bool = False
     stopped: bool = False
     problems: Mapping[str, int] = field(default_factory=dict)
+    unread: Sequence[str] = ()
 
     @property
     def stages(self) -> Iterator[tuple[str, ClusterMoment]]:
@@ -176,7 +178,7 @@ class Simulation:
             self._cluster.close()
         outcome.views += [self._view()] * (3 - len(outcome.views))
         outcome.closed = self._closed()
-        outcome.problems = self._policy.problems
+        outcome.problems, outcome.unread = self._policy.problems, self._policy.unread
         return outcome
 
     def _play(self, step: float) -> None:

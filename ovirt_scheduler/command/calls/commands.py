@@ -14,10 +14,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Optional
-from xml.etree import ElementTree
 
 from ovirt_scheduler.command import arguments, control_client, tables
-from ovirt_scheduler.command.calls import daemon_client, input_files
+from ovirt_scheduler.command.calls import daemon_client, input_files, offered_units
 from ovirt_scheduler.command.calls.daemon_client import MethodCaller
 from ovirt_scheduler.command.calls.input_files import CommandInputs, names, read_options, running_on
 from ovirt_scheduler.command.tables import Shown
@@ -29,9 +28,6 @@ from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import Kind
-
-# By their elements in the discover document (contract 2.1).
-_KINDS = {"Filter": Kind.FILTER, "CostFunction": Kind.COST_FUNCTION, "Balance": Kind.BALANCE}
 
 _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
 
@@ -85,7 +81,7 @@ def add(to: arguments.Add) -> None:
             to, name, _run, _ABOUT.format(brief, call, call.partition(" --")[0], documents),
             output=("table", "json", "names"), settings=("config", "plugins"),
         )  # fmt: skip
-        command.set_defaults(ask=ask)
+        command.set_defaults(ask=ask, kind="cost_function" if name == "score" else name)
         arguments.add_options(command.add_mutually_exclusive_group(), {
             "--url URL": "the daemon's (default: the address in the settings)",
             "--local": "run the plugins here, without the daemon",
@@ -121,18 +117,17 @@ def _run(options: argparse.Namespace) -> Shown:
         opened = daemon_client.local(arguments.settings(options))
     with opened as call, input_files.naming_files(options):
         shown: Shown = options.ask(call, options)
+        notes = [*offered_units.unknown_properties(call, options)]
     if not options.local and options.url is None:
         units = [name.partition("=")[0] for name in getattr(options, "unit", ())]
-        for note in control_client.old_versions(arguments.state(), units):
-            sys.stderr.write(f"note: {note}\n")
+        notes += control_client.old_versions(arguments.state(), units)
+    sys.stderr.writelines(f"note: {printable(note)}\n" for note in notes)
     return shown
 
 
 def discover(call: MethodCaller) -> Shown:
     """List every policy unit."""
-    document = str(call(_DESIGN, "discover").answer)
-    root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
-    units = [_unit(element) for group in root for element in group]
+    units = offered_units.units(call)
     rows = [
         (unit["name"], Kind(str(unit["kind"])).label, unit["properties"], unit["description"])
         for unit in units
@@ -406,16 +401,4 @@ def _call_fields(result: CallResult) -> dict[str, object]:
         **{name: getattr(result, name) for name in _OF_CALL},
         "outcome": result.outcome.value,
         "milliseconds": round(result.seconds * 1000, 1),
-    }
-
-
-def _unit(element: ElementTree.Element) -> dict[str, object]:
-    """One unit of the discover document (contract 2.1)."""
-    return {
-        "name": element.get("name") or element.findtext("name"),
-        "kind": _KINDS[element.tag].value,
-        "description": element.get("description", ""),
-        "properties": element.findtext("Properties/CustomProperties") or "",
-        "defaults": element.findtext("Properties/default_values") or "",
-        "checksum": element.get("checksum", ""),
     }

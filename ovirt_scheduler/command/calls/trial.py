@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from ovirt_scheduler.catalogue import plugin_files
-from ovirt_scheduler.catalogue.catalogue import Catalogue
+from ovirt_scheduler.catalogue.catalogue import Catalogue, unknown_properties
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader
 from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.calls import commands, daemon_client, input_files, scheduler_calls
@@ -36,7 +36,7 @@ from ovirt_scheduler.errors import (
 )
 from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model import manual
-from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
+from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.settings.table import Settings
@@ -48,9 +48,6 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 _HOSTS, _VMS = "/hosts?follow=statistics", "/vms?follow=statistics"
 _STARTING = {"filter", "cost_function", "candidates", "select_host", "has_any_hosts"}
 _WATCH_SECONDS = 0.5  # between two looks at the files
-
-# Properties that each scheduler has besides its own.
-_OF_EACH_SCHEDULER = (POLICY, FILTERS, COST_FUNCTIONS)
 
 _SETTLE_SECONDS = 2.0  # for a process to compare its state with the one before its call
 
@@ -259,7 +256,8 @@ def run(
             services.decisions.note_cluster(snapshot.cluster, running_vms(snapshot), rules)
         here = daemon_client.of_services(services)
         trials = [*_trials(here, loaded, path, kinds, call_inputs, method_call)]
-        notes = [*map(str, loaded.warnings), *_unknown_properties(loaded, call_inputs.properties)]
+        owners: list[Union[PolicyUnit, DriverUnit]] = [*loaded.units, *loaded.drivers]
+        notes = [*map(str, loaded.warnings), *unknown_properties(call_inputs.properties, owners)]
         if any(unit.shadow for unit in loaded.units):
             notes.append(
                 "its conf file says shadow = true: the daemon records what it answers, "
@@ -397,16 +395,3 @@ def _engine_notes(engine: Optional[FakeEngine]) -> Iterator[str]:
     yield from cluster.unknown
     cluster.migrations.clear()
     cluster.unknown.clear()
-
-
-def _unknown_properties(loaded: LoadedPlugin, properties: Mapping[str, str]) -> Iterator[str]:
-    """A note on each property that nothing in the file has."""
-    sets = [unit.properties.properties for unit in loaded.units if unit.properties is not None]
-    sets += [driver.properties.properties for driver in loaded.drivers]
-    property_names = list(dict.fromkeys(prop.name for each in sets for prop in each))
-    if any(driver.interfaces for driver in loaded.drivers):
-        property_names += [name for name in _OF_EACH_SCHEDULER if name not in property_names]
-    for name in properties:
-        if property_names and name not in property_names:
-            hint = spelling.hint(name, property_names) or f"; there are {', '.join(property_names)}"
-            yield f"property {name}: no unit of the plugin has it{hint}"

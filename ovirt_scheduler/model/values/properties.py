@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Optional
 
 from ovirt_scheduler.errors import DefaultMistake, PluginError
 from ovirt_scheduler.model.plugins import Property, PropertySet
+from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.model.values.text import shortened
 
 # Of a unit. The engine's own check of more than some 660 ends in a StackOverflowError: then it
@@ -79,6 +80,22 @@ def unchecked(properties: PropertySet) -> Iterator[str]:
                 f"property {prop.name} of {properties.name} may have any value here, since Python "
                 f"does not read its regex {shown(prop.pattern)} as Java does; the engine checks it"
             )
+
+
+def unknown(names: Iterable[str], name_sets: Iterable[Optional[Collection[str]]]) -> Iterator[str]:
+    """A sentence about each property that nothing which is called knows.
+
+    Args:
+        names: of the properties that are set.
+        name_sets: the names that each unit, scheduler or driver knows; None: it may know any.
+    """
+    sets = list(name_sets)
+    there = list(dict.fromkeys(name for each in sets for name in each or ()))
+    for name in () if None in sets else names:
+        if name not in there:
+            declared = f"; there are {', '.join(there)}" if there else ""
+            hint = spelling.hint(name, there) or declared
+            yield f"property {name}: nothing that is called knows it{hint}"
 
 
 def is_secret(name: str) -> bool:

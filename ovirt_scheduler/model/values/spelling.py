@@ -38,9 +38,9 @@ def nearest(name: str, there: Iterable[str]) -> Optional[str]:
 
 
 def hint(name: str, there: Iterable[str]) -> str:
-    """``; did you mean X?``, to end a sentence with; empty if no name is near."""
+    """``; did you mean X?``, to end a sentence with; empty if no other name is near."""
     nearest_name = nearest(name, there)
-    return "" if nearest_name is None else f"; did you mean {nearest_name}?"
+    return "" if nearest_name in (None, name) else f"; did you mean {nearest_name}?"
 
 
 def misspelt(source: bytes, functions: Iterable[str]) -> Iterator[tuple[int, str, str]]:

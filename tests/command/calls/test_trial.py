@@ -263,7 +263,7 @@ def test_a_file_without_a_unit_is_told_why(tmp_path, source, conf, told):
 def test_a_property_that_no_unit_has_is_told_with_the_one_that_was_meant(plugin):
     """The units get it all the same, as an engine's policy may have it for others."""
     shown = run(plugin, (Kind.FILTER,), properties={"frist": "2"})
-    told = "property frist: no unit of the plugin has it; did you mean first?"
+    told = "property frist: nothing that is called knows it; did you mean first?"
     assert shown.text.startswith(f"note: {told}\nfilter First: ok")
     assert shown.fields[0]["notes"] == [told]
 
@@ -311,7 +311,7 @@ def test_schedulers_are_asked_for_a_host_and_for_migrations(tmp_path):
     (selected,) = shown.fields
     assert (selected["scheduler"], selected["host"]) == ("First", IDS[-1])
     assert "note: scheduler First: give --vms to call load_balance" in shown.text
-    assert "no unit of the plugin" not in shown.text
+    assert "nothing that is called" not in shown.text
     settings = trial.settings_for(scheduler_conf.load(None, {}), path)
     shown = trial.run(settings, path, (), CommandInputs(HOSTS, vms=VMS))
     methods = [(each["scheduler"], each["method"]) for each in shown.fields]

@@ -22,6 +22,7 @@ A plugin that fails while it runs is no exception: it is a ``model.CallResult``.
      +-- FileMistake             a mistake in a file, with its line
      |    +-- ConfigError          the administrator's: the daemon does not start, exit status 78
      |    |    +-- AddressUnavailable   the port or address, just now: exit status 75
+     |    |    +-- OptionMistake   in a setting that an option changed: exit status 2
      |    +-- PluginError          a plugin's, or its conf file: that plugin is not loaded
      |    |    +-- DefaultMistake   of a property: its default
      |    +-- ScenarioError        the file of a simulation's scenario: exit status 66
@@ -149,13 +150,13 @@ class FileMistake(SchedulerError):
 
     @classmethod
     def together(cls: type[Mistake], mistakes: Iterable[Mistake]) -> Mistake:
-        """The exception for one or more mistakes of a file."""
+        """The exception for one or more mistakes of a file; its class is that of the first."""
         first, *others = mistakes
         if not others:
             return first
         texts = [first.message]
         texts += (f"{f'line {each.line}: ' if each.line else ''}{each.message}" for each in others)
-        whole = cls("; ".join(texts), first.file, first.line)
+        whole = type(first)("; ".join(texts), first.file, first.line)
         whole.mistakes = (first, *others)
         return whole
 
@@ -167,6 +168,12 @@ class ConfigError(FileMistake):
     """
 
     exit_status = os.EX_CONFIG
+
+
+class OptionMistake(ConfigError):
+    """A setting that an option of the command line has changed."""
+
+    exit_status = 2
 
 
 class AddressUnavailable(ConfigError):

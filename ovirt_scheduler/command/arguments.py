@@ -26,14 +26,14 @@ exit status:
   0   done, and all is well
   1   something is wrong with what was checked or tried, the daemon refused the call, or
       something of setup is left to you
-  2   wrong usage
+  2   wrong usage: a mistake on the command line, also in a setting that an option changes
   66  a file that was named cannot be read
   69  no daemon answers, or none whose certificate is trusted
   70  no process for plugins can be started
   73  a file is there already, or cannot be written
   75  the port is taken, or the address to listen on is not there yet: try again
   77  only root can do this
-  78  scheduler.conf or a certificate is wrong
+  78  scheduler.conf or a certificate is wrong, or lacks what the command needs
   130 ended by Ctrl-C
 """
 

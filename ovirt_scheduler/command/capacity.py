@@ -21,7 +21,7 @@ from ovirt_scheduler.command.arguments import show_progress
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.command.workbench import section_of
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.errors import BadUsage, ConfigError
 from ovirt_scheduler.model.losses import Loss, reservation_words
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.model.values.text import count_of
@@ -227,7 +227,8 @@ def _questions(options: argparse.Namespace) -> Iterator[tuple[Questions, _About]
     """What answers the questions, from a saved cluster or from the engine's.
 
     Raises:
-        BadUsage: there is no engine to ask, or no such host, cluster or section.
+        ConfigError: there is no engine to ask.
+        BadUsage: there is no such host, cluster or section.
     """
     settings = arguments.settings(options)
     began = time.monotonic()
@@ -247,7 +248,7 @@ def _questions(options: argparse.Namespace) -> Iterator[tuple[Questions, _About]
         elif not (options.all or options.host):
             raise BadUsage("name a cluster, or a --cluster FILE")
         elif settings.engine is None or inventory is None:
-            raise BadUsage("there is no section [engine] in the settings; name a --cluster FILE")
+            raise ConfigError("there is no section [engine] in the settings; name a --cluster FILE")
         else:
             name = options.all or snapshot.cluster_of(inventory, options.host)
             saved = snapshot.take(settings.engine, name, tell)

@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> Shown:
         return switch(settings, state) if options.switch else prepare(settings, state)
     if options.action == "export":
         if not settings.ssl:
-            raise BadInput(_NO_TLS)
+            raise ConfigError(_NO_TLS)
         file = certificate_report.server_files(settings, state).certificate
         if settings.ssl_certificate is None:
             _expect(file)
@@ -153,7 +153,7 @@ def _acting_as_owner(state: Path) -> Iterator[None]:
 def _folder(settings: Settings, state: Path) -> Path:
     """The folder of the certificate in use, if it was made here."""
     if not settings.ssl:
-        raise BadInput(_NO_TLS)
+        raise ConfigError(_NO_TLS)
     if settings.ssl_certificate is not None:
         raise BadUsage(
             f"{settings.ssl_certificate} was not made here: have whoever issued it renew it, put "

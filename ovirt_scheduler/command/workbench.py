@@ -15,7 +15,7 @@ from ovirt_scheduler.command.arguments import show_progress
 from ovirt_scheduler.command.calls import input_files
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadUsage, NotOverwritten, NotRecorded
+from ovirt_scheduler.errors import BadUsage, ConfigError, NotOverwritten, NotRecorded
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record_reader import RecordReader
@@ -284,7 +284,9 @@ def _snapshot(options: argparse.Namespace) -> Shown:
     arguments.expect_writable(options.file)
     engine = arguments.settings(options).engine
     if engine is None:
-        raise BadUsage("there is no section [engine] in the settings: it says which engine to ask")
+        raise ConfigError(
+            "there is no section [engine] in the settings: it says which engine to ask"
+        )
     cluster = snapshot.take(engine, options.cluster, show_progress)
     show_progress("")
     cluster.write(options.file)

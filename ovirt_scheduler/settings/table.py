@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
 
-from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.errors import ConfigError, OptionMistake
 from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.model.requests import AnswerForm, EngineScores, Pages, RequestedUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
@@ -126,6 +126,7 @@ class ClusterSettings:
     drive: Drive = Drive.OFF
     file: str = field(default="", compare=False)
     lines: Mapping[str, Optional[int]] = field(default_factory=dict, compare=False)  # of its keys
+    changed: frozenset[str] = field(default=frozenset(), compare=False)  # keys, by options
     # fmt: off
     scheduler: str = setting("text", "default", "The scheduler that looks after the cluster.")
     policy: Optional[str] = setting("text", None,
@@ -171,7 +172,8 @@ class ClusterSettings:
     def mistake(self, key: str, problem: str) -> ConfigError:
         """The exception to raise about a key. Its line is the section's if the key is not set."""
         words = f"[clusters] [[{self.name}]] {key}: {problem}"
-        return ConfigError(words, self.file, self.lines.get(key))
+        error_type = OptionMistake if key in self.changed else ConfigError
+        return error_type(words, self.file, self.lines.get(key))
 
 
 @dataclass(frozen=True)

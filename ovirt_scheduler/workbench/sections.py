@@ -46,6 +46,7 @@ def changed_section(
         properties[POLICY] = policy
     values["properties"] = properties
     file = " with ".join(filter(None, (section.file, words if changes else "")))
+    values["changed"] = section.changed | changes.keys()
     return replace(section, file=file, lines={}, **values)  # the text has no lines of a file
 
 

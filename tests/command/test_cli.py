@@ -362,7 +362,7 @@ def test_cert_export_gives_callers_what_they_are_to_trust(tmp_path):
     conf.write_text(f"ssl_certificate = {both}\nssl_key = {both}\n")
     assert run(tmp_path, "cert", "export", "--config", str(conf)) == (0, certificate, "")
     conf.write_text("ssl = false\n")
-    assert run(tmp_path, "cert", "export", "--config", str(conf))[0] == 66
+    assert run(tmp_path, "cert", "export", "--config", str(conf))[0] == 78
 
 
 def test_no_daemon_is_exit_status_69(tmp_path):

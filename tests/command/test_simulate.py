@@ -23,7 +23,7 @@ def test_snapshot_saves_a_cluster_of_the_engine(tmp_path):
     call = ("snapshot", "default", "-f", str(file), "--config", str(conf))
     conf.write_text("")
     status, out, err = run(tmp_path, *call)
-    assert (status, out) == (2, "")
+    assert (status, out) == (78, "")
     assert "there is no section [engine] in the settings" in err
     with RestServer(tmp_path, [Host("lynx")], [Vm("web", host="lynx")]) as engine:
         conf.write_text(engine.conf())
@@ -205,7 +205,7 @@ def test_a_second_policy_is_checked_before_the_first_is_played(tmp_path, cluster
     call = ("simulate", cluster, "--plugins", str(tmp_path), "--set", "filters=Marks")
     happens = ("--scenario", str(tmp_path / "one.conf"))
     status, _, err = run(tmp_path, *call, *happens, "--against", "policy=non")
-    assert (status, "'non' is no policy" in err, asked.exists()) == (78, True, False)
+    assert (status, "'non' is no policy" in err, asked.exists()) == (2, True, False)
     assert run(tmp_path, *call, *happens)[0] == 0
     assert asked.exists()
 
@@ -245,7 +245,7 @@ def test_a_result_that_takes_the_place_of_another_is_not_written_into_it(tmp_pat
     [
         (("--set", "polcy=none"), 2, "--set: [clusters] [[Default]] polcy: there is no such key; did you mean policy?"),
         (("--set", "policy=\udcff"), 2, "--set: is not UTF-8 text here"),
-        (("--against", "policy=non"), 78, "ovirt-scheduler: --against: [clusters] [[Default]] policy: 'non' is no policy of default"),
+        (("--against", "policy=non"), 2, "ovirt-scheduler: --against: [clusters] [[Default]] policy: 'non' is no policy of default"),
         (("--plugins", "plugins:nowhere"), 66, "--plugins nowhere: there is no such folder"),
         (("--set", "polcy="), 2, "polcy: there is no such key; did you mean policy?"),
         (("--set", "none"), 2, "'none' is not of the form key=value"),
@@ -258,3 +258,19 @@ def test_what_cannot_be_is_refused(tmp_path, cluster, words, status, problem):
     ended, out, err = run(tmp_path, "simulate", cluster, *words)
     assert (ended, out) == (status, "")
     assert problem in err
+
+
+def test_a_mistake_of_the_settings_has_another_status_than_one_of_the_options(tmp_path, cluster):
+    """78 for a key as scheduler.conf has it, 2 for one that an option sets."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text("[clusters]\n[[Default]]\npolicy = non\n")
+    call = ("simulate", cluster, "--config", str(conf))
+    for options, expected in (
+        ((), 78),
+        (("--set", "margin=6"), 78),
+        (("--set", "policy=non"), 2),
+        (("--set", "policy=none", "--against", "filters=Gone"), 2),
+        (("--set", "policy=none"), 0),
+    ):
+        status, _, err = run(tmp_path, *call, *options)
+        assert (status, bool(err)) == (expected, bool(expected))

@@ -13,7 +13,6 @@ from typing import Callable, Optional, Union
 
 import pytest
 
-from ovirt_scheduler.catalogue import edits
 from ovirt_scheduler.model.plugins import Candidate, Limits, PluginCode, Source
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import hidden
@@ -68,9 +67,8 @@ def no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, executor: Executor, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(tmp_path: Path, executor: Executor) -> Iterator[Place]:
     """Folders of plugins in which a change counts at once, except in ``place.look()``."""
-    monkeypatch.setattr(edits, "SETTLE", 0.0)
     place = Place(tmp_path, executor)
     yield place
     place.registry.stop()

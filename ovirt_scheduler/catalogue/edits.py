@@ -20,8 +20,18 @@ from ovirt_scheduler.catalogue.loader import FolderScan, Loader, PluginText
 from ovirt_scheduler.catalogue.plugin_files import PluginFile, Stamp
 from ovirt_scheduler.catalogue.plugin_states import FileState, bug
 
-SETTLE = 0.5  # seconds that a file is to be the same
-_AT_MOST = 10.0  # seconds after which a file that changes all the time counts as it is
+
+class LookTimes(NamedTuple):
+    """Seconds of the looks at plugins' folders."""
+
+    every: float = 0.5  # between two looks
+    settle: float = 0.5  # that a file is to be the same
+    unsettled: float = 10.0  # after which a file that changes all the time counts as it is
+    retry: float = 30.0  # what did not load may have lacked memory, or have been killed
+    slow: float = 5.0  # what takes longer to fail is not tried again for each discover
+
+
+LOOK_TIMES = LookTimes()
 
 
 class Reading(NamedTuple):
@@ -41,6 +51,7 @@ class Edits:
 
     def __init__(self) -> None:
         self._scan = FolderScan(())  # of this look
+        self._times = LOOK_TIMES
         self._sights: dict[Path, _Sight] = {}
         # Files that have changed since the last look that came to its end, and all folders above.
         self._changed: set[Path] = set()
@@ -54,9 +65,9 @@ class Edits:
         """Whether something has changed that does not count yet."""
         return bool(self._waiting)
 
-    def begin(self, scan: FolderScan) -> None:
+    def begin(self, scan: FolderScan, times: LookTimes) -> None:
         """Begin a look: compare what the folders hold now with what they held."""
-        now = time.monotonic()
+        now, self._times = time.monotonic(), times
         self._scan, self._waited, self._waiting = scan, self._waiting, {}
         for path in self._sights.keys() | scan.stamps.keys():
             stamp = scan.stamps.get(path)
@@ -99,7 +110,7 @@ class Edits:
     def count(self, path: Path, steady: bool) -> bool:
         """Whether the change of a plugin counts now; if not, it is ``pending``."""
         since = self._waited.get(path, time.monotonic())
-        late = time.monotonic() > since + _AT_MOST
+        late = time.monotonic() > since + self._times.unsettled
         if steady or late or path.parent not in self._folders:
             return True
         self._waiting[path] = since
@@ -112,4 +123,4 @@ class Edits:
     def _lasts(self, path: Path) -> bool:
         """Whether a file has been as it is, or missing, for a while."""
         since = self._sights[path].since if path in self._sights else -math.inf
-        return time.monotonic() - since >= SETTLE
+        return time.monotonic() - since >= self._times.settle

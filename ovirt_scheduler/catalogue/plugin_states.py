@@ -16,8 +16,6 @@ from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.model.values.text import one_line
 
-_RETRY_EVERY = 30.0  # seconds: what did not load may have lacked memory, or have been killed
-
 REJECTS = "its filter accepts no host (on_failure = reject)"
 
 NameClaim = tuple[str, str]  # what one plugin alone may have: filter, driver, topic …; its name
@@ -38,13 +36,14 @@ class FileState:
     good_since: float = 0.0  # of a fault: when the good version was first loaded
     slow: bool = False  # of a fault: it took long, as an import that hangs does
 
-    def retries(self, at_once: bool) -> bool:
+    def retries(self, at_once: bool, seconds: float) -> bool:
         """Whether to load a file again that has a fault, though it has not changed.
 
         Args:
             at_once: not only now and then, unless that takes long.
+            seconds: after which it is loaded again in any case.
         """
-        due = (at_once and not self.slow) or time.monotonic() > self.made_at + _RETRY_EVERY
+        due = (at_once and not self.slow) or time.monotonic() > self.made_at + seconds
         return self.fault is not None and due
 
 

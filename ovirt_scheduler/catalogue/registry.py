@@ -19,9 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional
 
-from ovirt_scheduler.catalogue import edits
 from ovirt_scheduler.catalogue.catalogue import Catalogue, FileInUse
-from ovirt_scheduler.catalogue.edits import Edits, Reading
+from ovirt_scheduler.catalogue.edits import LOOK_TIMES, Edits, LookTimes, Reading
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import FolderScan, Loader
 from ovirt_scheduler.catalogue.plugin_states import REJECTS, FileState, bug, merged
@@ -32,14 +31,11 @@ from ovirt_scheduler.model.plugins import Limits, PluginCode
 _log = logging.getLogger(__name__)
 
 _LOADS_AT_ONCE = 4
-_LOOK_EVERY = 0.5  # seconds between two looks at the folders
 
 _NAMES_UNKNOWN = (
     "; if it has filters that are classes, their names are not known, and calls of them are left "
     "out: the state folder has no version of it that loads"
 )
-
-_SLOW = 5.0  # seconds; what takes longer to fail is not tried again for each discover
 
 _SETTLE_AT_MOST = 2.0  # seconds that a refresh waits for edits to count
 
@@ -52,6 +48,7 @@ class Registry:
         store: keeps the last good version of each over a restart.
         use: called with all plugins, when they have changed.
         keep: called with each event of a file, for the history.
+        times: of the looks at the folders.
 
     Attributes:
         trouble: the failures of looks that nobody waits for.
@@ -63,7 +60,9 @@ class Registry:
         store: LastGood,
         use: Optional[Callable[[Sequence[tuple[PluginCode, Limits]]], None]] = None,
         keep: Callable[[Mapping[str, object]], None] = lambda _: None,
+        times: LookTimes = LOOK_TIMES,
     ) -> None:
+        self.times = times
         self._loader = loader
         self.trouble = Trouble("looking at the plugins' folders")
         self._renewed = loader  # the loader from the next look on
@@ -118,7 +117,7 @@ class Registry:
             self._update(retry_faults=True)
             give_up = time.monotonic() + _SETTLE_AT_MOST
             while self._edits.pending and time.monotonic() < give_up:
-                time.sleep(edits.SETTLE)
+                time.sleep(self.times.settle)
                 self._update()
             self._refreshed_at = began
         return self.catalogue
@@ -129,9 +128,9 @@ class Registry:
 
     def _look_on(self) -> None:
         """Look at the folders until the end."""
-        pause, lacks = _LOOK_EVERY, ""
+        pause, lacks = self.times.every, ""
         while not self._stopped.wait(pause):
-            pause, former, lacks = _LOOK_EVERY, lacks, ""
+            pause, former, lacks = self.times.every, lacks, ""
             try:
                 with self._refreshing:
                     self._update()
@@ -159,7 +158,7 @@ class Registry:
     def _update(self, retry_faults: bool = False) -> None:
         self._use_renewed()
         scan = self._loader.scan()
-        self._edits.begin(scan)
+        self._edits.begin(scan, self.times)
         self._store.catch_up()
         before = self._states
         states, readings = self._read_changed(scan, retry_faults)
@@ -199,7 +198,7 @@ class Registry:
             state = self._states.get(file.path)
             if state is not None:
                 states[file.path] = state
-            retries = state is not None and state.retries(retry_faults)
+            retries = state is not None and state.retries(retry_faults, self.times.retry)
             conf = self._loader.conf_path(file.path)
             if not (retries or self._edits.concern(file, state, conf)):
                 continue
@@ -301,7 +300,7 @@ class Registry:
                 fault = error
             except Exception as error:  # noqa: BLE001  one file's is not that of all
                 fault = bug(reading.text.file.path, error)
-            return self._failed(reading, before, fault, time.monotonic() - began > _SLOW)
+            return self._failed(reading, before, fault, time.monotonic() - began > self.times.slow)
 
         loads: list[Future[FileState]] = []
         # Where no further thread can be started, the other files are loaded here, after those.

@@ -43,6 +43,7 @@ class Control(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     Args:
         path: of the socket.
         commands: by name; each gets the request, and the number of the user who sent it.
+        seconds: for one question, and for its answer to be taken.
 
     Raises:
         OSError: the socket cannot be made.
@@ -52,8 +53,11 @@ class Control(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     block_on_close = False
     request_queue_size = 128  # who comes beyond it is refused, and not kept waiting
 
-    def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
+    def __init__(
+        self, path: Path, commands: Mapping[str, Command], seconds: float = _SECONDS
+    ) -> None:
         self.commands = commands
+        self.seconds = seconds
         self._path = path
         self._thread = threading.Thread(target=self.serve_forever, name="control", daemon=True)
         with contextlib.suppress(FileNotFoundError):
@@ -110,7 +114,7 @@ class _Question(socketserver.BaseRequestHandler):
         _, user, _ = _CREDENTIALS.unpack(raw)
         with contextlib.suppress(OSError):  # who asked is gone, or says nothing
             reply = {**self._answer(self._read_line(), user), "version": __version__}
-            self.request.settimeout(_SECONDS)
+            self.request.settimeout(self.server.seconds)
             self.request.sendall(f"{json.dumps(reply)}\n".encode())
 
     def _read_line(self) -> bytes:
@@ -119,7 +123,7 @@ class _Question(socketserver.BaseRequestHandler):
         Raises:
             OSError: it does not come in time.
         """
-        line, until = b"", time.monotonic() + _SECONDS
+        line, until = b"", time.monotonic() + self.server.seconds
         while b"\n" not in line and len(line) < _LONGEST:
             # For all of it: who sends a byte now and then would keep the thread.
             self.request.settimeout(max(0.001, until - time.monotonic()))

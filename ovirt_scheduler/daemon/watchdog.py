@@ -113,9 +113,20 @@ class Watchdog:
 
     Args:
         line: the status in one line.
+        look_every: seconds between two looks, at most.
+        slow: seconds after which a look under way is a problem.
     """
 
-    def __init__(self, notifier: Notifier, executor: Executor, line: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        notifier: Notifier,
+        executor: Executor,
+        line: Callable[[], str],
+        look_every: float = _LOOK_EVERY,
+        slow: float = _SLOW,
+    ) -> None:
+        self._look_every = look_every
+        self._slow = slow
         self._problem = ""  # of the last look
         self._looks_since: Optional[float] = None  # on the monotonic clock; None: it does not look
         self._line = line
@@ -128,14 +139,14 @@ class Watchdog:
         """Why plugin calls do not work; empty when they do."""
         since = self._looks_since
         waited = 0.0 if since is None else time.monotonic() - since
-        if waited > _SLOW:
+        if waited > self._slow:
             return f"a plugin of two lines is waited for, {waited:.0f} s by now"
         return self._problem
 
     def start(self) -> None:
         """Start the thread: it looks twice in the time that systemd allows."""
         seconds = self._notifier.watchdog_seconds
-        pause = _LOOK_EVERY if seconds is None else min(_LOOK_EVERY, seconds / 2)
+        pause = self._look_every if seconds is None else min(self._look_every, seconds / 2)
         threading.Thread(target=self._feed, args=(pause,), name="watchdog", daemon=True).start()
 
     def stop(self) -> None:

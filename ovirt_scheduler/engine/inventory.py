@@ -36,14 +36,9 @@ from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Ids, Sought
 from ovirt_scheduler.settings.table import EngineSettings
 
 PAGE_SECONDS = 60.0  # for a page to come
-_PAGE = 200  # hosts or VMs: 4 MB with their statistics
-_MOST_FOUND = 100_000  # hosts or VMs, of all pages together
 LONGEST = 10.0  # seconds that one request waits for the engine, at most
-_SHORTEST_PAUSE = 1.0  # seconds without a query after one that failed
 _ACTION_SECONDS = 20.0  # for the answer to one
 _IDS = 100  # in one query: 4.5 kB of URL; the web server before the engine takes 8
-_MOST_KEPT = 128  # answers
-_MOST_KEPT_BYTES = 64 << 20
 
 STATISTICS = "statistics"  # to follow; an engine older than 4.2 does not know it, and has none
 
@@ -59,6 +54,19 @@ class EngineState(NamedTuple):
     answers: Mapping[str, int] = {}  # by ok and failed
 
 
+class InventoryBounds(NamedTuple):
+    """How much is asked of the engine, and how often."""
+
+    page: int = 200  # hosts or VMs: 4 MB with their statistics
+    entities: int = 100_000  # hosts or VMs, of all pages together
+    pause: float = 1.0  # seconds without a query after one that failed, at least
+    answers: int = 128  # that are kept
+    answer_bytes: int = 64 << 20  # of these
+
+
+BOUNDS = InventoryBounds()
+
+
 class Inventory:
     """Asks the engine, and keeps its replies for a moment. Safe to use from many threads.
 
@@ -72,6 +80,7 @@ class Inventory:
             recorded with their documents.
         memory: bounds the answers of this and of other inventories.
         patience: seconds that one request waits for the engine, at most.
+        bounds: of what is asked and kept.
 
     Attributes:
         settings: which engine is asked, and how.
@@ -83,8 +92,10 @@ class Inventory:
         keeps_documents: bool = False,
         memory: Optional[AnswerMemory] = None,
         patience: float = LONGEST,
+        bounds: InventoryBounds = BOUNDS,
     ) -> None:
         self.settings = settings
+        self.bounds = bounds
         self.keeps_documents = keeps_documents
         self.patience = patience
         self._memory = memory or AnswerMemory()
@@ -179,10 +190,11 @@ class Inventory:
         """
         by_id: dict[str, T] = {}
         share = share or self.share()
-        for number in range(1, _MOST_FOUND // _PAGE + 1):
-            query = _query(f"{search} sortby name page {number}", _PAGE, follow)
+        page_size = self.bounds.page
+        for number in range(1, self.bounds.entities // page_size + 1):
+            query = _query(f"{search} sortby name page {number}", page_size, follow)
             some = read(self._now(f"/{kind}?{query}", time.monotonic() + PAGE_SECONDS, share))
-            is_last = len(some) != _PAGE  # more: this engine knows no pages, and sends all
+            is_last = len(some) != page_size  # more: this engine knows no pages, and sends all
             if not is_last and some.keys() <= by_id.keys():
                 raise EngineUnavailable(
                     f"page {number} of the engine's {kind} repeats those before it"
@@ -191,7 +203,7 @@ class Inventory:
                 by_id.setdefault(key, entity)
             if is_last:
                 return by_id
-        raise EngineUnavailable(f"the engine tells of more than {_MOST_FOUND:,} {kind}")
+        raise EngineUnavailable(f"the engine tells of more than {self.bounds.entities:,} {kind}")
 
     def pages_of(
         self, kind: str, ids: Iterable[str], follow: str, share: Share
@@ -299,13 +311,14 @@ class Inventory:
                 raise copy.copy(error)
             # Who asked had less time, or no room: this request asks itself.
 
-    def _make_room(self, most: int = _MOST_KEPT_BYTES) -> None:
+    def _make_room(self, most: Optional[int] = None) -> None:
         """Forget answers that are old, and the oldest of those that take too much memory."""
+        most = self.bounds.answer_bytes if most is None else most
         now = time.monotonic()
         answered = [(path, at, of) for path, (at, of) in self._answers.items() if of.done()]
         size = sum(_size(of) for _, _, of in answered)
         for path, asked_at, of in answered:  # the oldest first
-            full = len(self._answers) > _MOST_KEPT or size > most
+            full = len(self._answers) > self.bounds.answers or size > most
             if full or now >= asked_at + self._kept_for:
                 size -= _size(of)
                 del self._answers[path]
@@ -349,7 +362,7 @@ class Inventory:
         if now >= deadline:
             raise AnswerLate(f"{self._client.url}: no time was left to ask it")
         has_time = deadline - now >= self.patience / 2
-        pause = max(_SHORTEST_PAUSE, self._kept_for)
+        pause = max(self.bounds.pause, self._kept_for)
         with self._lock:
             if now < self._retry_at:
                 raise EngineUnavailable(self._failure)

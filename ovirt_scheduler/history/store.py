@@ -90,6 +90,7 @@ class History:
         at_rest: called by the writer's thread when there was nothing to write for some seconds.
         is_inquiry: whether a call about a VM at a time (seconds since 1970) was for a question of
             this daemon's own.
+        rest: how many seconds these are.
     """
 
     def __init__(
@@ -98,7 +99,9 @@ class History:
         split: Split = leave_out,
         at_rest: Callable[[], None] = lambda: None,
         is_inquiry: Callable[[str, float], bool] = lambda _vm, _at: False,
+        rest: float = _REST,
     ) -> None:
+        self._rest = rest
         self._path = path
         self._split = split
         self._at_rest = at_rest
@@ -233,7 +236,7 @@ class History:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            if not self._filled.wait(_REST):
+            if not self._filled.wait(self._rest):
                 self._give_memory_back()
                 self._filled.wait()
             self._closing.wait(_GATHER)

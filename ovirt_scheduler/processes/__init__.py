@@ -16,6 +16,7 @@
     forker            the zygote that lives, and the next one when it dies
     zygote            one zygote as the daemon sees it, and the thread that watches it
     worker_handle     a process that a zygote forks, as the daemon sees it
+    timing            how long processes are kept, and waited for
     interpreter       how the zygote's interpreter is started
 
 One request goes this way::

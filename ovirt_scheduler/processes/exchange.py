@@ -33,10 +33,7 @@ from ovirt_scheduler.processes.worker_handle import Worker
 
 OUTPUT_LIMIT = 1 << 20  # bytes kept of each of a call's stdout and stderr (contract 5.4)
 _CHUNK = 1 << 16
-_PATIENCE = 0.005  # seconds for a process to settle, before another is used
-_LAST_SECONDS = 0.5  # for a worker whose connection has ended to have ended itself
 _TRACE_SECONDS = 0.5  # before its end that a process is asked where it is; a quarter at most
-_QUIET = 5.0  # seconds without a word from any worker, after which the zygote is asked for one
 
 
 class ExchangeState(enum.Enum):
@@ -174,7 +171,7 @@ class Exchange:
                 return
             self.state = ExchangeState.SETTLING
             if worker.was_called:
-                patience = worker.ready_by if worker.patient else self.started + _PATIENCE
+                patience = worker.ready_by if worker.patient else self.started + pool.times.patience
                 self.due = min(self.until, patience)
             self.send()
         except BaseException:
@@ -286,14 +283,17 @@ class Exchange:
             return
         self._end(ExchangeState.TIMED_OUT if now >= self.until else ExchangeState.NOT_READY)
 
-    def end_worker(self) -> None:
+    def end_worker(self, last_seconds: float) -> None:
         """Have the worker end if there is no answer, or something of the task still runs.
 
         One whose connection has ended may be about to end by itself, and its own status says why.
+
+        Args:
+            last_seconds: to wait for that.
         """
         if self.ending or self.state not in (ExchangeState.ANSWERED, ExchangeState.NOT_READY):
             self.status = self.worker.end(
-                _LAST_SECONDS if self.state is ExchangeState.ENDED else 0.0
+                last_seconds if self.state is ExchangeState.ENDED else 0.0
             )
 
     def is_another_workers(self) -> bool:
@@ -357,8 +357,8 @@ def completed(pool: Pool, waiting: deque[AnyExchange], parallel: int = 1) -> Ite
                     yield exchange
                 else:
                     running.append(exchange)
-            for exchange in _wait(running) if running else ():
-                exchange.end_worker()
+            for exchange in _wait(running, pool.times.quiet) if running else ():
+                exchange.end_worker(pool.times.last)
                 is_another_workers = exchange.is_another_workers()
                 if not is_another_workers:
                     yield exchange
@@ -373,8 +373,12 @@ def completed(pool: Pool, waiting: deque[AnyExchange], parallel: int = 1) -> Ite
             exchange.release(pool)
 
 
-def _wait(exchanges: Sequence[AnyExchange]) -> list[AnyExchange]:
-    """Wait until at least one of these has ended; those that have."""
+def _wait(exchanges: Sequence[AnyExchange], quiet: float) -> list[AnyExchange]:
+    """Wait until at least one of these has ended; those that have.
+
+    Args:
+        quiet: seconds without a word from any worker, after which the zygote is asked for one.
+    """
     poller = select.poll()
     watched: dict[int, tuple[Exchange, Optional[int]]] = {}  # by descriptor
     for exchange in exchanges:
@@ -385,13 +389,13 @@ def _wait(exchanges: Sequence[AnyExchange]) -> list[AnyExchange]:
         if ended:
             return ended
         seconds = min(exchange.due for exchange in exchanges) - time.monotonic()
-        happened = poller.poll(max(0.0, min(seconds, _QUIET)) * 1000)
+        happened = poller.poll(max(0.0, min(seconds, quiet)) * 1000)
         # The pipes stand behind their socket: what is there when an answer is, came before it.
         for descriptor, events in reversed(happened):
             which, place = watched[descriptor]
             if which.state in _OPEN:
                 _handle(which, place, descriptor, events, poller)
-        if not happened and seconds > _QUIET:
+        if not happened and seconds > quiet:
             exchanges[0].worker.zygote.check_alive()  # it may never have forked the worker
         now = time.monotonic()
         for exchange in exchanges:

@@ -49,6 +49,7 @@ from ovirt_scheduler.processes.inputs import joined, read_inputs
 from ovirt_scheduler.processes.plugin_calls import check_values, has_values, make_calls
 from ovirt_scheduler.processes.pool import Pool
 from ovirt_scheduler.processes.slots import Slots
+from ovirt_scheduler.processes.timing import TIMES, ProcessTimes
 
 # Functions that answer with some of the given hosts; without hosts they are not called.
 _OF_GIVEN_HOSTS = (Returns.MIGRATION, Returns.SELECTION, Returns.TRUTH)
@@ -77,6 +78,7 @@ class Executor:
         adopts: this process has no other children than the executor's, so it kills all that a
             dead zygote leaves behind.
         most_processes: of plugins, that are kept between calls.
+        times: how long processes are kept, and waited for.
     """
 
     def __init__(
@@ -86,10 +88,11 @@ class Executor:
         user: Optional[PluginUser] = None,
         adopts: bool = False,
         most_processes: int = 64,
+        times: ProcessTimes = TIMES,
     ) -> None:
         self._slots = Slots(parallel, max_waiting)
-        self._zygotes = Forker(user, adopts)
-        self._pool = Pool(self._zygotes.fork, most_processes, parallel)
+        self._zygotes = Forker(user, adopts, times)
+        self._pool = Pool(self._zygotes.fork, most_processes, parallel, times)
 
     def start(self) -> None:
         """Start the zygote and what keeps processes ready.

@@ -11,6 +11,7 @@ from typing import Callable, Optional
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes.kernel import prctl
+from ovirt_scheduler.processes.timing import TIMES, ProcessTimes
 from ovirt_scheduler.processes.worker_handle import Worker
 from ovirt_scheduler.processes.zygote import Zygote, unavailable
 
@@ -18,7 +19,6 @@ _log = logging.getLogger(__name__)
 
 # What the daemon may be out of for a while.
 _LACKS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS}
-_STARTS = 5  # of a zygote, where somebody kills each while it starts
 
 
 class Forker:
@@ -28,6 +28,7 @@ class Forker:
         user: whom plugins run as, which takes root; None: this process's own user.
         adopts: this process has no other children than zygotes, and kills whatever one that died
             leaves behind.
+        times: how long a zygote is waited for.
 
     Attributes:
         started: zygotes since the start.
@@ -35,7 +36,10 @@ class Forker:
         closed: all is ended, or about to be.
     """
 
-    def __init__(self, user: Optional[PluginUser], adopts: bool) -> None:
+    def __init__(
+        self, user: Optional[PluginUser], adopts: bool, times: ProcessTimes = TIMES
+    ) -> None:
+        self._times = times
         if adopts:
             prctl.become_subreaper()
         self.started = self.forked = 0
@@ -99,13 +103,15 @@ class Forker:
         Raises:
             ExecutorUnavailable: it does not start, or not until the deadline, or this is closed.
         """
-        for tries_left in reversed(range(_STARTS)):
+        for tries_left in reversed(range(self._times.starts)):
             with self._lock:
                 if self.closed:
                     raise ExecutorUnavailable("the executor is closed")
                 if self._zygote is None or self._zygote.over:
                     self.started += 1
-                    self._zygote = Zygote(self._on_end, self._replace, self._user, self._adopts)
+                    self._zygote = Zygote(
+                        self._on_end, self._replace, self._user, self._adopts, self._times
+                    )
                 zygote = self._zygote
             try:
                 zygote.await_start(deadline)

@@ -30,19 +30,13 @@ from ovirt_scheduler.processes.ending_counts import Endings
 from ovirt_scheduler.processes.pool_maintenance import Allowance, Delays, Maintenance
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.ending import ENDED, Ending, Reason
+from ovirt_scheduler.processes.timing import TIMES, ProcessTimes
 from ovirt_scheduler.processes.worker_handle import NO_SETUP, Worker
 
 SPARE = 2  # workers forked ahead
 # How often a task is handed over: an idle process, each spare one and a new one may be killed.
 TRIES = SPARE + 3
 
-_SETTLE_SECONDS = 1.0  # from an answer until the process has to be ready again
-_LOAD_SECONDS = 60.0  # from the setup until it has to be
-_LIFE_SECONDS = 3600.0  # of a process: libraries are updated under it
-_IDLE_SECONDS = 5.0  # for which more than one process of a key are kept
-_GROWN_SECONDS = 5.0  # without a call, after which one that has grown is replaced
-_TICK = 0.25  # seconds between two looks of the maintenance thread while a process settles
-_REST = 5.0  # ... while none does
 _BREATH = 0.002  # seconds before a process is made that nobody waits for
 _SETTLED_EVERY = 0.01  # seconds between two looks of who waits for processes to be compared
 _AHEAD_OF_SINGLE = 2  # processes kept ready of a plugin whose processes serve one call each
@@ -59,13 +53,21 @@ class Pool:
         fork: gives a new worker until a deadline; raises ExecutorUnavailable.
         most: processes of plugins to keep.
         parallel: calls at the same time: no plugin needs more processes.
+        times: how long processes are kept, and waited for.
 
     Attributes:
         endings: why processes have ended.
         maintenance: the thread that keeps processes ready.
     """
 
-    def __init__(self, fork: Callable[[float], Worker], most: int, parallel: int) -> None:
+    def __init__(
+        self,
+        fork: Callable[[float], Worker],
+        most: int,
+        parallel: int,
+        times: ProcessTimes = TIMES,
+    ) -> None:
+        self.times = times
         self._fork = fork
         self._most = most
         self._parallel = parallel
@@ -153,7 +155,7 @@ class Pool:
     def keep_at_most(self, most: int) -> None:
         """Change how many processes are kept at most."""
         self._most = most
-        self.maintenance.wake(_TICK)
+        self.maintenance.wake(self.times.tick)
 
     def _fresh(self, deadline: float) -> Worker:
         """A worker that has done nothing yet."""
@@ -232,7 +234,7 @@ class Pool:
             return
         if called:
             worker.zygote.sweep()
-        worker.has_answered(nonce, _SETTLE_SECONDS)
+        worker.has_answered(nonce, self.times.settle)
         self.put_back(worker)
 
     def put_back(self, worker: Worker) -> None:
@@ -243,7 +245,7 @@ class Pool:
             if lives:
                 self._idle.setdefault(worker.key, deque()).append(worker)
         if lives:
-            self.maintenance.wake(_TICK)
+            self.maintenance.wake(self.times.tick)
         else:
             self._end(worker, worker.poll_messages() or ENDED)
 
@@ -275,7 +277,7 @@ class Pool:
 
     def _end_idle(self, worker: Worker, why: Ending) -> None:
         if not worker.was_called and why.reason not in (Reason.SURPLUS, Reason.OUTDATED):
-            self._failed.put_off(worker.key, _TICK)
+            self._failed.put_off(worker.key, self.times.tick)
         self._end(worker, why)
 
     def _end_over(self) -> None:
@@ -298,7 +300,7 @@ class Pool:
             if worker in self._spare:
                 self._spare.remove(worker)
                 worker.close()
-                self.maintenance.wake(_TICK)
+                self.maintenance.wake(self.times.tick)
                 return
             for idle in self._idle.values():
                 if worker in idle:
@@ -320,16 +322,17 @@ class Pool:
         """
         with self._lock:
             if self._closed:
-                return _REST
-            due = time.monotonic() >= self._looked + _TICK  # not for each process that is missed
+                return self.times.rest
+            # Not for each process that is missed.
+            due = time.monotonic() >= self._looked + self.times.tick
             settled = due and self._look()
         self._end_over()
         with self._lock:
             missing = [*self._missing()]  # an end just now may put off the next load
             few = SPARE - len(self._spare)
         if self._make(missing, few) or not settled or self._unproven:
-            return _TICK
-        return max(_TICK, min(_REST, self._failed.shortest()))
+            return self.times.tick
+        return max(self.times.tick, min(self.times.rest, self._failed.shortest()))
 
     def _look(self) -> bool:
         """Look at all idle processes; those that have to end are then in ``_over``.
@@ -356,7 +359,7 @@ class Pool:
                         self._failed.forget(worker.key)
                     why = self._superfluous(worker, now, worker in too_many)
                     if not why and worker.key != READERS:  # no plugin runs in a reader
-                        self._unproven |= worker.prove(now - _TICK, _SETTLE_SECONDS)
+                        self._unproven |= worker.prove(now - self.times.tick, self.times.settle)
                 if why:
                     self._over.append((worker, why))
                     self._idle[worker.key].remove(worker)
@@ -367,16 +370,16 @@ class Pool:
 
     def _superfluous(self, worker: Worker, now: float, too_many: bool) -> Optional[Ending]:
         """Why a process that is ready should not be kept; None if it should."""
-        if worker.key not in self._setups and now >= worker.used + _IDLE_SECONDS:
+        if worker.key not in self._setups and now >= worker.used + self.times.idle:
             return Ending(Reason.OUTDATED)
-        if worker.has_grown and now >= worker.used + _GROWN_SECONDS:
+        if worker.has_grown and now >= worker.used + self.times.grown:
             return Ending(Reason.SURPLUS, "it took more memory than a new one, and was idle")
         if too_many:
             return Ending(Reason.SURPLUS, "there were more than kept_processes")
-        if now >= worker.born + _LIFE_SECONDS:
+        if now >= worker.born + self.times.life:
             return Ending(Reason.SERVED, "it was kept for an hour")
         others = len(self._idle[worker.key]) > self._ahead_of(worker.key)
-        idle = others and now >= worker.used + _IDLE_SECONDS
+        idle = others and now >= worker.used + self.times.idle
         return Ending(Reason.SURPLUS, "it was idle") if idle else None
 
     @staticmethod
@@ -413,7 +416,7 @@ class Pool:
                 except (ExecutorUnavailable, KeyError):
                     raise
                 except Exception as error:  # noqa: BLE001
-                    self._failed.put_off(key, _TICK)
+                    self._failed.put_off(key, self.times.tick)
                     failure = error
         except (ExecutorUnavailable, KeyError):  # a request finds the same, and tells
             return False
@@ -430,7 +433,7 @@ class Pool:
 
     def _load(self, worker: Worker) -> None:
         """Have a process load its plugin before a call needs it."""
-        worker.ready_by = time.monotonic() + _LOAD_SECONDS
+        worker.ready_by = time.monotonic() + self.times.load
         with self._lock:
             with worker.abandoned_on_error():
                 if not self._lives(worker):

@@ -27,16 +27,13 @@ from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.processes.kernel import children
 from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.timing import TIMES, ProcessTimes
 from ovirt_scheduler.processes.worker_handle import Worker
 
 _log = logging.getLogger(__name__)
 
-_START_SECONDS = 20.0
 _STOP_SECONDS = 5.0
-_END_SECONDS = 5.0  # for the zygote to end a worker, and to tell how it ended
 _ORPHANS_SECONDS = 2.0  # for what a zygote left behind to be gone
-_OBEY_SECONDS = 5.0  # for the zygote to give a sign of life
-
 _SWEPT_SECONDS = 0.05  # after which a sweep has been made
 _PAGE = 4096  # bytes: one read of a list of children gives no more
 
@@ -70,6 +67,7 @@ class Zygote:
         user: whom plugins run as; None: this process's own user.
         adopts: whether processes that the zygote leaves behind become children of this process,
             which ends them.
+        times: how long it is waited for.
 
     Attributes:
         alive: it has started, and has not ended.
@@ -86,16 +84,17 @@ class Zygote:
         on_death: Callable[[], None],
         user: Optional[PluginUser],
         adopts: bool,
+        times: ProcessTimes = TIMES,
     ) -> None:
+        self._times = times
         try:
             self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             # A thread may be about to send there when the zygote ends: were it closed then, its
             # number could be another socket's.
             weakref.finalize(self, self._control.close)
             # One that is stopped takes no messages, and must not stop who has one for it.
-            self._control.setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(_OBEY_SECONDS), 0)
-            )
+            limit = struct.pack("ll", *divmod(round(times.obey * 1e6), 10**6))
+            self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
             with theirs:
                 self._process = interpreter.start_zygote(theirs.fileno(), user)
         except OSError as error:
@@ -217,7 +216,7 @@ class Zygote:
 
     def await_end(self, worker: Worker) -> Optional[int]:
         """Wait for the end of a worker that has been killed; its status."""
-        ended = self.has_ended(worker, _END_SECONDS)
+        ended = self.has_ended(worker, self._times.end)
         if not ended and self.check_alive() and worker.status is None:
             _log.error(
                 "a process of %(file)s was killed and does not end (below the zygote, pid %(pid)d)",
@@ -235,10 +234,10 @@ class Zygote:
             before = self._signs
         with contextlib.suppress(OSError):
             self._control.send(frames.ORDER.pack(frames.ASK, 0), socket.MSG_DONTWAIT)
-        lives = self._await(lambda: self._signs > before or not self.alive, _OBEY_SECONDS)
+        lives = self._await(lambda: self._signs > before or not self.alive, self._times.obey)
         if not lives:
             self._give_up()
-            self._await(lambda: self.over, _OBEY_SECONDS)  # from then on others know
+            self._await(lambda: self.over, self._times.obey)  # from then on others know
         return lives and self.alive
 
     def _give_up(self) -> None:
@@ -271,7 +270,7 @@ class Zygote:
 
     def _why_not_ready(self) -> str:
         """Wait until it has started; empty then, else why it has not."""
-        self._control.settimeout(_START_SECONDS)
+        self._control.settimeout(self._times.start)
         message, is_silent = b"", False
         try:
             message = self._control.recv(64)
@@ -289,8 +288,8 @@ class Zygote:
             return "it is closed"
         if is_silent:
             return (
-                f"the zygote was not ready after {_START_SECONDS:g} s, and was killed: the machine "
-                "is overloaded, or it was stopped"
+                f"the zygote was not ready after {self._times.start:g} s, and was killed: the "
+                "machine is overloaded, or it was stopped"
             )
         if self.was_killed:
             return f"the zygote died by {frames.signal_name(-status)} while it started"

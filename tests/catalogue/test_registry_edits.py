@@ -11,16 +11,16 @@ from typing import Optional
 
 import pytest
 
-from ovirt_scheduler.catalogue import edits, plugin_files
+from ovirt_scheduler.catalogue import plugin_files
+from ovirt_scheduler.catalogue.edits import LOOK_TIMES, LookTimes
 from ovirt_scheduler.catalogue.loader import Loader
-from ovirt_scheduler.catalogue.registry import Registry
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model.jobs import Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.clients import Clients
-from tests.support.place import cost_function, plugin, versions
+from tests.support.place import AT_ONCE, cost_function, plugin, versions
 from tests.support.waiting import wait_until
 
 
@@ -84,9 +84,9 @@ def test_half_a_file_that_loads_keeps_the_version_before_it(place, edited):
     assert after.checksum == cost_function(place.start().refresh(), "a").checksum
 
 
-def test_a_file_that_is_written_all_the_time_is_used_at_last(place, monkeypatch):
+def test_a_file_that_is_written_all_the_time_is_used_at_last(place):
     """A program may write a helper so often; and a plugin may come to such a folder, or go."""
-    assert 2 < edits._AT_MOST <= 60
+    assert 2 < LOOK_TIMES.unsettled <= 60
     place.write("_help", "x = 1\n")
     gone = place.write("gone", plugin(1, "import _help"))
     place.write("a", plugin(1, "import _help"))
@@ -95,7 +95,7 @@ def test_a_file_that_is_written_all_the_time_is_used_at_last(place, monkeypatch)
     place.write("a", plugin(2, "import _help"))
     place.write("new", plugin(1, "import _help"))
     assert versions(place.look()) == {"a": "1", "gone": "1"}
-    monkeypatch.setattr(edits, "_AT_MOST", 0.0)
+    place.registry.times = AT_ONCE._replace(unsettled=0.0)
     place.write("_help", "x = 2\n")
     assert versions(place.look()) == {"a": "2", "new": "1"}
 
@@ -112,10 +112,10 @@ def test_half_a_file_does_not_count_whatever_its_clock_says(place, hours):
     assert place.versions() == {"a": "2"}
 
 
-def test_an_edit_counts_when_half_a_second_has_not_changed_it(place, monkeypatch):
+def test_an_edit_counts_when_half_a_second_has_not_changed_it(place):
     """And discover waits for that, also for a file that is new."""
-    monkeypatch.undo()
-    assert edits.SETTLE == 0.5
+    place.registry.times = LOOK_TIMES
+    assert LOOK_TIMES.settle == 0.5
     path = place.write("a", plugin(1))
     started = time.monotonic()
     assert place.versions() == {"a": "1"}
@@ -250,14 +250,13 @@ class Crowd(Clients):
 
 
 @pytest.mark.parametrize("turns", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_calls_beside_edits_get_what_some_good_version_gives(place, turns, monkeypatch):
+def test_calls_beside_edits_get_what_some_good_version_gives(place, turns):
     """Edited, broken, mended, replaced, renamed, removed: every answer is a good version's.
 
     ``steady`` is always there in a good version; ``moves`` and ``moved`` come and go.
     """
     registry, service = place.registry, DecisionService(place.registry, place.executor, 60.0)
-    monkeypatch.setattr(edits, "SETTLE", 0.2)
-    monkeypatch.setattr(f"{Registry.__module__}._LOOK_EVERY", 0.1)
+    registry.times = LookTimes(every=0.1, settle=0.2)
     good = [1]
     steady = place.write("steady", plugin(1))
     moves = place.write("moves", plugin(1))

@@ -12,10 +12,11 @@ from unittest import mock
 
 import pytest
 
-from ovirt_scheduler.catalogue import plugin_states, registry
+from ovirt_scheduler.catalogue import registry
+from ovirt_scheduler.catalogue.edits import LOOK_TIMES
 from ovirt_scheduler.catalogue.loader import LoadedPlugin, Loader, PluginText
 from ovirt_scheduler.errors import ExecutorUnavailable
-from tests.support.place import plugin, versions
+from tests.support.place import AT_ONCE, plugin, versions
 from tests.support.waiting import LONG, wait_until
 
 
@@ -146,7 +147,7 @@ def test_a_look_that_fails_is_tried_again_later_and_shown_until_one_is_well(
     place, monkeypatch, caplog
 ):
     """Logged once, and not at each look."""
-    monkeypatch.setattr(registry, "_LOOK_EVERY", 0.01)
+    place.registry.times = AT_ONCE._replace(every=0.01)
     place.write("a", plugin(1))
     assert place.versions() == {"a": "1"}
     place.registry.watch()
@@ -209,7 +210,7 @@ def test_without_processes_what_was_loaded_stays(place, caplog, monkeypatch):
 
     And once more when it happens again after a look that was well.
     """
-    monkeypatch.setattr(registry, "_LOOK_EVERY", 0.01)
+    place.registry.times = AT_ONCE._replace(every=0.01)
     place.write("a", plugin(1))
     assert place.versions() == {"a": "1"}
     looks = itertools.count()
@@ -248,12 +249,10 @@ def test_many_who_ask_at_once_share_a_look(place, tmp_path):
     assert len(tried.read_text()) <= 4
 
 
-def test_an_import_that_took_long_to_fail_does_not_hold_up_each_discover(
-    place, tmp_path, monkeypatch
-):
+def test_an_import_that_took_long_to_fail_does_not_hold_up_each_discover(place, tmp_path):
     """It is tried again when it is edited."""
-    assert 1 <= registry._SLOW <= 5
-    monkeypatch.setattr(registry, "_SLOW", 0.0)
+    assert 1 <= LOOK_TIMES.slow <= 5
+    place.registry.times = AT_ONCE._replace(slow=0.0)
     tried = tmp_path / "tried"
     path = place.write("a", f"open({str(tried)!r}, 'a').write('x')\n1 / 0\n" + plugin(1))
     for file in (path, place.first):
@@ -286,8 +285,8 @@ def test_what_did_not_load_is_tried_again_without_a_change_of_its_file(
     place, tmp_path, monkeypatch
 ):
     """It may have lacked memory; nobody has to ask for discover, or to touch the file."""
-    assert 1 <= plugin_states._RETRY_EVERY <= 60
-    monkeypatch.setattr(plugin_states, "_RETRY_EVERY", 0.1)
+    assert 1 <= LOOK_TIMES.retry <= 60
+    place.registry.times = AT_ONCE._replace(retry=0.1)
     lacking = tmp_path / "lacking"
     lacking.touch()
     path = place.write(

@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from ovirt_scheduler.clusters.cluster_reader import ClusterReader
-from ovirt_scheduler.engine import inventory
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.engine.inventory import Inventory, InventoryBounds
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.processes.documents import serialization
 from ovirt_scheduler.processes.documents.resource_use import MOST_STATES
@@ -38,8 +37,7 @@ class Engine(RestServer):
 
 
 @pytest.fixture
-def engine(tmp_path, monkeypatch):
-    monkeypatch.setattr(inventory, "_PAGE", PAGE)
+def engine(tmp_path):
     hosts = [Host(name) for name in ("lynx", "puma")]
     with Engine(tmp_path, hosts, [Vm(name, host="lynx") for name in NAMES], tls=False) as server:
         yield server
@@ -47,7 +45,7 @@ def engine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def asking(engine):
-    found = Inventory(engine.settings(cache_seconds=0))
+    found = Inventory(engine.settings(cache_seconds=0), bounds=InventoryBounds(page=PAGE))
     yield found
     found.close()
 
@@ -181,9 +179,9 @@ def test_a_last_page_of_what_was_pushed_onto_it_is_no_repetition(engine, cluster
     assert names(look(cluster, calls=True)) == NAMES[: 2 * PAGE]
 
 
-def test_an_engine_without_an_end_is_told(engine, cluster, monkeypatch):
+def test_an_engine_without_an_end_is_told(engine, asking, cluster):
     """It is asked for so many pages, and no more."""
-    monkeypatch.setattr(inventory, "_MOST_FOUND", 4 * PAGE)
+    asking.bounds = InventoryBounds(page=PAGE, entities=4 * PAGE)
     engine.before = lambda _: engine.vms.extend(
         Vm(f"vm{len(engine.vms) + each:03}", host="lynx") for each in range(PAGE)
     )
@@ -286,7 +284,9 @@ def test_a_page_of_very_many_is_refused(engine, cluster):
 
 def test_with_documents_that_are_to_be_recorded_each_page_is_kept(engine, executor):
     """A replay reads them again."""
-    asking = Inventory(engine.settings(cache_seconds=0), keeps_documents=True)
+    asking = Inventory(
+        engine.settings(cache_seconds=0), keeps_documents=True, bounds=InventoryBounds(page=PAGE)
+    )
     cluster = ClusterReader("Default", asking, executor, threading.Event())
     view = look(cluster, calls=True)
     assert [len(reply.ids) for reply in view.replies.vms] == [3, 3, 1]

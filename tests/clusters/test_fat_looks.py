@@ -15,8 +15,7 @@ from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plan_approval import Plans
 from ovirt_scheduler.clusters.planning import ClusterServices
 from ovirt_scheduler.decisions.service import DecisionService
-from ovirt_scheduler.engine import inventory
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.engine.inventory import Inventory, InventoryBounds
 from ovirt_scheduler.model.answer_memory import AnswerMemory
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import Drive
@@ -28,8 +27,7 @@ _SETTINGS = ClusterSettings("Default", Drive.ON, scheduler="recorder", propertie
 
 
 @pytest.fixture
-def engine(tmp_path, monkeypatch):
-    monkeypatch.setattr(inventory, "_PAGE", 5)
+def engine(tmp_path):
     vms = [Vm(f"vm{number}", host="lynx") for number in range(40)]
     with RestServer(tmp_path, [Host("lynx", measured=True)], vms, tls=False) as server:
         yield server
@@ -45,7 +43,9 @@ def cluster(tmp_path, engine, memory, place, executor):
     (tmp_path / "wanted").write_text("{}")
     place.write("recorder", RECORDER.format(folder=str(tmp_path)))
     place.registry.refresh()
-    asking = Inventory(engine.settings(cache_seconds=0), memory=memory)
+    asking = Inventory(
+        engine.settings(cache_seconds=0), memory=memory, bounds=InventoryBounds(page=5)
+    )
     services = ClusterServices(
         Plans(lambda _: None, lambda _: None), DriveMemory(tmp_path / "clusters.json"), asking,
         DecisionService(place.registry, executor, 60.0, asking), executor, threading.Event(),

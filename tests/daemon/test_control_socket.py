@@ -14,7 +14,6 @@ import time
 import pytest
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.daemon import control_socket
 from ovirt_scheduler.daemon.control_socket import Control, short_name
 from ovirt_scheduler.errors import BadParameters
 from tests.support.command import script
@@ -65,10 +64,14 @@ def test_what_is_no_question_is_told(path, line):
     assert ask(path, line) == {"error": expected}
 
 
-def test_a_question_that_comes_byte_by_byte_has_one_time_for_all_of_it(path, monkeypatch):
+def test_a_question_that_comes_byte_by_byte_has_one_time_for_all_of_it(tmp_path):
     """Else it would keep a thread for as long as it likes."""
-    monkeypatch.setattr(control_socket, "_SECONDS", 0.5)
-    with socket.socket(socket.AF_UNIX) as channel, short_name(path) as name:
+    control = Control(tmp_path / "control", {}, seconds=0.5)
+    control.start()
+    with contextlib.ExitStack() as stack:
+        stack.callback(control.close)
+        channel = stack.enter_context(socket.socket(socket.AF_UNIX))
+        name = stack.enter_context(short_name(tmp_path / "control"))
         channel.settimeout(0.05)
         channel.connect(name)
         give_up = time.monotonic() + LONG

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ovirt_scheduler.daemon import watchdog
 from ovirt_scheduler.daemon.watchdog import Notifier, Watchdog
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.processes.executor import Executor
@@ -14,9 +13,7 @@ from tests.support.waiting import wait_until
 def test_calls_that_do_not_work_are_a_problem_until_they_do_again(
     executor: Executor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watchdog, "_LOOK_EVERY", 0.01)
-    monkeypatch.setattr(watchdog, "_SLOW", 1.0)
-    looking = Watchdog(Notifier({}), executor, lambda: "")
+    looking = Watchdog(Notifier({}), executor, lambda: "", look_every=0.01, slow=1.0)
 
     def fail(_: object) -> None:
         raise ExecutorUnavailable("no process")
@@ -36,8 +33,7 @@ def test_calls_that_do_not_work_are_a_problem_until_they_do_again(
 def test_a_look_that_takes_long_is_a_problem_until_it_is_over(
     executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "_SLOW", 0.0)
-    looking = Watchdog(Notifier({}), executor, lambda: "")
+    looking = Watchdog(Notifier({}), executor, lambda: "", slow=0.0)
     seen: list[str] = []
     analyse = executor.analyse
 

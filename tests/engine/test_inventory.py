@@ -12,8 +12,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from ovirt_scheduler.clusters import engine_events
-from ovirt_scheduler.engine import client, inventory
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.engine import client
+from ovirt_scheduler.engine.inventory import Inventory, InventoryBounds
 from ovirt_scheduler.errors import EngineRefusal, EngineUnavailable
 from ovirt_scheduler.model.tasks import EngineReplies, Sought
 from ovirt_scheduler.security import certificates
@@ -108,9 +108,9 @@ def test_without_cache_seconds_each_request_asks(engine):
     assert (len(engine.queries), engine.logins) == (3, 1)
 
 
-def test_the_answers_kept_are_bounded(engine, asking, monkeypatch):
+def test_the_answers_kept_are_bounded(engine, asking):
     """The oldest goes first."""
-    monkeypatch.setattr(inventory, "_MOST_KEPT", 5)
+    asking.bounds = InventoryBounds(answers=5)
     names = [f"vm{number}" for number in range(8)]
     for name in names:
         asking.look_up(Sought(vm=id_of(name)), soon())
@@ -408,10 +408,9 @@ def test_a_failed_login_is_not_tried_for_each_request(engine, tmp_path):
     assert engine.refused == 1
 
 
-def test_after_the_pause_it_is_asked_again(engine, monkeypatch):
+def test_after_the_pause_it_is_asked_again(engine):
     """By one request at a time; when that succeeds, by all."""
-    monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 0.05)
-    asking = Inventory(engine.settings(cache_seconds=0))
+    asking = Inventory(engine.settings(cache_seconds=0), bounds=InventoryBounds(pause=0.05))
     engine.broken = Reply(500, "text/html", "")
     with pytest.raises(EngineUnavailable):
         asking.look_up(Sought(vm=id_of("web")), soon())
@@ -420,15 +419,15 @@ def test_after_the_pause_it_is_asked_again(engine, monkeypatch):
     assert asking.look_up(Sought(vm=id_of("mail")), soon()).vm is not None
 
 
-def test_while_one_tries_again_the_others_still_fail_fast(engine, monkeypatch):
+def test_while_one_tries_again_the_others_still_fail_fast(engine):
     """An engine that stays silent holds up one request, not all."""
-    monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 0.5)
-    asking = Inventory(engine.settings(cache_seconds=0), patience=0.25)
+    bounds = InventoryBounds(pause=0.5)
+    asking = Inventory(engine.settings(cache_seconds=0), patience=0.25, bounds=bounds)
     engine.answering.clear()
     with pytest.raises(EngineUnavailable):
         asking.look_up(Sought(vm=id_of("web")), soon())
     assert engine.arrived.acquire(timeout=LONG)
-    monkeypatch.setattr(inventory, "_SHORTEST_PAUSE", 60.0)
+    asking.bounds = InventoryBounds(pause=60.0)
     asking.patience = 10.0
     with ThreadPoolExecutor(1) as threads:
         again = threads.submit(lambda: asking.look_up(Sought(vm=id_of("web")), after(0.5)))

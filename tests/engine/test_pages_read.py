@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from ovirt_scheduler.engine import inventory
-from ovirt_scheduler.engine.inventory import Inventory
+from ovirt_scheduler.engine.inventory import Inventory, InventoryBounds
 from ovirt_scheduler.errors import EngineUnavailable
 from tests.support.rest_server import RestServer
 
 
 @pytest.fixture
-def engine(tmp_path, monkeypatch) -> Iterator[RestServer]:
-    monkeypatch.setattr(inventory, "_PAGE", 2)
+def engine(tmp_path) -> Iterator[RestServer]:
     with RestServer(tmp_path, tls=False) as server:
         yield server
 
@@ -22,7 +20,7 @@ def engine(tmp_path, monkeypatch) -> Iterator[RestServer]:
 def read(engine: RestServer, *pages: str) -> Mapping[str, str]:
     """What comes of pages of VMs with these letters as ids, each with the number of its page."""
     turns = iter([dict.fromkeys(page, number) for number, page in enumerate(pages, 1)])
-    asking = Inventory(engine.settings())
+    asking = Inventory(engine.settings(), bounds=InventoryBounds(page=2))
     try:
         return asking.read_pages("vms", "cluster=Default", lambda _: next(turns))
     finally:

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from ovirt_scheduler.errors import HistoryUnreadable
-from ovirt_scheduler.history import store
 from ovirt_scheduler.history.query import Query, written
 from ovirt_scheduler.history.record import Record
 from ovirt_scheduler.history.record_reader import RecordReader
@@ -248,16 +247,13 @@ def test_the_oldest_go_when_the_history_is_full(tmp_path: Path):
     assert 0 < kept < 1500
 
 
-def test_memory_is_given_back_when_there_is_nothing_to_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_memory_is_given_back_when_there_is_nothing_to_write(tmp_path: Path):
     """SQLite's pages of the file; what comes after that is written all the same."""
     used = getattr(ctypes.CDLL(_sqlite3.__file__), "sqlite3_memory_used", None)
     if used is None:
         pytest.skip("this SQLite does not say how much memory it uses")
-    monkeypatch.setattr(store, "_REST", 0.1)
     rests: queue.SimpleQueue[int] = queue.SimpleQueue()
-    history = History(tmp_path / "history.sqlite", at_rest=lambda: rests.put(used()))
+    history = History(tmp_path / "history.sqlite", at_rest=lambda: rests.put(used()), rest=0.1)
     history.start()
     empty = rests.get(timeout=LONG)
     for number in range(500):

@@ -28,9 +28,9 @@ from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.processes import exchange, pool
-from ovirt_scheduler.processes import zygote as daemons_zygote
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.protocol import frames, messages
+from ovirt_scheduler.processes.timing import TIMES
 from ovirt_scheduler.processes.worker_handle import Worker
 from tests.support.command import script
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
@@ -62,12 +62,9 @@ def test_a_zygote_killed_in_the_middle_fails_the_calls_under_way_alone(
     assert zygote_of(executor) != before
 
 
-def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
-    executor, unit_of, monkeypatch
-):
+def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(own_with, unit_of):
     """SIGSTOP: it gives no sign of life when a request hears nothing."""
-    monkeypatch.setattr(exchange, "_QUIET", 0.2)
-    monkeypatch.setattr(daemons_zygote, "_OBEY_SECONDS", 0.5)
+    executor = own_with(quiet=0.2, obey=0.5)
     # Processes that were forked before are used first.
     text = "def do_filter(hosts, vm, properties): return hosts"
     units = [unit_of(text, f"p{number}") for number in range(pool.SPARE + 1)]
@@ -78,10 +75,9 @@ def test_a_stopped_zygote_is_replaced_and_its_request_served_by_the_next(
     assert zygote_of(executor) != stopped
 
 
-def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(own, unit_of, monkeypatch):
+def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(own_with, unit_of):
     """Nobody could tell how, and the zygote is replaced."""
-    monkeypatch.setattr(daemons_zygote, "_END_SECONDS", 0.2)
-    monkeypatch.setattr(daemons_zygote, "_OBEY_SECONDS", 0.5)
+    own = own_with(end=0.2, obey=0.5)
     unit = unit_of(
         "import os, signal\n"
         "def do_filter(hosts, vm, properties):\n"
@@ -92,10 +88,9 @@ def test_a_call_that_ends_while_the_zygote_is_stopped_ended_with_it(own, unit_of
     assert (result.outcome, result.message) == (CallOutcome.KILLED, "ended with the zygote")
 
 
-def test_a_zygote_that_works_is_asked_and_stays(executor, unit_named, monkeypatch):
+def test_a_zygote_that_works_is_asked_and_stays(own_with, unit_named):
     """A call that takes its time is no sign of a zygote that hangs."""
-    monkeypatch.setattr(exchange, "_QUIET", 0.1)
-    monkeypatch.setattr(daemons_zygote, "_OBEY_SECONDS", 3.0)
+    executor = own_with(quiet=0.1, obey=3.0)
     zygote = zygote_of(executor)
     unit = unit_named("sleeps_forever", limits=replace(LIMITS, timeout=1.5))
     assert only(executor.run(job_of([unit]))).outcome is CallOutcome.TIMED_OUT
@@ -112,11 +107,8 @@ def descriptors_at_rest(zygote: int) -> set[int]:
     return {*targets} if len(sockets) == 1 else set()
 
 
-def test_a_call_ends_where_another_of_its_request_gets_no_process(
-    unit_named, tmp_path, monkeypatch
-):
+def test_a_call_ends_where_another_of_its_request_gets_no_process(unit_named, tmp_path):
     """Nobody waits for it any more; the zygote has no descriptors for the other."""
-    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
     for number in range(5):
         (tmp_path / f"p{number}.py").write_text(
             "import os, time\n"
@@ -129,7 +121,8 @@ def test_a_call_ends_where_another_of_its_request_gets_no_process(
         unit_named(f"p{number}", Kind.COST_FUNCTION, replace(LIMITS, timeout=60.0), tmp_path)
         for number in range(5)
     ]
-    with running(parallel=10, max_waiting=8) as own:
+    times = TIMES._replace(patience=5.0)  # the machine may be busy
+    with running(parallel=10, max_waiting=8, times=times) as own:
         pid = int(only(own.run(job_of(units[:1], properties={"seconds": "0"}))).stdout)
         taken = wait_until(lambda: descriptors_at_rest(zygote_of(own)))
         room = [number for number in range(len(taken) + 2) if number not in taken][:2]
@@ -195,7 +188,7 @@ def test_setups_for_which_there_is_no_memory_leave_no_processes(own, unit_named,
         own.prewarm([(unit.plugin, unit.limits)])
         wait_until(lambda: times, suits=lambda tried: len(tried) > 3)
         assert len(offspring(zygote_of(own))) == SPARE_BELOW
-        assert times[3] - times[1] > pool._TICK  # not again at once
+        assert times[3] - times[1] > TIMES.tick  # not again at once
     assert only(own.run(job_of([unit]))).value == HOSTS
 
 
@@ -264,7 +257,7 @@ def test_where_memory_lacks_while_processes_are_looked_at_none_is_lost(
 
     monkeypatch.setattr(Worker, "drop_output", drops)
     with own._pool._lock:
-        first.born -= pool._LIFE_SECONDS
+        first.born -= TIMES.life
     own._pool.maintenance.wake()
     wait_until(lambda: not left and first.channel.fileno() == -1)
     assert last.channel.fileno() != -1

@@ -9,7 +9,6 @@ import pytest
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only, running
 from tests.support.processes import processes_with
@@ -116,9 +115,9 @@ def test_who_forges_an_answer_and_that_it_is_ready_is_ended_without_another_call
     assert only(own.run(job_of([unit]))).value == HOSTS
 
 
-def test_who_forges_that_it_has_loaded_is_not_called(own, unit_of, tmp_path, monkeypatch):
+def test_who_forges_that_it_has_loaded_is_not_called(own_with, unit_of, tmp_path):
     """A file that hangs only in the process of its calls, where it says READY in its stead."""
-    monkeypatch.setattr(pool, "_LOAD_SECONDS", 1.0)
+    own = own_with(load=1.0)
     loaded = tmp_path / "loaded"
     unit = unit_of(
         "import os, struct, sys, time\n"

@@ -311,9 +311,9 @@ def test_memory_that_calls_leave_in_use_is_bounded(calls_of):
     assert {*calls.replaced} == {"limit"}
 
 
-def test_a_process_that_has_grown_is_replaced_when_it_is_idle(calls_of, monkeypatch):
+def test_a_process_that_has_grown_is_replaced_when_it_is_idle(calls_of, executor, monkeypatch):
     """One that has not grown stays: its next caller finds it ready."""
-    monkeypatch.setattr(pool, "_GROWN_SECONDS", 0.0)
+    monkeypatch.setattr(executor._pool, "times", executor._pool.times._replace(grown=0.0))
     calls = calls_of(
         ordinary("json._trace.append(b'x' * int(properties['size']))",
                  "import json\njson._trace = vars(json).get('_trace', [])")

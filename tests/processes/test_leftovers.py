@@ -23,10 +23,9 @@ from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import exchange, forker
-from ovirt_scheduler.processes import zygote as daemons_zygote
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.protocol import frames
+from ovirt_scheduler.processes.timing import TIMES
 from tests.support.jobs import HOSTS, LIMITS, job_of, only, running
 from tests.support.processes import SPARE_BELOW, offspring, processes_with, zygote_of
 from tests.support.waiting import LONG, wait_until
@@ -178,9 +177,9 @@ def test_a_child_that_a_call_made_the_zygotes_is_ended(own, unit_of):
         wait_until(lambda its=child: zygote.check_alive() and not its.exists())
 
 
-def test_the_zygote_is_told_to_sweep_only_if_it_may_have_others(own, unit_named, monkeypatch):
+def test_the_zygote_is_told_to_sweep_only_if_it_may_have_others(own_with, unit_named, monkeypatch):
     """Its children are read with each answer, and are its workers."""
-    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
+    own = own_with(patience=5.0)  # the machine may be busy
     unit = unit_named("keeps_all")
     own.prewarm([(unit.plugin, unit.limits)])
     wait_until(lambda: len(offspring(zygote_of(own))), suits=lambda count: count == 1 + SPARE_BELOW)
@@ -266,10 +265,10 @@ def test_what_cannot_be_ended_is_told_and_holds_up_its_own_call_alone(
 
 
 def test_a_plugins_process_that_does_not_end_is_told(
-    own, unit_named, unit_of, tmp_path, caplog, monkeypatch
+    own_with, unit_named, unit_of, tmp_path, caplog
 ):
     """Killed, and still there: the call is over all the same."""
-    monkeypatch.setattr(daemons_zygote, "_END_SECONDS", 0.5)
+    own = own_with(end=0.5)
     running = tmp_path / "running"
     unit = unit_of(
         "import os, pathlib, time\n"
@@ -310,7 +309,7 @@ def test_closing_does_not_wait_for_a_zygote_that_is_starting():
     os.kill(zygote, signal.SIGSTOP)
     began = time.monotonic()
     starting.close()
-    assert time.monotonic() - began < daemons_zygote._START_SECONDS / 2
+    assert time.monotonic() - began < TIMES.start / 2
     thread.join(5)
     assert not thread.is_alive()
     assert len(failed) == 1
@@ -337,10 +336,9 @@ def test_a_zygote_that_is_killed_while_it_starts_costs_no_request(own, unit_name
     wait_until(lambda: zygote_of(own) != starting)  # its end may be heard of later
 
 
-def test_a_zygote_that_is_killed_whenever_it_starts_is_told_as_that(monkeypatch):
+def test_a_zygote_that_is_killed_whenever_it_starts_is_told_as_that():
     """It has said nothing, and nobody is sent to look for that."""
-    monkeypatch.setattr(forker, "_STARTS", 1)
-    starting = Executor(parallel=1, max_waiting=1)
+    starting = Executor(parallel=1, max_waiting=1, times=TIMES._replace(starts=1))
     with ThreadPoolExecutor(1) as threads:
         started = threads.submit(starting.start)
         os.kill(wait_until(lambda: zygote_of(starting)), signal.SIGKILL)
@@ -358,26 +356,24 @@ def test_who_waits_for_a_zygote_that_starts_waits_no_longer_than_its_time(own, u
         began = time.monotonic()
         with pytest.raises(ExecutorUnavailable, match=f"{starting}.* was not ready in time"):
             own.run(job_of([unit], seconds=0.2))
-        assert time.monotonic() - began < daemons_zygote._START_SECONDS / 2
+        assert time.monotonic() - began < TIMES.start / 2
         os.kill(starting, signal.SIGCONT)
         assert only(patient.result(LONG)).value == HOSTS
     assert zygote_of(own) == starting
 
 
-def test_a_zygote_that_is_not_ready_in_time_is_told_as_that(monkeypatch):
+def test_a_zygote_that_is_not_ready_in_time_is_told_as_that():
     """It has said nothing: the message sends nobody to look for that."""
-    monkeypatch.setattr(daemons_zygote, "_START_SECONDS", 0.001)
-    starting = Executor(parallel=1, max_waiting=1)
+    starting = Executor(parallel=1, max_waiting=1, times=TIMES._replace(start=0.001))
     with pytest.raises(ExecutorUnavailable, match=r"not ready after 0.001 s, and was killed"):
         starting.start()
     starting.close()
 
 
-def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(monkeypatch, unit_named, caplog):
+def test_a_stopped_zygote_holds_up_nobody_who_has_a_message_for_it(unit_named, caplog):
     """However many there are already: it is replaced."""
-    monkeypatch.setattr(daemons_zygote, "_OBEY_SECONDS", 1.0)
     caplog.set_level(logging.ERROR)
-    with running(parallel=4, max_waiting=64) as stuck:
+    with running(parallel=4, max_waiting=64, times=TIMES._replace(obey=1.0)) as stuck:
         zygote = zygote_of(stuck)
         os.kill(zygote, signal.SIGSTOP)
         worker = stuck._pool.take(None, math.inf)

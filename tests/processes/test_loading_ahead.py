@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import pool, pool_maintenance
+from ovirt_scheduler.processes import pool_maintenance
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only
-from tests.support.processes import SPARE_BELOW, offspring, title, zygote_of
+from tests.support.processes import SPARE_BELOW, change_times, offspring, title, zygote_of
 from tests.support.waiting import LONG, wait_until
 
 
@@ -51,20 +51,20 @@ def test_what_is_wanted_is_loaded_before_it_is_called(own, load_ahead, loaded, m
     ahead = wait_until(lambda: _ready(own))
     assert int(only(own.run(job_of([unit]))).stdout) == ahead
     own.wait_until_idle(LONG)
-    monkeypatch.setattr(pool, "_TICK", 3600.0)
+    change_times(own, tick=3600.0)
     monkeypatch.setattr(pool_maintenance, "_LONGEST_DELAY", 3600.0)
     os.kill(ahead, signal.SIGKILL)
     wait_until(lambda: _ready(own), suits=lambda pid: pid not in (0, ahead))
 
 
-def test_a_process_that_serves_one_call_is_replaced_at_once(own, load_ahead, loaded, monkeypatch):
+def test_a_process_that_serves_one_call_is_replaced_at_once(own, load_ahead, loaded):
     """Callers would be there before the next look, and pay for the plugin's imports."""
     unit = load_ahead("Once", f"import os\nprint(os.getpid(), file=open({str(loaded)!r}, 'a'))\n")
     unit = replace(unit, limits=replace(unit.limits, calls_per_process=1))
     own.prewarm([(unit.plugin, unit.limits)])
     pids = lambda: {*loaded.read_text().split()} if loaded.exists() else set()  # noqa: E731
     before = len(wait_until(pids, suits=lambda seen: len(seen) >= 2))
-    monkeypatch.setattr(pool, "_TICK", 3600.0)
+    change_times(own, tick=3600.0)
     for calls in range(1, 4):
         assert only(own.run(job_of([unit]))).value == HOSTS
         wait_until(pids, suits=lambda seen, calls=calls: len(seen) >= before + calls)
@@ -92,9 +92,9 @@ def test_a_process_that_does_not_take_its_setup_keeps_no_other_from_being_made(
 
 
 @pytest.mark.long
-def test_what_is_killed_while_it_loads_is_loaded_again(own, load_ahead, loaded, monkeypatch):
+def test_what_is_killed_while_it_loads_is_loaded_again(own, load_ahead, loaded):
     """However often, and when its pause is over: who kills it may stop doing so."""
-    monkeypatch.setattr(pool, "_REST", 3600.0)
+    change_times(own, rest=3600.0)
     load_ahead(
         "Slow",
         "import os, pathlib, time\n"
@@ -122,10 +122,10 @@ def test_what_is_loaded_ahead_may_print_a_lot(load_ahead, loaded):
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["threading.Timer(0.05, os._exit, [0]).start()", "differ()"])
 def test_a_plugin_whose_process_ends_itself_is_loaded_ahead_less_and_less_often(
-    load_ahead, loaded, monkeypatch, how
+    own, load_ahead, loaded, how
 ):
     """By a thread that it starts when it is loaded; or by what it says itself then."""
-    monkeypatch.setattr(pool, "_TICK", 0.05)
+    change_times(own, tick=0.05)
     load_ahead(
         "Ends",
         "import os, sys, threading, time\n"
@@ -144,15 +144,13 @@ def test_a_plugin_whose_process_ends_itself_is_loaded_ahead_less_and_less_often(
         lambda: loaded.read_text().split() if loaded.exists() else [],
         suits=lambda seen: len(seen) >= 5,
     )
-    assert float(last) - float(before) >= 8 * pool._TICK
+    assert float(last) - float(before) >= 8 * 0.05
 
 
 @pytest.mark.long
-def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(
-    own, unit_named, monkeypatch
-):
+def test_a_process_that_was_loaded_ahead_is_replaced_as_often_as_it_is_killed(own_with, unit_named):
     """After a pause, each time: who kills it may stop doing so."""
-    monkeypatch.setattr(pool, "_TICK", 0.01)
+    own = own_with(tick=0.01)
     unit = unit_named("keeps_all")
     own.prewarm([(unit.plugin, unit.limits)])
     for _ in range(5):

@@ -19,7 +19,7 @@ from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.tasks import Setup
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import properties
-from ovirt_scheduler.processes import exchange, pool
+from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.protocol import messages
 from ovirt_scheduler.processes.worker_handle import Worker
@@ -40,9 +40,9 @@ def below(executor: Executor) -> list[int]:
     return offspring(zygote_of(executor))
 
 
-def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkeypatch):
+def test_a_plugins_process_serves_one_call_after_another(own_with, unit_named):
     """And no other plugin's."""
-    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
+    own = own_with(patience=5.0)  # the machine may be busy
     unit, other = unit_named("tells_its_pid"), unit_named("prints")
     pids = {pid_of(own, unit) for _ in range(20)}
     assert len(pids) == 1
@@ -51,9 +51,9 @@ def test_a_plugins_process_serves_one_call_after_another(own, unit_named, monkey
 
 
 @pytest.mark.long
-def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
+def test_values_of_properties_cost_no_process(own_with, unit_named):
     """The alarm under which they are held to their patterns is taken back."""
-    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
+    own = own_with(patience=5.0)  # the machine may be busy
     unit = replace(
         unit_named("tells_its_pid"), properties=properties.parse("tells_its_pid", "a=x+", "")
     )
@@ -63,9 +63,9 @@ def test_values_of_properties_cost_no_process(own, unit_named, monkeypatch):
 
 
 @pytest.mark.long
-def test_units_of_one_plugin_share_its_process(own, unit_named, tmp_path, monkeypatch):
+def test_units_of_one_plugin_share_its_process(own_with, unit_named, tmp_path):
     """Filter and cost function of a file are functions of the same code."""
-    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
+    own = own_with(patience=5.0)  # the machine may be busy
     (tmp_path / "Both.py").write_text(
         "import os\n"
         "def do_filter(hosts, vm, properties):\n    print(os.getpid())\n    return hosts\n"
@@ -97,10 +97,9 @@ def test_other_limits_take_another_process(own, unit_named):
 
 
 @pytest.mark.long
-def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
+def test_what_is_not_wanted_any_more_ends(own_with, unit_named):
     """A plugin that was edited or taken away leaves no process."""
-    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.0)
-    monkeypatch.setattr(pool, "_REST", 0.05)
+    own = own_with(idle=0.0, rest=0.05)
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
     own.prewarm([])
@@ -109,20 +108,18 @@ def test_what_is_not_wanted_any_more_ends(own, unit_named, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own, unit_named, monkeypatch):
+def test_a_process_that_is_always_in_use_is_replaced_when_it_is_old(own_with, unit_named):
     """By its birth, however short ago its last call was: libraries are updated under it."""
-    monkeypatch.setattr(exchange, "_PATIENCE", 5.0)  # the machine may be busy
-    monkeypatch.setattr(pool, "_LIFE_SECONDS", 2.0)
+    own = own_with(patience=5.0, life=2.0)  # the machine may be busy
     unit = unit_named("tells_its_pid")
     pid = pid_of(own, unit)
     wait_until(lambda: pid_of(own, unit), suits=lambda seen: seen != pid)
     assert own.state().replaced.keys() == {"served"}
 
 
-def test_after_a_rush_one_process_of_a_plugin_is_left(own, unit_named, monkeypatch):
+def test_after_a_rush_one_process_of_a_plugin_is_left(own_with, unit_named):
     """The memory of those that were needed for it is given back."""
-    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.2)
-    monkeypatch.setattr(pool, "_REST", 0.05)
+    own = own_with(idle=0.2, rest=0.05)
     unit = unit_named("tells_its_pid")
     own.prewarm([(unit.plugin, unit.limits)])
     with ThreadPoolExecutor(16) as threads:
@@ -288,10 +285,9 @@ def test_an_idle_reader_that_is_killed_costs_nobody_a_document(own, unit_named):
 
 
 @pytest.mark.long
-def test_requests_at_once_have_a_reader_each(own, unit_named, monkeypatch):
+def test_requests_at_once_have_a_reader_each(own_with, unit_named):
     """One is left after a while."""
-    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.2)
-    monkeypatch.setattr(pool, "_REST", 0.05)
+    own = own_with(idle=0.2, rest=0.05)
     unit = unit_named("keeps_all")
     hosts = b"".join(b"<host id='%d'/>" % number for number in range(2000))
     jobs = [job_of([unit], hosts=Document(b"<hosts>%s</hosts>" % hosts)) for _ in range(16)]
@@ -333,9 +329,9 @@ def never_ready(unit_of):
 
 
 @pytest.mark.long
-def test_a_call_does_not_wait_until_a_process_is_given_up(own, never_ready, monkeypatch):
+def test_a_call_does_not_wait_until_a_process_is_given_up(own_with, never_ready):
     """It has another one before."""
-    monkeypatch.setattr(pool, "_SETTLE_SECONDS", 3600.0)
+    own = own_with(settle=3600.0)
     results = [only(own.run(job_of([never_ready]))) for _ in range(2)]
     assert [result.outcome for result in results] == [CallOutcome.OK] * 2
 
@@ -381,11 +377,9 @@ def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
 
 
 @pytest.mark.long
-def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(
-    own, unit_named, monkeypatch
-):
+def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(own_with, unit_named):
     """The keeping thread looks again, and does not rest before."""
-    monkeypatch.setattr(pool, "_REST", 3600.0)
+    own = own_with(rest=3600.0)
     unit = unit_named("keeps_all")
     refused: list[bool] = []
 

@@ -32,7 +32,7 @@ def only(execution: Execution) -> CallResult:
 
 
 @contextlib.contextmanager
-def running(parallel: int = 4, max_waiting: int = 16, **how: int) -> Iterator[Executor]:
+def running(parallel: int = 4, max_waiting: int = 16, **how: object) -> Iterator[Executor]:
     """An executor, as long as the body of the ``with`` takes."""
     executor = Executor(parallel, max_waiting, **how)
     executor.start()

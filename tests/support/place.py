@@ -6,10 +6,8 @@ import os
 from pathlib import Path
 from typing import Optional
 
-import pytest
-
-from ovirt_scheduler.catalogue import edits
 from ovirt_scheduler.catalogue.catalogue import Catalogue
+from ovirt_scheduler.catalogue.edits import LOOK_TIMES
 from ovirt_scheduler.catalogue.last_good import LastGood
 from ovirt_scheduler.catalogue.loader import Loader
 from ovirt_scheduler.catalogue.registry import Registry
@@ -19,6 +17,7 @@ from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings import scheduler_conf
 
 LONG_AGO = (10**9, 10**9)  # times of a file
+AT_ONCE = LOOK_TIMES._replace(settle=0.0)  # a change counts at once
 
 
 def plugin(version: object, before: str = "") -> str:
@@ -52,7 +51,7 @@ class Place:
 
     def start(self) -> Registry:
         """A registry as the daemon makes it; another one is as after a restart."""
-        return Registry(Loader(self.settings, self.analyse), LastGood(self.state))
+        return Registry(Loader(self.settings, self.analyse), LastGood(self.state), times=AT_ONCE)
 
     def analyse(self, candidate: Candidate) -> object:
         self.analysed.append(candidate.source.name)
@@ -68,9 +67,9 @@ class Place:
 
     def look(self) -> Catalogue:
         """Look at the folders once, so soon after each change that none counts yet."""
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(edits, "SETTLE", 60.0)
-            self.registry._update()
+        times, self.registry.times = self.registry.times, self.registry.times._replace(settle=60.0)
+        self.registry._update()
+        self.registry.times = times
         return self.registry.current()
 
     def versions(self) -> dict[str, str]:

@@ -25,6 +25,11 @@ def open_files() -> dict[int, str]:
     return found
 
 
+def change_times(executor: Executor, **times: float) -> None:
+    """Change how long the processes of an executor that runs are kept, and waited for."""
+    executor._pool.times = executor._pool.times._replace(**times)
+
+
 def resident() -> int:
     """Bytes of memory that this process has of the machine's."""
     return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()

@@ -11,7 +11,6 @@ import pytest
 
 from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import PolicyUnit
-from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
 from tests.support.jobs import HOSTS, job_of, only
 from tests.support.waiting import wait_until
@@ -62,7 +61,8 @@ def calls_of(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Calls]:
-    monkeypatch.setattr(pool, "_IDLE_SECONDS", 0.0)  # those of the test before end at once
+    # Those of the test before end at once.
+    monkeypatch.setattr(executor._pool, "times", executor._pool.times._replace(idle=0.0))
 
     def made(source: str, calls_per_process: int = 1000, **changes: object) -> Calls:
         (tmp_path / "Changes.py").write_text(source)

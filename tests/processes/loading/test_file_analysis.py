@@ -14,7 +14,6 @@ from ovirt_scheduler.model import manual
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.plugins import Candidate, Source
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.processes import exchange
 from ovirt_scheduler.processes.loading import python2
 from tests.support.waiting import LONG
 
@@ -255,9 +254,12 @@ def test_other_syntax_errors_are_told_with_their_line(analyse, text, line, begin
         ("time.sleep(3600)", "closed descriptor 3, which connects its process with the daemon"),
     ],
 )
-def test_a_file_that_cuts_the_connection_is_told_as_that(analyse, monkeypatch, then, message):
+def test_a_file_that_cuts_the_connection_is_told_as_that(
+    analyse, executor, monkeypatch, then, message
+):
     """Not as killed: whoever reads that looks for a lack of memory."""
-    monkeypatch.setattr(exchange, "_LAST_SECONDS", LONG if "exit" in then else 0.1)
+    last = LONG if "exit" in then else 0.1
+    monkeypatch.setattr(executor._pool, "times", executor._pool.times._replace(last=last))
     fault = analyse(f"import os, time\nos.close(3); {then}\n{GOOD}").fault
     assert fault.message == f"loading it failed: {message}"
 

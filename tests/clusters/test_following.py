@@ -9,7 +9,7 @@ import pytest
 from ovirt_scheduler.clusters import following
 from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.model.jobs import Decision, Execution, Request
-from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, WantedUnit
+from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.command import run
 from tests.support.driven import cluster
@@ -34,7 +34,7 @@ def counting():
 
 def decided(counting, vm, costs, kind=Kind.COST_FUNCTION, cluster="", time=0.0):
     caller = Caller("x", AnswerForm.ENGINE, "here", cluster)
-    request = Request(caller, Entities(), units={kind: (WantedUnit("some"),)})
+    request = Request(caller, Entities(), units={kind: (RequestedUnit("some"),)})
     counting.decided(Decision(request, Execution(vm=vm), costs, time=time))
 
 

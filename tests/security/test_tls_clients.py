@@ -12,8 +12,8 @@ from xmlrpc.client import SafeTransport, ServerProxy
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from OpenSSL import SSL, crypto
-from ovirt_scheduler.security.clients import Clients
 
+from ovirt_scheduler.security.tls_clients import Clients
 from tests.support.certificates import PEM, made
 from tests.support.command import executed
 from tests.support.daemon import Daemon

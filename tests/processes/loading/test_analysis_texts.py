@@ -2,23 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-
-from ovirt_scheduler.model.analysis import Analysis
-from ovirt_scheduler.model.plugins import Candidate, Source
-
-
-@pytest.fixture
-def analyse(executor, tmp_path: Path):
-    """Analyses ``plugin.py`` of a text."""
-
-    def run(text: str) -> Analysis:
-        source = Source("plugin", str(tmp_path / "plugin.py"), text.encode())
-        return executor.analyse(Candidate(source, str(tmp_path), ()))
-
-    return run
 
 
 def test_what_xml_cannot_write_is_replaced_in_a_description(analyse):

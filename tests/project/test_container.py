@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -23,14 +22,6 @@ from tests.support.waiting import LONG, wait_until
 from tests.support.wheels import write_wheels
 
 TEXT = (PROJECT / "Containerfile").read_text("utf-8")
-REQUIRED = re.findall(
-    r'"([\w-]+)>=', (PROJECT / "setup.py").read_text("utf-8").partition("extras_require")[0]
-)
-# The tests' Python, and a pip that asks no index.
-VARIABLES = (
-    f"PATH=/usr/local/bin:{sys.base_prefix}/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "PIP_CONFIG_FILE=/dev/null", "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/wheels",
-)  # fmt: skip
 
 
 class Image(NamedTuple):
@@ -50,18 +41,18 @@ class Image(NamedTuple):
 def image(tmp_path: Path) -> Iterator[Image]:
     if why := overlay.missing():
         pytest.skip(why)
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    write_wheels(wheels, "setuptools", *REQUIRED)
     stages: dict[str, Overlay] = {}
     said: dict[str, str] = {}
     try:
         for word, rest in instructions():
             if word == "FROM":
                 name = rest.partition(" AS ")[2]
-                files = stages[name] = base(tmp_path / f"stage{len(stages)}", wheels)
+                # In place of the base image: this machine, which has what apt-get would bring.
+                files = stages[name] = Overlay(tmp_path / f"stage{len(stages)}")
+                files.write_program("apt-get", "#!/bin/sh\n")
+                write_wheels(files.root / "wheels")
             elif word == "RUN":
-                files.run(*VARIABLES, "sh", "-c", rest)
+                files.run("sh", "-c", rest)
             elif word == "COPY":
                 copy(rest.split(), files.root, stages)
             else:
@@ -78,19 +69,6 @@ def instructions() -> Iterator[tuple[str, str]]:
         if line:
             word, _, rest = line.partition(" ")
             yield word, rest.strip()
-
-
-def base(folder: Path, wheels: Path) -> Overlay:
-    """In place of the base image: this machine, where the packages are that the image installs."""
-    files = Overlay(folder)
-    shutil.copytree(wheels, files.root / "wheels")
-    for place in ("etc/ovirt/scheduler", "opt/ovirt-scheduler", "var/lib/ovirt-scheduler"):
-        shutil.rmtree(files.root / place, ignore_errors=True)
-    programs = files.root / "usr/local/bin"
-    (programs / "apt-get").write_text("#!/bin/sh\n")
-    (programs / "apt-get").chmod(0o755)
-    (files.root / "root").chmod(0o755)  # an interpreter of pyenv lies there
-    return files
 
 
 def copy(words: list[str], root: Path, stages: dict[str, Overlay]) -> None:

@@ -7,16 +7,19 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
-_NEEDED = re.compile(r"[\w.-]+")
+from tests.support.paths import PROJECT
 
 
-def write_wheels(folder: Path, *names: str) -> None:
-    """Write a wheel of each of the distributions, and of all that they require.
+def write_wheels(folder: Path) -> None:
+    """Write the wheels that an installation of the project takes from an index.
 
-    What is required only for an extra, or elsewhere, and not here, is left out.
+    Args:
+        folder: a new one.
     """
+    folder.mkdir()
+    setup = (PROJECT / "setup.py").read_text("utf-8").partition("extras_require")[0]
+    waiting = ["setuptools", *re.findall(r'"([\w-]+)>=', setup)]
     written: set[str] = set()
-    waiting = [*names]
     while waiting:
         name = re.sub(r"[-_.]+", "_", waiting.pop()).lower()
         if name in written:
@@ -25,11 +28,10 @@ def write_wheels(folder: Path, *names: str) -> None:
         try:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            continue
+            continue  # it is required elsewhere, and not here
         _write_wheel(folder, name, distribution)
-        waiting += [
-            _NEEDED.match(line)[0] for line in distribution.requires or () if "extra ==" not in line
-        ]
+        requirements = (line for line in distribution.requires or () if "extra ==" not in line)
+        waiting += [re.split(r"[^\w.-]", line)[0] for line in requirements]
 
 
 def _write_wheel(folder: Path, name: str, distribution: metadata.Distribution) -> None:

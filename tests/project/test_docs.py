@@ -281,6 +281,28 @@ def test_the_table_of_contents_names_every_page_once_for_its_reader():
     assert sorted(named) == sorted(there)
 
 
+def test_what_the_design_names_is_there():
+    """Each path is that of a module or a folder, and each type of a call is made in its module."""
+    text = (PROJECT / "docs" / "design.md").read_text("utf-8")
+    paths = set(re.findall(r"`(\w+(?:/\w+)+)(?:\.py)?`", text))
+    assert len(paths) > 80
+    roots = (PROJECT / "ovirt_scheduler", PROJECT)
+    gone = [
+        path
+        for path in paths
+        if not any((root / path).is_dir() or (root / f"{path}.py").exists() for root in roots)
+    ]
+    assert gone == []
+    made = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| `([\w/]+)` \|", text, re.MULTILINE)
+    assert len(made) > 10
+    for types, module in made:
+        code = (PROJECT / "ovirt_scheduler" / f"{module}.py").read_text("utf-8")
+        for name in re.findall(r"\w+", types):
+            assert re.search(rf"\bclass {name}\b|\b{name}\(", code), (
+                f"{name} is not made in {module}"
+            )
+
+
 def test_sections_of_the_contract_that_are_cited_are_there():
     """By docstrings, comments and tests, as in: contract 4.1 to 4.4 and 3.6."""
     text = (PROJECT / "docs" / "contract.md").read_text("utf-8")

@@ -29,9 +29,8 @@ from ovirt_scheduler.model.plugins import (
 )
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind, OnFailure, PolicyUnit
 from ovirt_scheduler.model.values import properties, spelling
-from ovirt_scheduler.settings import scheduler_conf
+from ovirt_scheduler.settings import plugin_conf
 from ovirt_scheduler.settings.conf_file import content
-from ovirt_scheduler.settings.scheduler_conf import parse_plugin_conf
 from ovirt_scheduler.settings.table import PluginConf, Settings
 
 # Schedulers that come with the package.
@@ -165,7 +164,7 @@ class Loader:
         """
         default = self._settings.on_failure
         try:
-            return scheduler_conf.rejects(content(conf, PluginError), conf, default)
+            return plugin_conf.rejects(content(conf, PluginError), conf, default)
         except FileNotFoundError:
             return default is OnFailure.REJECT
         except PluginError:  # nobody knows what it says
@@ -230,7 +229,7 @@ class Loader:
             )
         if isinstance(conf_data, PluginError):
             raise conf_data
-        conf = parse_plugin_conf(conf_data or b"", self.conf_path(file.path))
+        conf = plugin_conf.parse(conf_data or b"", self.conf_path(file.path))
         if not conf.enabled:
             return LoadedPlugin(file.name, file.path, (), (), conf_data, "")
         if isinstance(candidate, PluginError):
@@ -278,10 +277,10 @@ class Loader:
         try:
             if isinstance(conf_data, PluginError):
                 raise conf_data
-            conf = parse_plugin_conf(conf_data or b"", path)
+            conf = plugin_conf.parse(conf_data or b"", path)
         except PluginError:
             conf_data = former_conf
-            conf = parse_plugin_conf(conf_data or b"", path)
+            conf = plugin_conf.parse(conf_data or b"", path)
         if not conf.enabled:
             return LoadedPlugin(plugin.name, plugin.path, (), (), conf_data, "")
         limits, on_failure = self._limits_of(plugin.name, conf), self._on_failure_of(conf)

@@ -1,4 +1,4 @@
-"""The settings of the daemon and of a plugin's conf file (contract 5.8, 6).
+"""The settings of the daemon, in scheduler.conf (contract 6).
 
 ``conf_file`` checks each value by itself. This module checks which values fit together, and makes
 frozen dataclasses of them.
@@ -15,32 +15,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Optional
 
-from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.errors import ConfigError
 from ovirt_scheduler.model.plugins import PluginUser
 from ovirt_scheduler.model.requests import Pages
-from ovirt_scheduler.model.units import OnFailure
 from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.addresses import is_loopback
-from ovirt_scheduler.settings.conf_file import ConfFile, content, text_lines
+from ovirt_scheduler.settings.conf_file import ConfFile, content
 from ovirt_scheduler.settings.table import (
     CLUSTER,
-    PLUGIN,
     SCHEDULER,
     ClusterSettings,
     EngineSettings,
-    PluginConf,
     Settings,
 )
 from ovirt_scheduler.settings.value_types import PYTHON_PATH, Drive
 
 CLUSTER_NAME = re.compile(r"[\w.-]{1,40}")
-
-# Searched in the lines of a conf file that has a mistake, which may be just here: ``on_failure:
-# reject``. No other key may be "reject"; a misspelt key counts.
-_MEANT_TO_REJECT = re.compile(
-    r"""(?i)[^#\s=:]+\s*[=:>]*\s*['"]?reject\b|on[_ -]?failure\b(?!\s*[=:>]*\s*['"]?ignore\b)"""
-)
-_MEANT_AS_SHADOW = re.compile(r"""(?i)shadow\s*[=:]*\s*['"]?true\b""")
 
 DEFAULT_FILE = Path("/etc/ovirt/scheduler/scheduler.conf")
 SYSTEM_STATE = Path("/var/lib/ovirt-scheduler")  # of the daemon that systemd starts
@@ -107,55 +97,6 @@ def clusters(data: bytes, path: Path) -> tuple[ClusterSettings, ...]:
     sections = tuple(_clusters(conf, path))
     conf.check()
     return sections
-
-
-def parse_plugin_conf(data: bytes, path: Path) -> PluginConf:
-    """Check the content of a plugin's conf file.
-
-    Args:
-        data: what is in the file.
-        path: where it is, for messages; its name is the plugin's.
-
-    Raises:
-        PluginError: each mistake with the file, the line and the key, and what is allowed.
-    """
-    conf = ConfFile(data, path, PluginError, PLUGIN)
-    if conf["defaultValues"] and not conf["customProperties"]:
-        conf.refuse("defaultValues", "there are no customProperties that it could be for")
-        conf.check()
-    values = dict(conf.values)
-    return PluginConf(
-        name=values.pop("name") or path.stem,
-        custom_properties=values.pop("customProperties"),
-        properties_line=conf.lines["customProperties"],
-        defaults_line=conf.lines["defaultValues"],
-        default_values=values.pop("defaultValues"),
-        **values,
-    )
-
-
-def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
-    """Whether a filter that cannot be loaded rejects every host (contract 4.2).
-
-    A mistake elsewhere in its conf file does not change what that file says of it. Where the file
-    is no text that can be read, nobody knows what it says: then it rejects.
-
-    Args:
-        data: what is in the filter's conf file.
-        path: where that file is.
-        default: what scheduler.conf says.
-    """
-    try:
-        conf = parse_plugin_conf(data, path)
-    except PluginError:
-        try:
-            lines = text_lines(data, path, PluginError)
-        except PluginError:
-            return True
-        meant = default is OnFailure.REJECT or any(map(_MEANT_TO_REJECT.match, lines))
-        return meant and not any(map(_MEANT_AS_SHADOW.match, lines))
-    live = conf.enabled and not conf.shadow
-    return live and (conf.on_failure or default) is OnFailure.REJECT
 
 
 def state_folder() -> Path:

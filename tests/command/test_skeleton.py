@@ -14,7 +14,7 @@ import pytest
 from ovirt_scheduler.command import skeleton
 from ovirt_scheduler.errors import BadUsage, NotOverwritten
 from ovirt_scheduler.model.plugins import Candidate, Source
-from ovirt_scheduler.settings.scheduler_conf import parse_plugin_conf
+from ovirt_scheduler.settings import plugin_conf
 from tests.support.command import run, spawned
 from tests.support.paths import PROJECT
 
@@ -35,7 +35,7 @@ def test_the_plugin_loads(tmp_path, executor, parts):
         UNITS[part] for part in parts if part in UNITS
     }
     assert len(analysis.drivers) == len({"scheduler", "driver"} & {*parts})
-    assert parse_plugin_conf(conf.read_bytes(), conf).default_values == (
+    assert plugin_conf.parse(conf.read_bytes(), conf).default_values == (
         "" if parts == ["driver"] else "20"
     )
     assert ("on_failure" in conf.read_text("utf-8")) is ("filter" in parts)  # which alone has it

@@ -16,7 +16,7 @@ from ovirt_scheduler.errors import ConfigError, PluginError, UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import CallInputs, Function, Returns
 from ovirt_scheduler.processes.protocol import frames, messages
-from ovirt_scheduler.settings import scheduler_conf
+from ovirt_scheduler.settings import plugin_conf, scheduler_conf
 from tests.support.fuzzing import assert_told, bounded, corpus
 from tests.support.reading import read_hosts
 
@@ -110,7 +110,7 @@ def test_a_conf_file(sample: Path, tmp_path: Path) -> None:
     """A plugin's: its values, or a refusal with file and line. The daemon's: likewise."""
     try:
         with bounded():
-            name = scheduler_conf.parse_plugin_conf(sample.read_bytes(), ELSEWHERE).name
+            name = plugin_conf.parse(sample.read_bytes(), ELSEWHERE).name
     except PluginError as error:
         assert sample.stem not in GOOD_CONF, error
         assert_told(str(error))

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ovirt_scheduler.settings import scheduler_conf
+from ovirt_scheduler.settings import plugin_conf, scheduler_conf
 from ovirt_scheduler.settings.table import PluginConf
 from ovirt_scheduler.workbench import expectations, scenario
 from tests.support.command import executed, of_page
@@ -125,7 +125,7 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
     elif block in SCENARIOS:
         assert scenario.read(path, expectations.of_nothing()).hours
     else:
-        said = scheduler_conf.parse_plugin_conf(path.read_bytes(), path)
+        said = plugin_conf.parse(path.read_bytes(), path)
         assert said != PluginConf(said.name)
 
 

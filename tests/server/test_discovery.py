@@ -11,7 +11,7 @@ from ovirt_scheduler.model.plugins import Limits, PluginCode, Property, Property
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.server import discovery
-from ovirt_scheduler.settings import scheduler_conf
+from ovirt_scheduler.settings import plugin_conf
 from tests.support.paths import PROJECT
 
 SCHEMA = etree.XMLSchema(etree.parse(str(PROJECT / "docs" / "policy-units.xsd")))
@@ -59,7 +59,7 @@ def valid(*units: PolicyUnit) -> etree._Element:
 def test_the_sample_of_the_contract_is_reproduced_to_the_letter():
     """From the conf file that is shipped, but for two attributes more (contract 2.1)."""
     file = PROJECT / "etc" / "plugins" / "Memory.conf"
-    conf = scheduler_conf.parse_plugin_conf(file.read_bytes(), file)
+    conf = plugin_conf.parse(file.read_bytes(), file)
     heat = properties.parse(conf.name, conf.custom_properties, conf.default_values)
     units = [
         unit("Memory", kind, "Room for the VM", heat if kind in conf.kinds else None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ovirt_scheduler.errors import ConfigError, FileMistake, PluginError
-from ovirt_scheduler.settings import scheduler_conf
+from ovirt_scheduler.settings import plugin_conf, scheduler_conf
 from ovirt_scheduler.settings.conf_file import Entry, entries
 from ovirt_scheduler.settings.table import PLUGIN, SCHEDULER
 from ovirt_scheduler.settings.value_types import Key
@@ -58,7 +58,7 @@ def test_a_plugins_conf_file_is_read_or_refused(data: bytes) -> None:
     """Its values, or one line with the file, the line and what is wrong."""
     try:
         with bounded():
-            scheduler_conf.parse_plugin_conf(data, PATH)
+            plugin_conf.parse(data, PATH)
     except PluginError as error:
         for mistake in error.mistakes:
             assert_told(str(mistake))

@@ -205,7 +205,7 @@ def _described(
 
 def _fields(catalogue: Catalogue) -> dict[str, object]:
     return {
-        "units": [_described(unit, _OF_UNIT, kind=unit.kind.value) for unit in _units(catalogue)],
+        "units": [_described(unit, _OF_UNIT, kind=unit.kind.label) for unit in _units(catalogue)],
         "drivers": [
             _described(
                 driver, _OF_DRIVER, methods=[each.name + each.signature for each in driver.methods]

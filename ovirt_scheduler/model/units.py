@@ -25,14 +25,14 @@ _OF_KIND = {
 
 
 class Kind(enum.Enum):
-    """What a policy unit does; the value is the word used in conf files, logs and faults.
+    """What a policy unit does; the value is the word of conf files.
 
     Attributes:
         method: of XML-RPC, which calls units of the kind.
         function: the name of the plugin's function.
         parameters: what the function takes, in this order.
         returns: what the function returns.
-        label: the kind in a sentence: ``cost function``.
+        label: the kind in all that is shown, to people and to programs: ``cost function``.
     """
 
     FILTER = "filter"
@@ -42,6 +42,12 @@ class Kind(enum.Enum):
     def __init__(self, value: str) -> None:
         self.method, self.function, self.parameters, self.returns = _OF_KIND[value]
         self.label = value.replace("_", " ")
+
+    @classmethod
+    def _missing_(cls, value: object) -> Optional[Kind]:
+        """The kind of another spelling, as that of the label."""
+        spelt = str(value).strip().lower().replace(" ", "_").replace("-", "_")
+        return next((kind for kind in cls if kind.value == spelt), None)
 
 
 class OnFailure(enum.Enum):

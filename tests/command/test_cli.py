@@ -243,6 +243,20 @@ def test_the_kinds_of_try_are_those_that_discover_prints(tmp_path):
         assert out.startswith("cost function Good: ")
 
 
+def test_programs_get_the_kind_as_people_read_it(tmp_path):
+    """In each command; the history, the log and the metrics have it so, too. A conf file takes it."""
+    (tmp_path / "Good.py").write_text(GOOD.replace("do_filter", "do_score"))
+    (tmp_path / "Good.conf").write_text("customProperties = a=b\nkinds = cost function\n")
+    given = ("--plugins", str(tmp_path), "-o", "json")
+    checked = json.loads(run(tmp_path, "check", *given)[1])
+    (discovered,) = json.loads(run(tmp_path, "discover", "--local", *given)[1])
+    file = str(tmp_path / "Good.py")
+    (tried,) = json.loads(run(tmp_path, "try", file, "--hosts", HOSTS, "-o", "json")[1])
+    kinds = [each["kind"] for each in (*checked["units"], discovered, tried)]
+    assert kinds == ["cost function"] * 3
+    assert discovered["properties"] == "a=b"
+
+
 def test_names_are_shown_one_on_a_line(tmp_path):
     """For a shell's loop; problems go elsewhere."""
     (tmp_path / "Good.py").write_text(GOOD)

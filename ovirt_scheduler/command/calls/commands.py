@@ -27,7 +27,6 @@ from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.units import Kind
 
 _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
 
@@ -81,7 +80,7 @@ def add(to: arguments.Add) -> None:
             to, name, _run, _ABOUT.format(brief, call, call.partition(" --")[0], documents),
             output=("table", "json", "names"), settings=("config", "plugins"),
         )  # fmt: skip
-        command.set_defaults(ask=ask, kind="cost_function" if name == "score" else name)
+        command.set_defaults(ask=ask, kind="cost function" if name == "score" else name)
         arguments.add_options(command.add_mutually_exclusive_group(), {
             "--url URL": "the daemon's (default: the address in the settings)",
             "--local": "run the plugins here, without the daemon",
@@ -128,10 +127,7 @@ def _run(options: argparse.Namespace) -> Shown:
 def discover(call: MethodCaller) -> Shown:
     """List every policy unit."""
     units = offered_units.units(call)
-    rows = [
-        (unit["name"], Kind(str(unit["kind"])).label, unit["properties"], unit["description"])
-        for unit in units
-    ]
+    rows = [(unit["name"], unit["kind"], unit["properties"], unit["description"]) for unit in units]
     text = tables.table(("UNIT", "KIND", "PROPERTIES", "DESCRIPTION"), rows)
     named = list(dict.fromkeys(str(unit["name"]) for unit in units))
     return Shown(text or "no policy units; ovirt-scheduler check says why\n", units, names=named)

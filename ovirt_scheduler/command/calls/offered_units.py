@@ -31,7 +31,7 @@ def _unit(element: ElementTree.Element) -> dict[str, object]:
     """One unit of the discover document (contract 2.1)."""
     return {
         "name": element.get("name") or element.findtext("name"),
-        "kind": _KINDS[element.tag].value,
+        "kind": _KINDS[element.tag].label,
         "description": element.get("description", ""),
         "properties": element.findtext("Properties/CustomProperties") or "",
         "defaults": element.findtext("Properties/default_values") or "",
@@ -53,7 +53,7 @@ def unknown_properties(call: MethodCaller, options: argparse.Namespace) -> Itera
         declared_sets += [[POLICY, FILTERS, COST_FUNCTIONS]]
         for kind, key in ((Kind.FILTER, FILTERS), (Kind.COST_FUNCTION, COST_FUNCTIONS)):
             named = values.get(key, "").split(";")
-            called += [(kind.value, name.partition("=")[0].strip()) for name in named]
+            called += [(kind.label, name.partition("=")[0].strip()) for name in named]
     for unit in units(call):
         if (unit["kind"], unit["name"]) in called:
             declared_sets += [_PROPERTY.findall(str(unit["properties"])) or None]

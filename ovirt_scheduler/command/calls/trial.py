@@ -84,14 +84,14 @@ def add(to: arguments.Add) -> None:
 
 def _kind(words: str) -> Kind:
     """The kind of unit that a word of a command, of ``discover`` or of a conf file means."""
-    kinds = {"score": Kind.COST_FUNCTION, **{each.value: each for each in Kind}}
-    spelt = words.strip().lower().replace(" ", "_").replace("-", "_")
-    if spelt not in kinds:
-        there = ", ".join(each.label for each in Kind)
+    try:
+        return Kind("cost_function" if words == "score" else words)
+    except ValueError:
+        kinds = [kind.label for kind in Kind]
+        hint = spelling.hint(words, kinds)
         raise argparse.ArgumentTypeError(
-            f"there is no kind {words!r}; there are {there}{spelling.hint(words, kinds)}"
-        )
-    return kinds[spelt]
+            f"there is no kind {words!r}; there are {', '.join(kinds)}{hint}"
+        ) from None
 
 
 def _run(options: argparse.Namespace) -> Shown:
@@ -326,7 +326,7 @@ def _trials(
     for unit in units:
         if not call_inputs.hosts:
             raise BadUsage(f"{unit.name} is about hosts: give --hosts FILE, or --cluster FILE")
-        names = {"unit": unit.name, "kind": unit.kind.value}
+        names = {"unit": unit.name, "kind": unit.kind.label}
         yield f"{unit.kind.label} {unit.name}", names, partial(_call_unit, call, unit, call_inputs)
     words: Sequence[str] = method_call[1:]
     if method_call:

@@ -112,8 +112,8 @@ def test_discover_lists_the_units(call):
     shown = commands.discover(call)
     units = {(unit["name"], unit["kind"]): unit for unit in shown.fields}
     assert set(units) == {
-        ("Falls", "filter"), ("Falls", "cost_function"),
-        ("First", "filter"), ("First", "cost_function"), ("First", "balance"),
+        ("Falls", "filter"), ("Falls", "cost function"),
+        ("First", "filter"), ("First", "cost function"), ("First", "balance"),
         ("Empty", "filter"),
     }  # fmt: skip
     assert units["First", "filter"]["description"] == "Keep the first."

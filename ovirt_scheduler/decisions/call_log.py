@@ -17,7 +17,7 @@ from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.log.fields import Block, Name
 from ovirt_scheduler.model.jobs import Decision
 from ovirt_scheduler.model.results import CallOutcome, CallResult
-from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.units import LONGEST_NAME, Kind
 from ovirt_scheduler.model.values.text import shortened
 
 _log = logging.getLogger(__name__)
@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 _SHOWN_OUTPUT = 2000  # characters of what a plugin printed
 _TOLD_AT = (1, 10, 100)
 _AND_EACH = 1000
+_HOUR = 3600.0
+_MOST_TEXTS = 1000  # that are remembered
 _MOST_WAYS = 16  # ways to fail that are remembered of one unit
 # What differs in messages of equal failures: addresses, ids and other hexadecimal digits, numbers.
 _VARYING = re.compile(r"0[xX][0-9a-fA-F]+|\b[0-9a-fA-F]+(?:-[0-9a-fA-F]+)*\b|\d+")
@@ -35,7 +37,7 @@ class Failing(NamedTuple):
     """Equal failures of one unit, or all of them."""
 
     times: int
-    since: float  # seconds since 1970; when the unit began to fail
+    since: float  # seconds since 1970; when the unit began to fail, or was told last
 
 
 class _Course:
@@ -83,7 +85,34 @@ def _alike(varying: re.Match[str]) -> str:
     return "0" if _DIGIT.search(varying[0]) else varying[0]
 
 
+class HourlyTexts:
+    """What is told of a unit once an hour, with how often it came since. Safe to use from many
+    threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # By kind, name and text: how often it came since it was told, and when that was.
+        self._texts: dict[tuple[str, str, str], Failing] = {}
+
+    def add(self, kind: str, unit: str, text: str) -> Optional[Failing]:
+        """Count a text; how often there was one alike since the last that was told, if this is to
+        be told.
+        """
+        now, key = time.time(), (kind, unit[:LONGEST_NAME], _VARYING.sub(_alike, text))
+        with self._lock:
+            before = self._texts.get(key, Failing(0, 0.0))
+            if before.since + _HOUR > now:
+                self._texts[key] = before._replace(times=before.times + 1)
+                return None
+            if len(self._texts) >= _MOST_TEXTS:  # callers may make names up
+                self._texts.clear()
+            self._texts[key] = Failing(0, now)
+        return before
+
+
 _failures = Failures()
+_hourly = HourlyTexts()
 
 
 def log_calls(decision: Decision, problems: Sequence[str]) -> None:
@@ -127,7 +156,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
             extra=for_engine(),
         )
     for note in (*result.notes, *result.remarks):
-        _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**call, "reason": note})
+        _log_hourly(call, kind, result.unit, note)
     for stream, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
         if printed.strip():
             output = {"stream": stream, "output": Block(shortened(printed.strip(), _SHOWN_OUTPUT))}
@@ -144,7 +173,22 @@ def log_left_out(request_id: str, kind: str, units: Mapping[str, Sequence[str]])
     for name, problems in units.items():
         unit = {"request": request_id, "kind": kind, "unit": Name(name)}
         for problem in problems:
-            _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**unit, "reason": problem})
+            _log_hourly(unit, kind, name, problem)
+
+
+def _log_hourly(fields: Mapping[str, object], kind: str, unit: str, text: str) -> None:
+    """Log what is to be said of a unit, unless it was said within the last hour."""
+    before = _hourly.add(kind, unit, text)
+    if before is None:
+        return
+    if before.times == 0:
+        _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**fields, "reason": text})
+        return
+    again = {**fields, "reason": text, "count": before.times, "since": _written(before.since)}
+    _log.warning(
+        "%(request)s %(kind)s %(unit)s: %(reason)s; the same since %(since)s: %(count)d times",
+        again,
+    )
 
 
 def _call_fields(request_id: str, kind: str, result: CallResult) -> dict[str, object]:

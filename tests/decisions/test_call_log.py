@@ -13,7 +13,13 @@ from uuid import UUID
 
 import pytest
 
-from ovirt_scheduler.decisions.call_log import Failures, _failures, log_call
+from ovirt_scheduler.decisions.call_log import (
+    Failures,
+    HourlyTexts,
+    _failures,
+    log_call,
+    log_left_out,
+)
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.history.store import FILE
@@ -215,3 +221,37 @@ def test_a_unit_works_again_once_and_fails_anew_after_that(caplog):
     assert _failures.over("cost function", "twice").times == 2
     assert _failures.over("filter", "other").times == 2
     assert _failures.over("filter", "twice") is None
+
+
+def test_a_unit_that_is_left_out_of_each_call_is_told_once_an_hour_and_counted(caplog, monkeypatch):
+    """An engine names what its policy has, in each of its calls."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    for _ in range(3):
+        log_left_out("r", "filter", {"Memroy": ["there is none"], "Quite": ["there is none"]})
+    told = ["r filter Memroy: there is none", "r filter Quite: there is none"]
+    assert caplog.messages == told
+    now += 3601
+    log_left_out("r", "filter", {"Memroy": ["there is none"]})
+    assert (
+        re.sub("since .*:", "since:", caplog.messages[-1]) == f"{told[0]}; the same since: 2 times"
+    )
+    caplog.clear()
+    now += 3601
+    log_left_out("r", "filter", {"Memroy": ["there is none"]})
+    assert caplog.messages == told[:1]
+
+
+def test_an_answer_that_is_put_right_each_time_is_told_once_an_hour(caplog):
+    """Also if it names other hosts and numbers."""
+    for cost in (1000, 2000):
+        note = f"the cost {cost} of host {HOSTS[cost // 1000]} was cut to 500"
+        log_call("r", "cost function", CallResult("cut", CallOutcome.OK, value=[], notes=(note,)))
+    assert len(caplog.messages) == 1
+
+
+def test_of_names_that_callers_make_up_no_more_than_so_many_are_remembered():
+    texts = HourlyTexts()
+    for number in range(1001):
+        assert texts.add("filter", f"made up {number}", "no") is not None
+    assert len(texts._texts) == 1

@@ -85,7 +85,9 @@ class ClusterLosses:
         self._begun = begun
         units = self._services.decisions.registry.current().all_units
         filters = ((Kind.FILTER, wanted.name) for wanted in self._settings.filters)
-        reads_statistics = any(units[key].plugin.wants_statistics for key in filters)
+        reads_statistics = any(
+            units[key].plugin.wants_statistics for key in filters if key in units
+        )
         return begun >= self._due_at and reads_statistics
 
     def note(self, view: ClusterView, rules: AffinityRules, reserves: Optional[bool]) -> None:
@@ -127,12 +129,12 @@ class ClusterLosses:
                     self._ask_filters(count, vm, tuple(other for other in up if other != host))
         running = {vm: vm_state.host for vm, vm_state in state.vms.items() if vm_state.host}
         rooms, placed_vms = _Rooms(state, up, count.accepting), PlacedVms(count.rules, running)
+        placing = Placing(rooms, placed_vms, tries=_TRIES)
         losses = []
         for host in up:
             self._need_slot()
             rooms.lost_host = host
             urgent = {vm for vm in vms_on[host] if state.vms[vm].is_highly_available}
-            placing = Placing(rooms, placed_vms, tries=_TRIES)
             with placing.lost(host, vms_on[host], urgent) as placed:
                 homeless = [
                     UnplacedVm(state.vms[vm].name, vm in urgent, "") for vm in placed.homeless

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Callable, NamedTuple, Optional, Protocol
 
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
@@ -79,11 +80,13 @@ class Order(NamedTuple):
         blocked: the hosts that could not be emptied after these: each with a VM that had no place,
             and why. Empty if the order has all hosts.
         is_best: whether no other order has all hosts.
+        never: the hosts that were not tried, as they can be emptied in no order; each with why.
     """
 
     hosts: tuple[str, ...]
     blocked: Mapping[str, tuple[str, str]]
     is_best: bool
+    never: Mapping[str, str] = MappingProxyType({})
 
 
 class _PlacedVm(NamedTuple):
@@ -111,13 +114,14 @@ class Placing:
         placed_vms: the VMs that run, under their rules; kept up to date.
         may_break: whether a VM may go where a hard rule of VMs does not allow it, if it can go
             nowhere else: an engine that empties a host does not ask these rules.
-        tries: how often a VM may still be asked about again.
+        tries: how often VMs may be asked about again in one search.
     """
 
     places: Places
     placed_vms: PlacedVms
     may_break: bool = False
     tries: int = MOST_TRIES
+    _tries_left: int = 0
     _is_first_try: bool = True
     _steps: list[_PlacedVm] = field(default_factory=list)
     _queue: Sequence[str] = ()  # the VMs to place
@@ -142,7 +146,7 @@ class Placing:
             source: the host that they leave; None: they run nowhere.
         """
         self._source, self._urgent, self._breadth, self._limit = source, urgent, None, None
-        self._is_first_try = True
+        self._is_first_try, self._tries_left = True, self.tries
         for vm in vms:
             self.placed_vms.move(vm, None)
         best, is_best = self._best_steps(self._in_order(vms))
@@ -196,16 +200,23 @@ class Placing:
             hosts: those that are up.
         """
 
+        visited = set[object]()  # hosts that were emptied, and where VMs were then
+
         def following() -> Optional[_Choosing]:
             if len(self._steps) - self._begun < len(self._queue):
                 return self._place_next(may_stay=False)
+            arrangement = frozenset({step.vm: step.host for step in self._steps}.items())
+            if (state := (frozenset(self._order), arrangement)) in visited:
+                return _dead_end()  # what follows was tried, after the hosts in another order
+            visited.add(state)
             if len(self._order) > len(self._longest.hosts):
                 self._longest = Order(tuple(self._order), {}, is_best=True)
             return self._empty_next(hosts) if len(self._order) < len(hosts) else None
 
         # Most often the policy's own choices do; all others are tried only if they do not.
         for self._breadth in (1, None):
-            self._is_first_try, self.tries = True, MOST_TRIES
+            self._is_first_try, self._tries_left = True, self.tries
+            visited.clear()
             is_best = self._search(following, lambda: True)
             if len(self._longest.hosts) == len(hosts):
                 return self._longest
@@ -246,7 +257,7 @@ class Placing:
         """
         decisions: list[_Choosing] = []
         try:
-            while self.tries > 0:
+            while self._is_first_try or self._tries_left > 0:
                 decision = following()
                 if decision is not None:
                     decisions.append(decision)
@@ -324,7 +335,7 @@ class Placing:
 
     def _choices(self, vm: str) -> tuple[Choices, frozenset[str]]:
         """The hosts that can take a VM, and those of them that no rule of VMs refuses."""
-        self.tries -= not self._is_first_try
+        self._tries_left -= not self._is_first_try
         refused = 0
 
         def allow(hosts: Sequence[str]) -> Sequence[str]:
@@ -354,3 +365,8 @@ class Placing:
             for group in groups
             if any(rule and rule.enforcing for rule in (group.vm_rule, group.host_rule))
         )
+
+
+def _dead_end() -> _Choosing:
+    """A decision that has no choice."""
+    yield from ()

@@ -131,18 +131,22 @@ def _order(questions: Questions, about: _About) -> Shown:
         for host, (vm, why) in order.blocked.items()
         if host not in order.hosts
     }
+    never = {hosts[host].name: why for host, why in order.never.items()}
     ready = len(names) == len(questions.up) and not waiting
     lines = [f"{vm.name} {WAITS}: it {vm.why_stays}; {ACT}" for vm in waiting]
     lines += [f"{host.name} is {host.status}, and not in the order" for host in hosts.values()
               if host.status != UP]  # fmt: skip
+    lines += [f"{host} cannot be emptied in any order: {why}" for host, why in never.items()]
     if blocked:
         after = f"after {', '.join(names)}" if names else "at all"
         lines += [f"{host} cannot be emptied {after}: {why}" for host, why in blocked.items()]
         lines += [] if order.is_best else ["not every order was tried: there are too many"]
-    else:
-        lines.append("all hosts can be emptied in this order, one after another")
+    elif names:
+        which = "the others" if never else "all hosts"
+        lines.append(f"{which} can be emptied in this order, one after another")
     values = {
-        **about.fields(questions.problems), "ready": ready, "order": names, "blocked": blocked,
+        **about.fields(questions.problems), "ready": ready, "order": names,
+        "blocked": {**never, **blocked},
         "waiting": {vm.name: vm.why_stays for vm in waiting}, "all_tried": order.is_best,
     }  # fmt: skip
     table = tables.table(("", "HOST"), [*enumerate(names, 1)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.clusters.placing import Order, Placed, Placing
+from ovirt_scheduler.clusters.placing import MOST_TRIES, Order, Placed, Placing
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.losses import Loss, UnplacedVm
@@ -27,6 +27,7 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 BLOCKS, BREAKS, WAITS = "blocks", "breaks", "waits for you"
 ACT = "shut it down, migrate it by hand, or wait until it may leave"
 _CAN_GIVE = (UP, "preparing_for_maintenance")  # VMs away, by migration
+_TRIES_IN_ALL = 10_000  # in which VMs are asked about again, over all hosts that are lost
 MOST_MORE = 1000  # VMs of a kind that fit on one host, as far as they are counted
 
 
@@ -81,7 +82,9 @@ class Questions:
         self._places = SimulatedPlaces(self.cluster, self._policy.choices, self._offered)
         self._offers, self._is_now = offers, True
         running = {vm.id: vm.host.id for vm in self.cluster.vms.values() if vm.host}
-        self._placing = Placing(self._places, PlacedVms(rules, running))
+        # There is a search for each host that is lost.
+        tries = min(MOST_TRIES, _TRIES_IN_ALL // len(self.cluster.hosts))
+        self._placing = Placing(self._places, PlacedVms(rules, running), tries=tries)
         self._tell = tell
         texts = (cluster.findtext("ha_reservation") for cluster in snapshot.elements("clusters"))
         reserves = next(texts, None)
@@ -129,9 +132,31 @@ class Questions:
         return sorted(leaving, key=lambda vm: -vm.memory), loss
 
     def order(self) -> Order:
-        """An order in which all hosts that are up can be emptied, by their ids."""
-        self._placing.may_break = True
-        return self._placing.empty_in_turn([host.id for host in self.up])
+        """An order in which hosts that are up can be emptied, by their ids.
+
+        A host that has too little room elsewhere in any order is left out of it: no order has it.
+        """
+        self._placing.may_break, self._placing.tries = True, MOST_TRIES
+        never = {host.id: why for host in self.up if (why := self._why_never(host))}
+        hosts = [host.id for host in self.up if host.id not in never]
+        order = self._placing.empty_in_turn(hosts)
+        return order._replace(never=never)
+
+    def _why_never(self, host: SimulatedHost) -> str:
+        """Why a host can be emptied in no order, for memory alone; empty: perhaps it can."""
+        others = [other for other in self.up if other is not host]
+        rooms = [max(other.room, other.vm_memory) for other in others]
+        leaving = [vm for vm in host.vms.values() if not vm.why_stays]
+        for vm in leaving:
+            if vm.memory > max(rooms, default=0):
+                return f"{vm.name} needs {_gib(vm.memory)}, and no other host has room for it"
+        needed = sum(vm.memory for vm in leaving) + sum(other.vm_memory for other in others)
+        if leaving and needed > sum(rooms):
+            return (
+                f"the other hosts together have room for VMs of {_gib(sum(rooms))}, and would have "
+                f"{_gib(needed)}"
+            )
+        return ""
 
     def lose(self, host: Optional[SimulatedHost], more_of: Optional[SimulatedVm] = None) -> Loss:
         """What the loss of a host does; None: no host is lost.
@@ -228,6 +253,10 @@ class Questions:
         if not kind.memory or host.free_memory > MOST_MORE * kind.memory:
             return MOST_MORE
         return int(host.free_memory // kind.memory)
+
+
+def _gib(size: float) -> str:
+    return f"{size / (1 << 30):.4g} GiB"
 
 
 def _load(host: SimulatedHost) -> float:

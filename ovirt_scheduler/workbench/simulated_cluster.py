@@ -122,17 +122,19 @@ class SimulatedHost(EntityDocument):
 
     Attributes:
         vms: those that run on it, by id.
+        room: bytes for VMs, with those that are there; infinite if that is not known.
+        vm_memory: bytes that its VMs have; so not each VM to come asks them all.
         tells_load: whether its statistics have its load; else a policy does not learn of any.
     """
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
         self.vms: dict[str, SimulatedVm] = {}
-        self._room = 0.0  # bytes for VMs, with those that are there
+        self.room = 0.0
         self._own_processors = self._own_memory = 0.0
         self._statistics = self.statistics()  # as they are at first
         self.tells_load = busy_percent(self._statistics) is not None
-        self._vm_memory = 0.0  # bytes that its VMs have; so not each VM to come asks them all
+        self.vm_memory = 0.0
 
     def divide_use(self) -> None:
         """Divide its use among itself and its first VMs."""
@@ -154,9 +156,9 @@ class SimulatedHost(EntityDocument):
             for vm in vms:
                 vm.used_memory *= min(1.0, used / of_vms) if of_vms else 1.0
             self._own_memory = max(0.0, used - of_vms)
-        self._vm_memory = sum(vm.memory for vm in vms)
+        self.vm_memory = sum(vm.memory for vm in vms)
         left_over = self.number("max_scheduling_memory")
-        self._room = self.memory or math.inf if left_over is None else left_over + self._vm_memory
+        self.room = self.memory or math.inf if left_over is None else left_over + self.vm_memory
 
     @property
     def status(self) -> str:
@@ -178,7 +180,7 @@ class SimulatedHost(EntityDocument):
     @property
     def free_memory(self) -> float:
         """Bytes for VMs that are started there; infinite if that is not known."""
-        return self._room - self._vm_memory
+        return self.room - self.vm_memory
 
     def view(self) -> HostView:
         """Its use now; 0 if it is not known."""
@@ -203,9 +205,9 @@ class SimulatedHost(EntityDocument):
         vms = self.vms.values()
         self.set("summary/active", sum(vm.is_up for vm in vms))
         self.set("summary/total", len(vms))
-        self._vm_memory = sum(vm.memory for vm in vms)
+        self.vm_memory = sum(vm.memory for vm in vms)
         if "max_scheduling_memory" in self.values:
-            self.set("max_scheduling_memory", int(max(0.0, self._room - self._vm_memory)))
+            self.set("max_scheduling_memory", int(max(0.0, self.room - self.vm_memory)))
         self.set(f"{MEMORY}used", int(self.used_memory))
         self.set(f"{MEMORY}free", int(max(0.0, self.memory - self.used_memory)))
         if self.tells_load:

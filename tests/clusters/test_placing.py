@@ -207,6 +207,35 @@ def test_a_host_is_emptied_though_a_rule_of_vms_is_broken_by_it():
     assert free.place(["a"], source="lynx").targets == {"a": "serval"}
 
 
+def test_each_host_that_is_lost_has_a_search_of_its_own():
+    """One that was given up leaves the next as many tries."""
+    rooms = {f"host-{number}": 10 for number in range(8)}
+    sizes = {f"vm-{number:02}": 6 - number % 2 for number in range(17)}
+    placing_vms = placing(Shelves(rooms, sizes, {}), AffinityRules(), tries=50)
+    with placing_vms.lost("gone", [*sizes]) as crowded:
+        pass
+    with placing_vms.lost("gone", ["vm-00"]) as lone:
+        pass
+    with placing_vms.lost("gone", [*sizes]) as crowded_again:
+        pass
+    assert (lone.homeless, lone.is_best) == ([], True)
+    assert crowded.homeless == crowded_again.homeless != []
+
+
+def test_an_arrangement_that_was_come_to_by_another_order_is_not_searched_again():
+    """The large VM has no place in any order of the three small hosts before its own."""
+    shelves = Shelves(
+        {"ant": 3, "bee": 3, "cat": 3, "dog": 9},
+        {"big": 7, "a": 1, "b": 1, "c": 1},
+        {"big": "dog", "a": "ant", "b": "bee", "c": "cat"},
+    )
+    order = placing(shelves, AffinityRules()).empty_in_turn(shelves.room)
+    assert ({*order.hosts}, {*order.blocked}, order.is_best) == (
+        {"ant", "bee", "cat"}, {"dog"}, True,
+    )  # fmt: skip
+    assert shelves.questions < 400
+
+
 def test_a_search_ends_where_it_asks_too_often():
     """Then the answer is the best placement that it came to."""
     rooms = {f"host-{number}": 10 for number in range(8)}

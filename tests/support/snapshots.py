@@ -32,15 +32,18 @@ def host(
     status: str = "up",
     taken: float | None = None,
     more: str = "",
+    bounded: bool = True,
 ) -> str:
     """A host.
 
     Args:
         memory, used: GiB; ``taken`` by VMs, as far as starting others goes (as ``used``).
         busy: how many processors are.
+        bounded: whether it tells how much memory it has for other VMs.
         running: VMs.
     """  # fmt: skip
     taken = used if taken is None else taken
+    room = f"<max_scheduling_memory>{int((memory - taken) * GIB)}</max_scheduling_memory>"
     percent = 100 * busy / (processors or 1)
     told = statistics(
         memory__used=int(used * GIB), memory__free=int((memory - used) * GIB),
@@ -48,7 +51,7 @@ def host(
     )  # fmt: skip
     return (
         f'<host id="{id_of(name)}"><name>{name}</name>{_CLUSTER}{_CPU.format(processors)}'
-        f"<max_scheduling_memory>{int((memory - taken) * GIB)}</max_scheduling_memory>"
+        f"{room * bounded}"
         f"<memory>{memory * GIB}</memory>{told}<status>{status}</status><summary>"
         f"<active>{running}</active><migrating>0</migrating><total>{running}</total></summary>"
         f"{more}</host>"

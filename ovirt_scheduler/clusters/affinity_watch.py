@@ -14,22 +14,29 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from ovirt_scheduler.clusters import states
 from ovirt_scheduler.clusters.engine_side import EngineSide
+from ovirt_scheduler.clusters.reader_reports import (
+    GROUPS,
+    LABELS,
+    LabelMembers,
+    Report,
+    resolve_labels,
+)
 from ovirt_scheduler.engine.inventory import PAGE_SECONDS, Inventory
 from ovirt_scheduler.errors import EngineRefusal, SchedulerError
 from ovirt_scheduler.model.affinity import AffinityGroup, AffinityRules, BrokenRule, PlacedVms
 from ovirt_scheduler.model.answer_memory import Share
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.table import ClusterSettings
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _EVERY = 60.0  # seconds between two readings
 _PATIENCE = 2  # looks in which the engine's enforcer may mend rules
@@ -143,27 +150,26 @@ class ClusterAffinity(RuleWatch):
         share = self._inventory.share()
         path = f"/clusters/{quote(cluster, safe='')}/affinitygroups"
         document = self._document(path, share)
-        reported = self._report(Role.AFFINITY_GROUPS, document, states.GROUPS_REPORT)
-        groups = states.unpack_groups(reported).values()
+        groups = self._read(document, GROUPS).values()
         if self._engine_side.version is None:
             self._engine_side.ask()
         version = self._engine_side.version
         has_implicit = version is not None and version <= LAST_WITH_IMPLICIT
-        labels: dict[str, states.LabelMembers] = {}
+        labels: dict[str, LabelMembers] = {}
         if has_implicit or any(group.vm_labels or group.host_labels for group in groups):
             document = self._document("/affinitylabels?follow=vms,hosts", share)
-            reported = self._report(Role.AFFINITY_LABELS, document, states.LABELS_REPORT)
-            labels = states.unpack_labels(reported)
-        return states.resolve_labels(groups, labels, has_implicit)
+            labels = self._read(document, LABELS)
+        return resolve_labels(groups, labels, has_implicit)
 
     def _document(self, path: str, share: Share) -> Document:
         deadline = time.monotonic() + PAGE_SECONDS
         return self._inventory.document_at(path, deadline, share=share)
 
-    def _report(self, role: Role, document: Document, report: str) -> object:
-        """What a reader says of a document, unchecked."""
+    def _read(self, document: Document, report: Report[_T]) -> dict[str, _T]:
+        """What a reader reports of a document."""
         deadline = time.monotonic() + PAGE_SECONDS
-        return self._executor.read_page(role, document, report, deadline)[1]
+        _, reported = self._executor.read_page(report.role, document, report.function, deadline)
+        return report.unpack(reported)
 
     def _note_failure(self, error: SchedulerError) -> None:
         """Go on by the rules that were read before; without any, where the engine refuses them."""

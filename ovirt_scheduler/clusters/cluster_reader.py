@@ -19,13 +19,12 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
-from ovirt_scheduler.clusters import states
-from ovirt_scheduler.clusters.states import HostOrVm
+from ovirt_scheduler.clusters.reader_reports import HOSTS, VMS, HostOrVm, Report
 from ovirt_scheduler.engine.inventory import PAGE_SECONDS, STATISTICS, Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Role
+from ovirt_scheduler.model.tasks import EngineReplies, EngineReply
 from ovirt_scheduler.processes.executor import Executor
 
 _STATUS_EVERY = 60.0  # seconds between looks at what may have changed, without an event
@@ -193,12 +192,11 @@ class ClusterReader:
         return merged, [reply for _, reply in answers]
 
     def _read(self, kind: str, page: Document) -> tuple[dict[str, Any], EngineReply]:
-        role = Role(kind)
-        unpack: Any = states.unpack_hosts if role is Role.HOSTS else states.unpack_vms
+        report: Report[Any] = HOSTS if kind == HOSTS.role.value else VMS
         try:
             deadline = time.monotonic() + PAGE_SECONDS
-            pack, packed = self._executor.read_page(role, page, states.REPORT, deadline)
-            by_id = unpack(packed)
+            pack, packed = self._executor.read_page(report.role, page, report.function, deadline)
+            by_id = report.unpack(packed)
         except UnreadableDocument as error:
             raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None
         if self._stopping.is_set():

@@ -6,7 +6,7 @@
          └─► else a spare one, which gets its setup before the task
 
     maintenance thread: ends a process that settles too slowly, sends something unasked, is
-      (maintenance)       old, or is one too many; loads a process for a plugin that has none
+      (pool_maintenance)  old, or is one too many; loads a process for a plugin that has none
 
 A process serves one version of one plugin under its limits, or reads documents (``ProcessKey``).
 Safe to use from many threads.

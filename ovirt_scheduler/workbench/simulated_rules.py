@@ -11,12 +11,11 @@ from itertools import chain
 from typing import NamedTuple, Optional
 from xml.etree.ElementTree import tostring
 
-from ovirt_scheduler.clusters import states
 from ovirt_scheduler.clusters.affinity_watch import LAST_WITH_IMPLICIT
+from ovirt_scheduler.clusters.reader_reports import GROUPS, LabelMembers, resolve_labels
 from ovirt_scheduler.errors import BadInput, UnreadableDocument
 from ovirt_scheduler.model.affinity import AffinityRules, BrokenRule, PlacedVms
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.workbench.simulated_cluster import (
     SimulatedCluster,
@@ -52,13 +51,13 @@ def read_rules(executor: Executor, snapshot: Snapshot) -> AffinityRules:
     data = b"<affinity_groups>%b</affinity_groups>" % b"".join(map(tostring, groups))
     deadline = time.monotonic() + _READ_SECONDS
     try:
-        _, report = executor.read_page(
-            Role.AFFINITY_GROUPS, Document(data, "utf-8"), states.GROUPS_REPORT, deadline
+        _, reported = executor.read_page(
+            GROUPS.role, Document(data, "utf-8"), GROUPS.function, deadline
         )
-        unpacked = states.unpack_groups(report).values()
+        groups_by_id = GROUPS.unpack(reported)
     except UnreadableDocument as error:
         raise BadInput(f"the affinity groups of {snapshot.cluster}: {error}") from None
-    return AffinityRules(states.resolve_labels(unpacked, labels, is_old))
+    return AffinityRules(resolve_labels(groups_by_id.values(), labels, is_old))
 
 
 def running_vms(snapshot: Snapshot) -> dict[str, str]:
@@ -67,7 +66,7 @@ def running_vms(snapshot: Snapshot) -> dict[str, str]:
     return {vm: host.get("id", "") for vm, host in hosts if host is not None}
 
 
-def _labels(snapshot: Snapshot) -> Iterator[tuple[str, states.LabelMembers]]:
+def _labels(snapshot: Snapshot) -> Iterator[tuple[str, LabelMembers]]:
     """The affinity labels by id, gathered from the hosts and VMs that have them."""
     names: dict[str, tuple[str, bool]] = {}
     members: dict[str, dict[str, set[str]]] = {}
@@ -81,7 +80,7 @@ def _labels(snapshot: Snapshot) -> Iterator[tuple[str, states.LabelMembers]]:
                 of_kind.add(entity.get("id", ""))
     for key, (name, is_implicit) in names.items():
         vms, hosts = frozenset(members[key]["vms"]), frozenset(members[key]["hosts"])
-        yield key, states.LabelMembers(name, is_implicit, vms, hosts)
+        yield key, LabelMembers(name, is_implicit, vms, hosts)
 
 
 class Enforced(NamedTuple):

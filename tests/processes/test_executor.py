@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.clusters.states import REPORT
+from ovirt_scheduler.clusters.reader_reports import HOSTS as HOSTS_REPORT
+from ovirt_scheduler.clusters.reader_reports import VMS as VMS_REPORT
 from ovirt_scheduler.errors import Overloaded, RefusedProperty, UnreadableDocument
 from ovirt_scheduler.model.jobs import Job
 from ovirt_scheduler.model.requests import Document
@@ -373,10 +374,10 @@ def test_a_status_that_the_sdk_does_not_know_is_none(executor):
     member = "<{0} id='a'><status>brand_new</status><memory>1</memory></{0}>"
     deadline = time.monotonic() + 20
     hosts = Document(f"<hosts>{member.format('host')}</hosts>".encode())
-    _, of_hosts = executor.read_page(Role.HOSTS, hosts, REPORT, deadline)
+    _, of_hosts = executor.read_page(Role.HOSTS, hosts, HOSTS_REPORT.function, deadline)
     assert of_hosts["a"][1] == ""
     vms = Document(f"<vms>{member.format('vm')}</vms>".encode())
-    _, of_vms = executor.read_page(Role.VMS, vms, REPORT, deadline)
+    _, of_vms = executor.read_page(Role.VMS, vms, VMS_REPORT.function, deadline)
     assert of_vms["a"][1] == ""
 
 

@@ -1,6 +1,6 @@
 """What the daemon has to know of affinity groups and labels, from their states (serialization.py).
 
-``clusters.states`` checks it, and makes groups of it.
+``clusters.reader_reports`` checks it, and makes groups of it.
 """
 
 from __future__ import annotations

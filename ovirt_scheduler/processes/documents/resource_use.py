@@ -20,7 +20,7 @@ _LONGEST_NAME = 255  # characters of a host's or a VM's; of its status, and of i
 
 
 def states(entities: Sequence[EntityState]) -> dict[str, list[object]]:
-    """The state of each host or VM by id: as ``clusters.states`` has it.
+    """The state of each host or VM by id: as ``clusters.reader_reports`` has it.
 
     Raises:
         UnreadableDocument: there are too many.

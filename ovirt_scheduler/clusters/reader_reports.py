@@ -1,4 +1,4 @@
-"""The states of hosts and VMs, and affinity groups, as a reader of documents saw them.
+"""What readers of documents report of hosts, VMs, affinity groups and labels.
 
 A reader has read documents from outside, so it is not trusted: each value is checked.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Callable, NamedTuple, Optional, TypeVar
+from dataclasses import dataclass
+from typing import Any, Callable, Generic, NamedTuple, Optional, TypeVar
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.affinity import AffinityGroup, Rule
 from ovirt_scheduler.model.cluster_state import HostState, VmState
+from ovirt_scheduler.model.tasks import Role
 from ovirt_scheduler.processes.protocol.packed_answers import (
     MISSHAPEN,
     amount,
@@ -20,33 +22,51 @@ from ovirt_scheduler.processes.protocol.packed_answers import (
     texts,
 )
 
-# The functions of ``processes.documents`` that say them.
-REPORT = "resource_use:states"
-GROUPS_REPORT, LABELS_REPORT = "affinity_groups:groups", "affinity_groups:labels"
-
 HostOrVm = TypeVar("HostOrVm", HostState, VmState)
 _T = TypeVar("_T")
 
 
-def unpack_hosts(states: Any) -> dict[str, HostState]:
-    """The state of each host by id.
+@dataclass(frozen=True)
+class Report(Generic[_T]):
+    """What readers report of the entities of a document.
 
-    Args:
-        states: what the reader of one document sent.
-
-    Raises:
-        UnreadableDocument: it has not the shape.
+    Attributes:
+        role: what is in the document.
+        function: of ``processes.documents``, which reports it.
+        values: of an entity, in a reader's order, and how each is checked.
+        make: makes the state of an entity of these values.
+        fewest: values; amounts are there as far as they are known.
     """
-    return _unpack(states, _OF_A_HOST, HostState)
 
+    role: Role
+    function: str
+    values: Mapping[str, Callable[[object], object]]
+    make: Callable[..., _T]
+    fewest: int = 3
 
-def unpack_vms(states: Any) -> dict[str, VmState]:
-    """The state of each VM by id, as ``unpack_hosts`` does it.
+    def unpack(self, reported: Any) -> dict[str, _T]:
+        """The state of each entity by id.
 
-    Raises:
-        UnreadableDocument: it has not the shape.
-    """
-    return _unpack(states, _OF_A_VM, VmState)
+        Args:
+            reported: what the reader of one document sent.
+
+        Raises:
+            UnreadableDocument: it has not the shape.
+        """
+        by_id: dict[str, _T] = {}
+        try:
+            for key, values in reported.items():
+                if not self.fewest <= len(values) <= len(self.values):
+                    raise ValueError(f"{len(values)} values")
+                checked = {
+                    name: check(value) for (name, check), value in zip(self.values.items(), values)
+                }
+                by_id[text(key)] = self.make(**checked)
+        except MISSHAPEN as error:
+            raise UnreadableDocument(
+                f"not the states of hosts, VMs or groups: {error!r:.200}"
+            ) from None
+        return by_id
 
 
 class LabelMembers(NamedTuple):
@@ -64,24 +84,6 @@ class LabelledGroup(NamedTuple):
     group: AffinityGroup
     vm_labels: frozenset[str]
     host_labels: frozenset[str]
-
-
-def unpack_groups(states: Any) -> dict[str, LabelledGroup]:
-    """The affinity groups by id, as ``unpack_hosts`` does it.
-
-    Raises:
-        UnreadableDocument: it has not the shape.
-    """
-    return _unpack(states, _OF_A_GROUP, _labelled)
-
-
-def unpack_labels(states: Any) -> dict[str, LabelMembers]:
-    """The affinity labels by id, as ``unpack_hosts`` does it.
-
-    Raises:
-        UnreadableDocument: it has not the shape.
-    """
-    return _unpack(states, _OF_A_LABEL, LabelMembers)
 
 
 def resolve_labels(
@@ -112,23 +114,6 @@ def _labelled(
     return LabelledGroup(AffinityGroup(**values), vm_labels, host_labels)
 
 
-def _unpack(
-    states: Any, fields: Mapping[str, Callable[[object], object]], state: Callable[..., _T]
-) -> dict[str, _T]:
-    by_id: dict[str, _T] = {}
-    try:
-        for key, values in states.items():
-            if not _FEWEST <= len(values) <= len(fields):
-                raise ValueError(f"{len(values)} values")
-            checked = {name: check(value) for (name, check), value in zip(fields.items(), values)}
-            by_id[text(key)] = state(**checked)
-    except MISSHAPEN as error:
-        raise UnreadableDocument(
-            f"not the states of hosts, VMs or groups: {error!r:.200}"
-        ) from None
-    return by_id
-
-
 def _text_or_none(value: object) -> Optional[str]:
     return None if value is None else text(value)
 
@@ -153,23 +138,19 @@ def _rule(value: Any) -> Optional[Rule]:
     return None if value is None else Rule(*map(_truth, value))
 
 
-# The values of a host, a VM, a group and a label in a reader's order, and how each is checked.
-# The amounts are there as far as they are known.
-_FEWEST = 3
-_OF_A_HOST: Mapping[str, Callable[[object], object]] = {
+HOSTS = Report(Role.HOSTS, "resource_use:states", {
     "name": text, "status": text, "cluster": _text_or_none, "processors": amount,
-    "busy_processors": amount, "memory": amount, "used_memory": amount,
-    "room": amount,
-}  # fmt: skip
-_OF_A_VM: Mapping[str, Callable[[object], object]] = {
+    "busy_processors": amount, "memory": amount, "used_memory": amount, "room": amount,
+}, HostState)  # fmt: skip
+VMS = Report(Role.VMS, "resource_use:states", {
     "name": text, "status": text, "cluster": _text_or_none, "host": _text_or_none,
     "origin": text, "is_highly_available": _truth, "pinned_to": _members,
     "processors": amount, "memory": amount, "busy_processors": amount,
-}  # fmt: skip
-_OF_A_GROUP: Mapping[str, Callable[[object], object]] = {
+}, VmState)  # fmt: skip
+GROUPS = Report(Role.AFFINITY_GROUPS, "affinity_groups:groups", {
     "name": text, "priority": _number, "vm_rule": _rule, "host_rule": _rule, "vms": _members,
     "hosts": _members, "vm_labels": _members, "host_labels": _members,
-}  # fmt: skip
-_OF_A_LABEL: Mapping[str, Callable[[object], object]] = {
+}, _labelled)  # fmt: skip
+LABELS = Report(Role.AFFINITY_LABELS, "affinity_groups:labels", {
     "name": text, "is_implicit": _truth, "vms": _members, "hosts": _members,
-}  # fmt: skip
+}, LabelMembers)  # fmt: skip

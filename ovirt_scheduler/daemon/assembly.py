@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from ovirt_scheduler import __version__
 from ovirt_scheduler.catalogue.catalogue import Catalogue
 from ovirt_scheduler.clusters import persistence
-from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plan_approval import Plans
-from ovirt_scheduler.clusters.threads import ClusterThreads
 from ovirt_scheduler.daemon.control_socket import FILE as CONTROL
 from ovirt_scheduler.daemon.control_socket import Command, Control
 from ovirt_scheduler.daemon.runtime import Runtime, Services
@@ -49,11 +47,14 @@ from ovirt_scheduler.settings.table import Settings
 from ovirt_scheduler.settings.value_types import Drive
 
 if TYPE_CHECKING:
+    from ovirt_scheduler.clusters.migrations import ClusterServices
+    from ovirt_scheduler.clusters.threads import ClusterThreads
     from ovirt_scheduler.security.certificates import Description
 
 _log = logging.getLogger(__name__)
 
 _TLS = "ovirt_scheduler.daemon.server_tls"
+_MIGRATIONS, _THREADS = "ovirt_scheduler.clusters.migrations", "ovirt_scheduler.clusters.threads"
 _DAY = 86400.0  # seconds
 _HOOK_SECONDS = 5.0  # for a running hook of a cluster's scheduler to end
 
@@ -221,7 +222,10 @@ class Assembly:
         if settings.drive is Drive.OFF or inventory is None:
             return None
         executor, stopping = self.runtime.executor, threading.Event()
-        shared = ClusterServices(
+        # Who looks after no cluster does without these modules, and so without 1 MB.
+        make_services: type[ClusterServices] = importlib.import_module(_MIGRATIONS).ClusterServices
+        make_threads: type[ClusterThreads] = importlib.import_module(_THREADS).ClusterThreads
+        shared = make_services(
             self._plans,
             self._drive_memory,
             inventory,
@@ -230,7 +234,7 @@ class Assembly:
             stopping,
             self.runtime.following,
         )
-        return ClusterThreads(settings.clusters, shared)
+        return make_threads(settings.clusters, shared)
 
     def _server_settings(self, services: Services) -> tuple[ServerSettings, Optional[Description]]:
         """The settings of the server, and its certificate if it has one."""

@@ -13,6 +13,7 @@ from unittest import mock
 
 import pytest
 
+from ovirt_scheduler.clusters import threads
 from ovirt_scheduler.daemon import assembly
 from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
@@ -371,7 +372,7 @@ def test_settings_that_cannot_be_put_to_use_leave_all_as_it_was(tmp_path, monkey
     made = Assembly(driving(tmp_path, 90), tmp_path / "state", Notifier({}))
     former, drive = made.settings, made._drive
     with monkeypatch.context() as patched:
-        patched.setattr(assembly, "ClusterThreads", lambda *_: 1 // 0)
+        patched.setattr(threads, "ClusterThreads", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             made.renew(driving(tmp_path, 80))
     assert made.settings is former

@@ -146,6 +146,13 @@ def test_the_daemon_loads_what_tls_needs_only_where_it_speaks_tls():
     assert {name.partition(".")[0] for name in shown} & {"OpenSSL", "cryptography"} == set()
 
 
+def test_the_daemon_loads_what_looks_after_clusters_only_where_one_is_looked_after():
+    """It takes a megabyte."""
+    shown = {*loaded_by("import ovirt_scheduler.daemon.lifecycle")}
+    modules = ("drive", "threads", "planning", "destinations", "migrations", "placing")
+    assert {f"ovirt_scheduler.clusters.{module}" for module in modules} & shown == set()
+
+
 def test_a_command_does_not_load_what_other_commands_need():
     """The command line with ``status`` has no daemon, and with ``serve`` no workbench."""
     rooms = ("command.calls.trial", "daemon.lifecycle", "workbench", "clusters", "processes")

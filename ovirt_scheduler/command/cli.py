@@ -65,7 +65,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
 def _run(words: Sequence[str]) -> int:
     """Read the command line, run its command, show what it gives; gives the exit status."""
     if "_ARGCOMPLETE" in os.environ:  # a shell asks how to complete the line
-        completion.library().autocomplete(parser())  # and ends the process
+        completion.answer_shell(parser())  # and ends the process
     command = next((word for word in words if not word.startswith("-")), None)
     top = parser(arguments.Intermixed, words[0] if words else "")
     if command is not None and command not in _MODULES:

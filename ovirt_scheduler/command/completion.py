@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import contextlib
 import importlib
 import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.errors import BadUsage
+from ovirt_scheduler.errors import BadUsage, SchedulerError
+from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.settings.table import Settings
+
+_FILES = {"FILE", "DIR", "PATH", "PLUGIN.py", "SNAPSHOT"}  # what an argument is called that is one
+_UNITS = {"unit", "set", "with", "without"}  # arguments that name units
+_CLUSTERS = {"cluster", "section", "all"}
+_OF_COMMAND = {"filter": Kind.FILTER, "score": Kind.COST_FUNCTION, "balance": Kind.BALANCE}
 
 
 def add(to: arguments.Add) -> None:
@@ -44,3 +55,73 @@ def library() -> Any:
         return importlib.import_module("argcomplete")
     except ImportError:
         raise BadUsage(f"completion needs argcomplete: install it for {sys.executable}") from None
+
+
+def answer_shell(top: argparse.ArgumentParser) -> None:
+    """Tell the shell how to complete the line, and end the process.
+
+    No daemon is asked, and no plugin is run.
+
+    Args:
+        top: the parser of all commands.
+    """
+    # argparse has no other way to the parsers of the commands, and to their arguments.
+    parsers = (action.choices for action in top._actions)  # noqa: SLF001
+    commands = next(choices for choices in parsers if isinstance(choices, dict))
+    for name, command in commands.items():
+        for action in command._actions:  # noqa: SLF001
+            metavar = str(action.metavar)
+            kinds: Sequence[Kind] = (_OF_COMMAND[name],) if name in _OF_COMMAND else (*Kind,)
+            completer: Callable[..., Collection[str]] = _nothing  # else files are offered
+            if action.dest in _UNITS and metavar.startswith(("NAME", "UNIT")):
+                kinds = (Kind.COST_FUNCTION,) if metavar == "UNIT=FACTOR" else kinds
+                completer = _Units(kinds, "=" if metavar == "UNIT=FACTOR" else "")
+            elif action.dest in _CLUSTERS and metavar in ("CLUSTER", "NAME"):
+                completer = _clusters
+            if not action.choices and metavar not in _FILES:
+                setattr(action, "completer", completer)  # noqa: B010  argcomplete's own
+    library().autocomplete(top)
+
+
+class _Units:
+    """The names of units of some kinds, as the plugins' files have them."""
+
+    def __init__(self, kinds: Collection[Kind], suffix: str) -> None:
+        self._functions = {kind.function for kind in kinds}
+        self._suffix = suffix
+
+    def __call__(self, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+        folders = (
+            folder for settings in _settings(parsed_args) for folder in settings.plugins_path
+        )
+        names = {name for folder in folders for name in self._names_in(folder)}
+        return [f"{name}{self._suffix}" for name in sorted(names)]
+
+    def _names_in(self, folder: Path) -> Iterator[str]:
+        for file in folder.glob("[!_]*.py"):
+            try:
+                tree = ast.parse(file.read_bytes())
+            except (OSError, SyntaxError, ValueError):
+                continue
+            if self._is_defined_in(tree):
+                yield file.stem
+            classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
+            yield from (node.name for node in classes if self._is_defined_in(node))
+
+    def _is_defined_in(self, node: Any) -> bool:
+        return any(getattr(part, "name", "") in self._functions for part in node.body)
+
+
+def _nothing(**_: object) -> Collection[str]:
+    return ()
+
+
+def _clusters(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The names of the clusters in the settings."""
+    return [section.name for settings in _settings(parsed_args) for section in settings.clusters]
+
+
+def _settings(parsed_args: argparse.Namespace) -> Iterator[Settings]:
+    """The settings that a line names; nothing if they cannot be read."""
+    with contextlib.suppress(SchedulerError):
+        yield arguments.settings(argparse.Namespace(**{"config": None, **vars(parsed_args)}))

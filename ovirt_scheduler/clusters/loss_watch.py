@@ -26,7 +26,7 @@ from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.placing import Choices, Placing
 from ovirt_scheduler.decisions.engine_replies import with_engine
 from ovirt_scheduler.errors import Overloaded
-from ovirt_scheduler.log.engine_event import for_engine
+from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState
 from ovirt_scheduler.model.jobs import Request

@@ -32,7 +32,7 @@ from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.decisions.service import DecisionService
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import AnswerLost, EngineDenial, EngineRefusal, EngineUnavailable
-from ovirt_scheduler.log.engine_event import for_engine
+from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.plans import Obstacle, Refusal, Step
 from ovirt_scheduler.processes.executor import Executor

@@ -22,7 +22,7 @@ from typing import NamedTuple, Optional
 
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.errors import SchedulerError
-from ovirt_scheduler.log.engine_event import for_engine
+from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import Drive
 

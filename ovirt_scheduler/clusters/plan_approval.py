@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Callable, Optional
 
 from ovirt_scheduler.errors import SchedulerError
-from ovirt_scheduler.log.engine_event import for_engine
+from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.model.cluster_state import ClusterState
 from ovirt_scheduler.model.plans import (
     APPROVED,

@@ -36,7 +36,7 @@ _MODULES = {
     **dict.fromkeys(("replay", "snapshot", "simulate"), "workbench"),
     **dict.fromkeys(("maintenance", "capacity"), "capacity"),
     "cert": "certificate",
-    "setup": "setup.run",
+    "setup": "setup.installation",
     "completion": "completion",
 }
 

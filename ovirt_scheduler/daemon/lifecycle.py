@@ -24,7 +24,7 @@ from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
 from ovirt_scheduler.errors import ConfigError, ExecutorUnavailable
 from ovirt_scheduler.log import handlers
-from ovirt_scheduler.log.engine_event import for_engine
+from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.processes.kernel import malloc, prctl
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.server.pages.daemon_state import ReloadFailure

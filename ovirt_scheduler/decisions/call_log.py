@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.log.engine_event import for_engine
 from ovirt_scheduler.log.fields import Block, Name
+from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.model.jobs import Decision
 from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind

@@ -23,7 +23,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineDenial, EngineRefusal, EngineUnavailable
-from ovirt_scheduler.log.engine_event import MARK, EngineEvent
+from ovirt_scheduler.log.marked_for_engine import MARK, EngineEvent
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model.requests import UUID
 from ovirt_scheduler.model.values.hidden import without_secrets

@@ -10,7 +10,7 @@ import pytest
 from ovirt_scheduler.clusters import engine_events
 from ovirt_scheduler.engine.event_writer import ORIGIN, EventWriter
 from ovirt_scheduler.engine.inventory import Inventory
-from ovirt_scheduler.log.engine_event import for_engine
+from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.settings.value_types import EngineEvents
 from tests.support.rest_server import Host, RestServer, Vm, id_of
 from tests.support.waiting import LONG, wait_until

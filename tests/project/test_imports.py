@@ -37,7 +37,7 @@ BREACHES = [
     ("what both sides share needs the standard library alone", "model/values/spelling.py", "import pycurl"),
     ("the core knows no feature", "decisions/service.py", "import ovirt_scheduler.history.store"),
     ("the core knows no feature", "server/methods.py", "import ovirt_scheduler.decisions.shadows"),
-    ("the core knows no feature", "server/http/handler.py", "import ovirt_scheduler.server.pages.site"),
+    ("the core knows no feature", "server/http/connection_handler.py", "import ovirt_scheduler.server.pages.site"),
     ("the core knows no feature", "processes/worker/reader.py", "import ovirt_scheduler.processes.documents.splitting"),
     ("the core knows no feature", "engine/inventory.py", "import ovirt_scheduler.model.cluster_state"),
     ("the server knows no settings", "server/methods.py", "import ovirt_scheduler.settings.table"),

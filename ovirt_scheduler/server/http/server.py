@@ -32,8 +32,8 @@ from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.processes.kernel import malloc
 from ovirt_scheduler.server.dispatch import Dispatcher, Method
 from ovirt_scheduler.server.http import listening
+from ovirt_scheduler.server.http.connection_handler import ConnectionHandler, peer_name
 from ovirt_scheduler.server.http.connections import Connections
-from ovirt_scheduler.server.http.handler import ConnectionHandler, peer_name
 from ovirt_scheduler.server.http.request_reader import Room
 from ovirt_scheduler.server.http.routes import Route
 

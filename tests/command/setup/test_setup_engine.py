@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.command.setup import run as installation
-from ovirt_scheduler.command.setup import step
+from ovirt_scheduler.command.setup import installation, step
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.errors import ConfigError, StepFailed
 from ovirt_scheduler.security import certificates
@@ -42,7 +41,7 @@ VALUES = "ExternalSchedulerEnabled=false\nExternalSchedulerServiceURL=http://loc
 
 INSTALL = """
 import pathlib, sys
-from ovirt_scheduler.command.setup import run
+from ovirt_scheduler.command.setup import installation as run
 from ovirt_scheduler.command.setup.machine import Machine
 run.install(Machine(pathlib.Path(sys.argv[1]), live=True), engine=True)
 """

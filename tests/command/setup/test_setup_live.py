@@ -14,7 +14,7 @@ import pytest
 
 from ovirt_scheduler import __version__
 from ovirt_scheduler.command import control_client
-from ovirt_scheduler.command.setup import run
+from ovirt_scheduler.command.setup import installation
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.daemon.control_socket import FILE, short_name
 from ovirt_scheduler.errors import StepFailed
@@ -63,12 +63,12 @@ esac
 
     def install(self) -> str:
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            assert run.install(Machine(self.root, live=True)) == 0
+            assert installation.install(Machine(self.root, live=True)) == 0
         return out.getvalue()
 
     def remove(self) -> str:
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            run.remove(Machine(self.root, live=True))
+            installation.remove(Machine(self.root, live=True))
         return out.getvalue()
 
 

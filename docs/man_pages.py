@@ -162,8 +162,9 @@ def _command(parser: argparse.ArgumentParser, common: Sequence[tuple[str, str]])
     yield f'.SS "{_roff(parser.prog)}"'
     yield rf"\fB{_roff(parser.prog)}\fR"
     yield from _usage(parser)
-    yield ".PP"
-    yield from _prose(_one_line(parser.description))
+    for paragraph in (parser.description or "").split("\n\n"):
+        yield ".PP"
+        yield from _prose(_one_line(paragraph))
     yield from _list(entry for entry in _entries(parser) if entry not in common)
     yield ".PP"
     yield "Examples:"

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Optional
@@ -24,14 +25,17 @@ from ovirt_scheduler.settings.table import Settings
 STATUSES = """\
 exit status:
   0   done, and all is well
-  1   something is wrong with what was checked or tried, the daemon refused the call, or
-      something of setup is left to you
-  2   wrong usage: a mistake on the command line, also in a setting that an option changes
+  1   something is wrong with what was checked or tried, the daemon refused
+      the call, something of setup is left to you, or the output could not be
+      written
+  2   wrong usage: a mistake on the command line, also in a setting that an
+      option changes
   66  a file that was named cannot be read
   69  no daemon answers, or none whose certificate is trusted
   70  no process for plugins can be started
   73  a file is there already, or cannot be written
-  75  the port is taken, or the address to listen on is not there yet: try again
+  75  the port is taken, or the address to listen on is not there yet: try
+      again
   77  only root can do this
   78  scheduler.conf or a certificate is wrong, or lacks what the command needs
   130 ended by Ctrl-C
@@ -54,6 +58,17 @@ class Parser(argparse.ArgumentParser):
             write(message)
         else:
             super()._print_message(message, file)
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Fills the paragraphs of a help to the terminal's width, and keeps lists as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:  # noqa: ARG002
+        paragraphs = text.strip("\n").split("\n\n")
+        return "\n\n".join(
+            text if text.startswith(" ") or "\n  " in text else textwrap.fill(text, width)
+            for text in paragraphs
+        )
 
 
 class Intermixed(Parser):
@@ -99,7 +114,7 @@ def add_command(
         help=f"{brief[:1].lower()}{brief[1:]}".rstrip("."),
         description=description,
         epilog=f"examples:\n{shown}\n{STATUSES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     command.set_defaults(run=run, parser=command, output="table")
     if "config" in settings:

@@ -38,12 +38,16 @@ def add(to: arguments.Add) -> None:
 def _run(options: argparse.Namespace) -> Shown:
     """Make, show, check, export or renew the daemon's certificate.
 
-    make: makes a self-signed certificate in the state folder, like the first start; an existing one
+    make: make a self-signed certificate in the state folder, like the first start; an existing one
     stays.
-    show: shows its path, names, days left and fingerprint.
+
+    show: show its path, names, days left and fingerprint.
+
     check: the same, with exit status 1 if it cannot be used, or has fewer days left than --days.
-    export: prints the certificate in PEM, for callers to trust.
-    renew: makes the next one, and shows who has to trust it first; with --switch the daemon uses it
+
+    export: print the certificate in PEM, for callers to trust.
+
+    renew: make the next one, and show who has to trust it first; with --switch the daemon uses it
     from its next reload on.
 
     examples:

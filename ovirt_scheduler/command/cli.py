@@ -5,7 +5,6 @@ argparse reads it, because every machine with Python has that.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import logging
@@ -117,15 +116,15 @@ def parser(
 examples:
   ovirt-scheduler new Quiet --filter               a plugin to start from
   ovirt-scheduler try Quiet.py --hosts hosts.xml   run it, without a daemon
-  ovirt-scheduler check                            settings, certificates and plugins
-  ovirt-scheduler discover                         what the running daemon offers
-  ovirt-scheduler why web                          who removed which host for a VM, what each cost
-  ovirt-scheduler setup --dry-run                  how this machine would be set up for it
+  ovirt-scheduler check                            what is wrong, and where
+  ovirt-scheduler discover                         the units of the daemon
+  ovirt-scheduler why web                          why the VM is where it is
+  ovirt-scheduler setup --dry-run                  what setup would do here
 
 COMMAND --help shows more of each; man ovirt-scheduler has all of it.
 
 {arguments.STATUSES}""",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=arguments.HelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=command_type)

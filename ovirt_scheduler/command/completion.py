@@ -32,8 +32,10 @@ def add(to: arguments.Add) -> None:
 def _run(options: argparse.Namespace) -> Shown:
     """Print what lets a shell complete the line.
 
-    For ~/.bashrc or ~/.zshrc where no package has put it in place already:
-    eval "$(ovirt-scheduler completion bash)"
+    Where no package has put it in place, write this into ~/.bashrc, or the same with zsh into
+    ~/.zshrc:
+
+      eval "$(ovirt-scheduler completion bash)"
 
     examples:
       completion bash

@@ -239,8 +239,10 @@ def _clusters(options: argparse.Namespace) -> Shown:
 
     list: the clusters that the daemon on this machine looks after, and whether it stands by for
     another.
+
     take: have it drive a cluster from now on, instead of that other daemon. Stop the other one
     first. If it still runs, it stands by when it sees the first migration of this one.
+
     Only root and the daemon's own user may ask.
 
     examples:
@@ -272,10 +274,14 @@ def _plan(options: argparse.Namespace) -> Shown:
     """List, show, approve or refuse what the daemon would migrate.
 
     list: the plans of the clusters that the daemon looks after, the newest first.
+
     show: each migration of one, and why.
+
     approve: carry out a waiting plan (drive = approve). If the cluster has left it behind, the plan
     is not carried out, and the reason is shown.
+
     refuse: end a waiting plan; its migrations are not planned again within the hour.
+
     Only root and the daemon's own user may ask; the history keeps who approved or refused
     (decisions --events).
 

@@ -65,7 +65,9 @@ def add(to: arguments.Add) -> None:
     command.add_argument(
         "--outcome",
         choices=OUTCOMES,
-        help="decisions in which the call of a unit (with --unit: of that one) ended like this",
+        metavar="OUTCOME",
+        help="decisions in which the call of a unit (with --unit: of that one) ended like this: "
+        f"{', '.join(OUTCOMES)}",
     )
     arguments.add_options(command, {
         "--limit NUMBER": "the newest ones, so many at most (default: 100)",

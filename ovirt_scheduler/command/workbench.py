@@ -103,9 +103,9 @@ def _replay(options: argparse.Namespace) -> Shown:
     examples:
       replay --since 1d
       replay --set EvenVms=3 --without Memory
-      replay --with RackSpread=2 --plugins plugins.new
+      replay --with RackSpread=2 --plugins new
       replay --since 1w --html report.html
-      replay --since 1w --plugins plugins.new --expect 'differ <= 2 %' --expect 'differ.no_host = 0'
+      replay --since 1w --plugins new --expect 'differ <= 2 %'
     """
     _expect_page(options.html)
     expected = expectations.of_options(
@@ -306,9 +306,9 @@ def _simulate(options: argparse.Namespace) -> Shown:
 
     examples:
       simulate cluster.xml --set policy=power_saving
-      simulate cluster.xml --scenario week.conf --set policy=evenly_distribute --html week.html
-      simulate cluster.xml --against filters=MaxVms --against properties=maximum_vm_count=20
-      simulate cluster.xml --scenario loss.conf --expect 'unplaced = 0' --junit simulate.xml
+      simulate cluster.xml --scenario week.conf --html week.html
+      simulate cluster.xml --against filters=MaxVms
+      simulate cluster.xml --expect 'unplaced = 0' --junit junit.xml
     """
     _expect_page(options.html)
     figures = expectations.of_nothing()

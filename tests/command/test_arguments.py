@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ovirt_scheduler.command import cli
 from tests.support.command import executed, program, run, script, spawned
 from tests.support.paths import PROJECT
 from tests.support.processes import as_stranger
@@ -208,3 +209,13 @@ def test_words_that_may_be_left_out_are_not_called_missing(tmp_path):
     status, _, err = run(tmp_path, "schedule", "backup")
     assert status == 2
     assert "the following arguments are required: METHOD\n" in err
+
+
+def test_the_text_of_each_help_fits_into_eighty_columns(monkeypatch):
+    """All but commands of examples, which a terminal may wrap: they are copied."""
+    monkeypatch.setenv("COLUMNS", "80")
+    top = cli.parser()
+    (commands,) = (each for each in top._actions if isinstance(each.choices, dict))
+    for command in (top, *commands.choices.values()):
+        long = [line for line in command.format_help().splitlines() if len(line) > 80]
+        assert [line for line in long if not line.startswith("  ovirt-scheduler ")] == []

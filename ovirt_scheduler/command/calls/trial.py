@@ -109,7 +109,7 @@ def _run(options: argparse.Namespace) -> Shown:
       try Quiet.py --hosts hosts.xml --vm vm.xml
       try Quiet.py --hosts hosts.xml --kind filter --property most=5
       try Spread.py --cluster cluster.xml.gz --watch
-      try Spread.py --cluster c.xml --call on_host_status_changed host=lynx new_status=maintenance
+      try Spread.py --cluster cluster.xml.gz --call load_balance
       try Quiet.py --decision 1f2e3d4c5b6a7988
       try Backups.py --call windows 'gigabytes={"mail": 900}'
     """

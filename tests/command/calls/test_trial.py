@@ -268,6 +268,13 @@ def test_a_property_that_no_unit_has_is_told_with_the_one_that_was_meant(plugin)
     assert shown.fields[0]["notes"] == [told]
 
 
+def test_a_problem_with_a_host_has_its_name_beside_its_id(tmp_path):
+    path = tmp_path / "Odd.py"
+    path.write_text("def do_score(hosts, vm, properties):\n    return {hosts[1].id: 'x'}\n")
+    told = f"bad cost for host puma ({IDS[1]}): 'x' is not a finite number"
+    assert told in run(path, (Kind.COST_FUNCTION,)).text
+
+
 def test_a_misspelt_function_beside_a_good_one_is_told(tmp_path):
     """It would be silently without effect."""
     path = tmp_path / "Half.py"

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _MOST = 1000  # VMs that are remembered
+_LONGEST = 30.0  # seconds of one question, if its end is never told
 
 
 class Inquiries:
@@ -30,11 +31,11 @@ class Inquiries:
     def about(self, vm: str) -> Iterator[None]:
         """Around a question about a VM, by its id."""
         began = time.time()
-        self._note(vm, began, math.inf)
+        self.note(vm, began, began + _LONGEST)
         try:
             yield
         finally:
-            self._note(vm, began, time.time())
+            self.note(vm, began, time.time())
 
     def cover(self, vm: str, at: float) -> bool:
         """Whether the engine was being asked about a VM then (seconds since 1970)."""
@@ -42,7 +43,8 @@ class Inquiries:
             began, ended = self._spans.get(vm, (math.inf, -math.inf))
         return began <= at <= ended
 
-    def _note(self, vm: str, began: float, ended: float) -> None:
+    def note(self, vm: str, began: float, ended: float) -> None:
+        """Note when a question about a VM began and ended, in seconds since 1970."""
         with self._lock:
             self._spans.pop(vm, None)
             self._spans[vm] = began, ended

@@ -16,12 +16,12 @@ from typing import Any, Optional
 from ovirt_scheduler.clusters.inquiries import Inquiries
 from ovirt_scheduler.clusters.offers import Offers
 from ovirt_scheduler.clusters.persistence import FILE, DriveMemory
-from ovirt_scheduler.command import arguments, tables
+from ovirt_scheduler.command import arguments, control_client, tables
 from ovirt_scheduler.command.arguments import show_progress
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.command.workbench import section_of
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadUsage, ConfigError
+from ovirt_scheduler.errors import BadUsage, CallRefused, ConfigError, NoAnswer
 from ovirt_scheduler.model.losses import Loss, reservation_words
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.model.values.text import count_of
@@ -226,6 +226,22 @@ def _kind(options: argparse.Namespace, questions: Questions) -> Optional[Simulat
     return questions.cluster.add("new", size, number, 0.0)
 
 
+class _DaemonInquiries(Inquiries):
+    """Questions of this process, of which the daemon of a state folder gets to know.
+
+    Nobody does if no daemon runs, or this user may not ask it.
+    """
+
+    def __init__(self, state: Path) -> None:
+        super().__init__()
+        self._state = state
+
+    def note(self, vm: str, began: float, ended: float) -> None:
+        """Have the daemon note a question, as ``Inquiries`` does."""
+        with contextlib.suppress(NoAnswer, CallRefused):
+            control_client.ask(self._state, "inquiry", vm=vm, began=began, ended=ended)
+
+
 @contextlib.contextmanager
 def _questions(options: argparse.Namespace) -> Iterator[tuple[Questions, _About]]:
     """What answers the questions, from a saved cluster or from the engine's.
@@ -257,7 +273,9 @@ def _questions(options: argparse.Namespace) -> Iterator[tuple[Questions, _About]
             name = options.all or snapshot.cluster_of(inventory, options.host)
             saved = snapshot.take(settings.engine, name, tell)
             if options.host:
-                offers = Offers(saved.cluster, inventory, math.inf, Inquiries())
+                offers = Offers(
+                    saved.cluster, inventory, math.inf, _DaemonInquiries(arguments.state())
+                )
         section = section_of(options.section, settings, saved.cluster)
         about = _About.of(saved, options.cluster, section, offers)
         questions = Questions(running, saved, section, about.offered, tell)

@@ -150,6 +150,9 @@ class Assembly:
             "health": lambda _request, _user: self._unwell(),
             "plan": self._plans.answer,
             "take": lambda request, _user: self._take(str(request.get("cluster", ""))),
+            "inquiry": lambda request, _user: self.runtime.following.inquiries.note(
+                str(request["vm"]), float(request["began"]), float(request["ended"])
+            ),
         }
         try:
             self._control = Control(path, commands)

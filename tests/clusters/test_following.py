@@ -8,6 +8,7 @@ import pytest
 
 from ovirt_scheduler.clusters import following
 from ovirt_scheduler.clusters.following import Following
+from ovirt_scheduler.clusters.inquiries import Inquiries
 from ovirt_scheduler.model.jobs import Decision, Execution, Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
@@ -100,6 +101,18 @@ def test_a_first_look_shows_no_move():
     assert counting.counts == {"yes": 0, "no": 0}
 
 
+def test_a_question_whose_end_is_never_told_ends_by_itself():
+    inquiries = Inquiries()
+    inquiries.note("web", 100.0, 101.0)
+    with pytest.raises(RuntimeError), inquiries.about("mail"):
+        began = following.time.time()
+        assert inquiries.cover("mail", began)
+        assert not inquiries.cover("mail", began + 31)
+        raise RuntimeError
+    assert not inquiries.cover("mail", began + 31)
+    assert [inquiries.cover("web", at) for at in (99.9, 100.5, 101.1)] == [False, True, False]
+
+
 def test_the_latest_ten_thousand_decisions_wait_alone():
     counting = Following()
     for number in range(10_005):
@@ -138,9 +151,9 @@ def test_a_daemon_says_how_often_the_engine_followed(driven):
         assert f'engine_followed_total{{followed="{word}"}} 1.0' in metrics(driven)
 
 
-@pytest.mark.long
-def test_what_our_own_question_removed_refuses_no_caller(driven):
-    """The engine asks our filters to answer it; the same call by itself refuses one."""
+@pytest.fixture
+def filtered(driven):
+    """A daemon whose filter accepts no host, and an engine that asks it before it says anything."""
     (driven.plugins / "Nowhere.py").write_text(NOWHERE)
     ids, web = driven.engine.ids(), id_of("web")
 
@@ -150,15 +163,35 @@ def test_what_our_own_question_removed_refuses_no_caller(driven):
 
     driven.engine.refusing = lambda _vm, _host: "our filter"
     driven.engine.filtering = ask_filters
-    driven.want({"web": "puma"})
-    driven.start("on", cluster())
+    return driven
+
+
+def expect_that_nobody_was_refused(driven):
+    """Until the engine asks by itself."""
     driven.wait(lambda: "asked beforehand" in run(driven.folder, "decisions")[1])
     report = status(driven)
     assert (report["well"], report["problems"]) == (True, [])
     assert 'no_host_left_total{method="runFilters"} 0.0' in metrics(driven)
-    assert driven.engine.migrations == []
-    assert "Nowhere" not in run(driven.folder, "why", "web")[1]
-    ask_filters()
+    driven.engine.filtering()
     driven.wait(lambda: not status(driven)["well"])
     assert status(driven)["line"].partition("; ")[2].startswith("no host was left for 1 VM: ")
     assert 'no_host_left_total{method="runFilters"} 1.0' in metrics(driven)
+
+
+@pytest.mark.long
+def test_what_a_question_of_the_daemon_removed_refuses_no_caller(filtered):
+    filtered.want({"web": "puma"})
+    filtered.start("on", cluster())
+    filtered.wait_for_log("2 removed by Nowhere")
+    assert filtered.engine.migrations == []
+    assert "Nowhere" not in run(filtered.folder, "why", "web")[1]
+    expect_that_nobody_was_refused(filtered)
+
+
+@pytest.mark.long
+def test_what_a_question_of_a_command_removed_refuses_no_caller(filtered):
+    filtered.start("dry-run", cluster("default", balance="0"))
+    config = str(filtered.folder / "scheduler.conf")
+    told = run(filtered.folder, "maintenance", "lynx", "--config", config)
+    assert "lynx cannot be emptied" in told[1], told
+    expect_that_nobody_was_refused(filtered)

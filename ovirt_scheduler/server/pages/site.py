@@ -221,8 +221,9 @@ class Site:
     def _templates(self) -> Any:
         templates = views.templates(_FOLDER)
         templates.filters.update(
-            path_of=_path_of, clock=times.shown, version=_version, pieces=views.pieces,
-            milliseconds=times.milliseconds, cluster_state=status.cluster_state,
+            path_of=_path_of, clock=times.shown, seconds=times.shown_to_the_second,
+            version=_version, pieces=views.pieces, milliseconds=times.milliseconds,
+            cluster_state=status.cluster_state,
         )  # fmt: skip
         return templates
 

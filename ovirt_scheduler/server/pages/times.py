@@ -15,11 +15,11 @@ def moment(seconds: Optional[float]) -> Optional[str]:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def clock(seconds: float) -> str:
+def clock(seconds: float, to_the_second: bool = False) -> str:
     """A time for people, of this machine's time zone: ``02:14``, or with its day if not today's."""
     local = time.localtime(seconds)
-    is_today = local[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M" if is_today else "%Y-%m-%d %H:%M", local)
+    day = "" if local[:3] == time.localtime()[:3] else "%Y-%m-%d "
+    return time.strftime(f"{day}%H:%M{':%S' if to_the_second else ''}", local)
 
 
 def milliseconds(number: Optional[float]) -> str:
@@ -34,3 +34,8 @@ def milliseconds(number: Optional[float]) -> str:
 def shown(text: str) -> str:
     """What ``moment`` wrote, for people; see ``clock``."""
     return clock(query.moment(text))
+
+
+def shown_to_the_second(text: str) -> str:
+    """The same with seconds, for what happens several times a minute."""
+    return clock(query.moment(text), to_the_second=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+import lxml.html
+
 from ovirt_scheduler.decisions.missing_names import MissingUnit
 from ovirt_scheduler.engine.inventory import EngineState
 from ovirt_scheduler.model.plans import ClusterLook, Obstacle
@@ -180,3 +182,11 @@ def test_the_line_counts_policy_units_as_discover_lists_them_and_those_in_shadow
         unit_state("Later", mode="shadow"),
     )  # fmt: skip
     assert told(tmp_path, units=units)["line"] == "2 units and 1 in shadow, all well"
+
+
+def test_two_looks_within_a_minute_have_different_times(tmp_path):
+    now = time.mktime((2026, 1, 31, 12, 0, 5, 0, 0, -1))
+    looks = (ClusterLook("East", "on", now, next_look=now + 40),)
+    page = lxml.html.fromstring(MadeSite(tmp_path, clusters=looks).text("/clusters/East"))
+    times = [" ".join(term.getparent().text_content().split()) for term in page.iter("dt")][:2]
+    assert times == ["Last look2026-01-31 12:00:05", "Next look2026-01-31 12:00:45"]

@@ -223,13 +223,13 @@ class Pool:
         return worker
 
     def give_back(self, worker: Worker, nonce: int, called: bool) -> None:
-        """Keep a process that has answered, unless it serves one call only.
+        """Keep a process that has answered, unless it was for one call, or for one task, only.
 
         Args:
             nonce: of the task that it had; READY to that is what the process says next.
             called: its task ran a plugin.
         """
-        if called and worker.key.serves_one_call:
+        if worker.key is NO_SETUP or (called and worker.key.serves_one_call):
             self.discard(worker, Ending(Reason.SERVED, "calls_per_process"))
             return
         if called:

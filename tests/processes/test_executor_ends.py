@@ -275,6 +275,13 @@ def test_an_analysis_for_which_there_is_no_memory_leaves_no_descriptor(own, monk
         assert spare[-1].channel.fileno() == -1
 
 
+def test_a_process_that_cut_documents_is_not_kept_and_its_end_is_no_failure(own):
+    """It ends by itself when it has answered."""
+    assert own.split("splitting:split", [Document(b"<hosts><host id='a'/></hosts>")]) != [None]
+    state = own.state()
+    assert (state.of_plugins, state.replaced) == (0, {})
+
+
 def test_who_replaces_a_zygote_does_not_wait_until_the_next_has_started(own, monkeypatch):
     """A request has its own time; the watching thread tries for minutes."""
     forked = threading.Event()

@@ -100,6 +100,8 @@ class Daemon:
         certificate: Optional[Path],
         file: Optional[RecordReader] = None,
         instead: str = "",
+        seconds: float = _SECONDS,
+        most_bytes: int = _MOST_BYTES,
     ) -> None:
         """Prepare calls; nothing is asked yet.
 
@@ -108,6 +110,8 @@ class Daemon:
             certificate: PEM, to trust beside the system's authorities.
             file: the daemon's history; None: the daemon is asked for the records of decisions.
             instead: what works without a daemon, for the message if none answers.
+            seconds: to wait for an answer.
+            most_bytes: of one.
 
         Raises:
             BadUsage: the URL cannot be a daemon's.
@@ -116,6 +120,7 @@ class Daemon:
         self.url, self._address = url, _address(url)
         self._recorded: RecordSource = file or self
         self._instead = instead
+        self._seconds, self._most_bytes = seconds, most_bytes
         self.latest_call: Optional[tuple[str, object]] = None
         self._connect: Callable[..., http.client.HTTPConnection] = http.client.HTTPConnection
         if self._address.scheme == "https":
@@ -135,13 +140,13 @@ class Daemon:
         host, port = self._address.hostname, self._address.port
         with (
             _explained(self.url, self._instead),
-            contextlib.closing(self._connect(host, port, timeout=_SECONDS)) as connection,
+            contextlib.closing(self._connect(host, port, timeout=self._seconds)) as connection,
         ):
             connection.request("POST", path, body.encode(), {"Content-Type": "text/xml"})
             with connection.getresponse() as response:  # it may hold the socket beyond its end
                 if response.status != HTTPStatus.OK:
                     raise ProtocolError(self.url, response.status, _reason(response), {})
-                text = response.read(_MOST_BYTES)  # what is cut off is no XML
+                text = response.read(self._most_bytes)  # what is cut off is no XML
                 decision = response.getheader("X-Request-Id", "")  # its id (contract 8.4)
             (answer,), _ = xmlrpc.client.loads(text, use_builtin_types=True)
         self.latest_call = (name, answer)

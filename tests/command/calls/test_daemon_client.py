@@ -13,7 +13,7 @@ from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
 import pytest
 
-from ovirt_scheduler.command.calls import commands, daemon_client
+from ovirt_scheduler.command.calls import commands
 from ovirt_scheduler.command.calls.daemon_client import Daemon
 from ovirt_scheduler.errors import BadInput, BadUsage, NoAnswer
 from ovirt_scheduler.model.requests import AnswerForm
@@ -65,7 +65,7 @@ def test_nobody_there_is_told():
         silent.bind(("127.0.0.1", 0))  # and does not listen
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(NoAnswer, match="is the daemon running"):
-            commands.discover(Daemon(url, None))
+            commands.discover(Daemon(url, None, seconds=0.2))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_server_that_is_no_daemon_is_told(answer):
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(NoAnswer, match="is no ovirt-sched"):
-            commands.discover(Daemon(url, None))
+            commands.discover(Daemon(url, None, seconds=0.2))
         thread.join()
 
 
@@ -147,19 +147,17 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(tmp_path):
         assert run(tmp_path, "discover", "--url", url) == (2, "", told)
 
 
-def test_somebody_who_never_answers_is_not_waited_for_for_good(monkeypatch):
+def test_somebody_who_never_answers_is_not_waited_for_for_good():
     """The connection is taken, and then there is nothing."""
-    monkeypatch.setattr(daemon_client, "_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for scheme in ("http", "https"):
             url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
             with pytest.raises(NoAnswer, match="timed out; is the daemon running"):
-                commands.discover(Daemon(url, None))
+                commands.discover(Daemon(url, None, seconds=0.2))
 
 
-def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch):
+def test_an_answer_without_an_end_is_not_read_to_it():
     """Somebody else listens there, and sends for as long as they are read."""
-    monkeypatch.setattr(daemon_client, "_MOST_BYTES", 1 << 20)
 
     def send_on(listening):
         accepted, _ = listening.accept()
@@ -172,7 +170,8 @@ def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch):
         sender = threading.Thread(target=send_on, args=(listening,))
         sender.start()
         with pytest.raises(NoAnswer, match="what answers there is no ovirt-scheduler"):
-            commands.discover(Daemon(f"http://127.0.0.1:{listening.getsockname()[1]}", None))
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            commands.discover(Daemon(url, None, most_bytes=1 << 20))
         sender.join(LONG)
 
 

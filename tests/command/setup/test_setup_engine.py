@@ -41,9 +41,9 @@ VALUES = "ExternalSchedulerEnabled=false\nExternalSchedulerServiceURL=http://loc
 
 INSTALL = """
 import pathlib, sys
-from ovirt_scheduler.command.setup import installation as run
+from ovirt_scheduler.command.setup import installation
 from ovirt_scheduler.command.setup.machine import Machine
-run.install(Machine(pathlib.Path(sys.argv[1]), live=True), engine=True)
+installation.install(Machine(pathlib.Path(sys.argv[1]), live=True), engine=True)
 """
 
 

@@ -13,7 +13,7 @@ from ovirt_scheduler.errors import AnswerLate, AnswersTooLarge, ConfigError
 from ovirt_scheduler.model.answer_memory import AnswerMemory
 from ovirt_scheduler.model.tasks import Sought
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
-from tests.support.waiting import LONG
+from tests.support.waiting import LONG, soon
 
 WEB, MAIL = Sought(vm=id_of("web")), Sought(vm=id_of("mail"))
 KIB = 1 << 10
@@ -34,10 +34,6 @@ def without_gc():
     gc.disable()
     yield
     gc.enable()
-
-
-def soon(seconds=20.0):
-    return time.monotonic() + seconds
 
 
 def test_a_request_without_time_left_fails_alone(engine):

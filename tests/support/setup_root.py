@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Callable
 
 from ovirt_scheduler.command.setup import step
 from ovirt_scheduler.command.setup.machine import Machine
@@ -38,3 +39,22 @@ def became(root: Path, version: str) -> None:
     record.files[CONF] = [checksum(version.encode())]
     step.save(machine, record)
     at(root, CONF).write_text(version, "utf-8")
+
+
+def tree(root: Path) -> dict[str, tuple[object, ...]]:
+    """All that there is below a folder, with what would show that it was touched."""
+    return {
+        str(path.relative_to(root)): (
+            path.lstat().st_mode,
+            path.lstat().st_mtime_ns,
+            path.readlink() if path.is_symlink() else path.is_file() and path.read_bytes(),
+        )
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def refused(setup: Callable[..., tuple[int, str]], *options: str) -> str:
+    """What is told by a run that fails."""
+    status, told = setup(*options)
+    assert status == 1
+    return told

@@ -32,3 +32,8 @@ def wait_until(
         if time.monotonic() > give_up:
             raise AssertionError(f"it did not happen in {LONG:g} s; at last: {found!r}\n{told()}")
         pause.wait(0.01)
+
+
+def soon(seconds: float = 20.0) -> float:
+    """A deadline on the monotonic clock."""
+    return time.monotonic() + seconds

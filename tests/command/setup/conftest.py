@@ -8,6 +8,12 @@ from typing import Callable
 import pytest
 
 from ovirt_scheduler.command import cli
+from tests.support import setup_root
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return setup_root.made(tmp_path)
 
 
 @pytest.fixture

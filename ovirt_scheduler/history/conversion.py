@@ -150,10 +150,10 @@ def _put_units_and_hosts(record: Record, decision: Decision, shadows: Sequence[S
 
 def _recorded_units(decision: Decision, shadows: Sequence[ShadowCall]) -> Iterator[_RecordedUnit]:
     """The policy units that the request names, in its order, and those in shadow."""
-    for kind in Kind:
+    for kind, units in decision.request.units.items():
         called = {call.unit.name: call for call in decision.calls if call.unit.kind is kind}
         ended = {result.unit: result for result in decision.execution.of(kind)}
-        for unit in decision.request.units.get(kind, ()):
+        for unit in units:
             name = unit.name
             problems = () if name in called else decision.unit_errors.get(name, ())
             yield _recorded_unit(kind, unit, called.get(name), ended.get(name), "; ".join(problems))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional
@@ -130,7 +130,7 @@ class Tally:
         self._lock = threading.Lock()
         self._units: dict[tuple[str, str], UnitTally] = {}
         self.requests: Counter[tuple[str, str, str]] = Counter()
-        self.request_times: dict[str, Histogram] = {}
+        self.request_times: defaultdict[str, Histogram] = defaultdict(Histogram)
         self.no_host_left: Counter[str] = Counter()
         self._homeless: dict[str, Homeless] = {}  # by the VM's id, or its name
 
@@ -151,8 +151,7 @@ class Tally:
             is_none_left = bool(record["hosts"]) and outcomes.are_all_removed(record)
             self.no_host_left[record["method"]] += is_none_left and not is_question
             seconds = record["milliseconds"] / 1000
-            times = self.request_times.setdefault(record["method"], Histogram())
-            times.add(Exemplar(record["id"], seconds, time))
+            self.request_times[record["method"]].add(Exemplar(record["id"], seconds, time))
             self._add_units(record, "live", removed, {*record.get("decisive", ())}, time)
 
     def _note_placement(self, record: Record, outcome: RequestOutcome, time: float) -> None:
@@ -195,7 +194,9 @@ class Tally:
             was_called, key = unit["outcome"] != NOT_ASKED, (unit["name"], unit["kind"])
             if not was_called and mode == "live":
                 continue
-            tally = self._units.setdefault(key, UnitTally(*key))
+            if key not in self._units:
+                self._units[key] = UnitTally(*key)
+            tally = self._units[key]
             if was_called:
                 _add_call(tally, unit, record["id"], time)
                 tally.hosts_removed[mode] += removed[unit["name"]]
@@ -242,10 +243,11 @@ def _add_call(tally: UnitTally, unit: UnitRecord, decision: str, time: float) ->
     tally.times.add(Exemplar(decision, seconds, time))
     tally.recent.append(seconds)
     minute = int(time // 60)
+    if minute not in tally.minutes:
+        for old in [each for each in tally.minutes if each <= minute - MINUTES]:
+            del tally.minutes[old]
     calls, failures = tally.minutes.get(minute, (0, 0))
     tally.minutes[minute] = calls + 1, failures + failed
-    for old in [each for each in tally.minutes if each <= minute - MINUTES]:
-        del tally.minutes[old]
     if failed:
         tally.last_error, tally.last_error_at = unit.get("message", outcome), time
         tally.last_error_decision = decision

@@ -39,7 +39,7 @@ def test_a_daemon_starts_with_defaults_on_which_patterns_backtrack(start_daemon)
     daemon: Daemon = start_daemon(plugins, "ssl = false", confs={"Slow": CONF})
     folder = daemon.plugins.parent
     assert f"{folder / 'confs' / 'Slow.conf'}:2: {TOLD}" in daemon.log
-    assert f"{folder / 'plugins' / 'by_class.py'}:4: {TOLD}" in daemon.log
+    assert f"{folder / 'plugins' / 'by_class.py'}:6: {TOLD}" in daemon.log
     assert health(daemon) == 200
     assert daemon.design.runFilters(["Good"], ["a"], "vm", {}) == ["a"]
     assert daemon.stop() == 0

@@ -342,7 +342,7 @@ def _simulate(options: argparse.Namespace) -> Shown:
     }  # fmt: skip
     well = not any(each.problems or each.stopped for each in simulated.values())
     result = Shown(_text(simulated), reports.simulation_fields(simulated, about), well)
-    result = result._replace(stopped=any(each.stopped for each in simulated.values()))
+    result = result._replace(stopped=any(bool(each.stopped) for each in simulated.values()))
     *_, outcome = simulated.values()  # with --against the second policy
     of_policy = expectations.of_simulation(outcome, len(initial.vms) + len(happens.arrivals))
     findings = [each.finding(of_policy) for each in expected]

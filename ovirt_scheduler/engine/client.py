@@ -331,7 +331,7 @@ class EngineClient:
                 curl.setopt(pycurl.CAINFO, str(self._settings.ca_file))
             if body is not None:
                 curl.setopt(pycurl.COPYPOSTFIELDS, body)
-            curl.perform()
+            _perform(curl)
             content_type = (curl.getinfo_raw(pycurl.CONTENT_TYPE) or b"").decode("iso-8859-1")
             status = curl.getinfo(pycurl.RESPONSE_CODE)
             return _HttpReply(status, content_type, answer.getvalue(), answer.claim)
@@ -344,14 +344,42 @@ class EngineClient:
             elif code == pycurl.E_OPERATION_TIMEDOUT:
                 kind = AnswerLate
             raise kind(f"{without_query(url)}: {reason}") from None
+        except KeyboardInterrupt:
+            curl = None  # a thread still waits for an answer
+            raise
         finally:
-            curl.reset()  # forgets all but its open connections
-            self._idle.append(curl)
+            if curl is not None:
+                curl.reset()  # forgets all but its open connections
+                self._idle.append(curl)
 
     def _idle_curl(self) -> Any:
         with contextlib.suppress(IndexError):
             return self._idle.pop()
         return self._pycurl.Curl()
+
+
+def _perform(curl: Any) -> None:
+    """Send what is set, and wait for the answer.
+
+    While libcurl waits, Python does nothing on a signal. So the main thread has another one wait,
+    and Ctrl-C ends it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        curl.perform()
+        return
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            curl.perform()
+        except BaseException as error:  # noqa: BLE001  raised where it is waited for
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="engine", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors.pop()  # its traceback has this frame, and shall keep nothing
 
 
 def _headers(token: str) -> list[str]:

@@ -239,7 +239,7 @@ def notes(outcome: SimulationResult) -> Iterator[tuple[str, str]]:
             ),
         )
     if outcome.stopped:
-        yield "stopped", "by Ctrl-C, before it was at rest"
+        yield "stopped", f"by Ctrl-C at {outcome.stopped}, before it was at rest"
     elif not outcome.rested:
         yield "not at rest", "VMs would still migrate; --balancings allows more"
     refused, problems = (

@@ -92,7 +92,7 @@ class SimulationResult:
         left_out: names of VMs that count as not running from the beginning, and why.
         has_rules: whether the cluster has affinity groups.
         rested: whether it came to rest.
-        stopped: whether Ctrl-C came before.
+        stopped: when Ctrl-C came, in words; empty: it did not.
         problems: failures of plugins, and how often.
         unread: properties that nothing in the policy knows, in sentences.
     """
@@ -108,7 +108,7 @@ class SimulationResult:
     has_rules: bool = False
     balancings: int = 0
     rested: bool = False
-    stopped: bool = False
+    stopped: str = ""
     problems: Mapping[str, int] = field(default_factory=dict)
     unread: Sequence[str] = ()
 
@@ -173,7 +173,7 @@ class Simulation:
         try:
             self._play((self.settings.load_balance_interval or 60.0) / 3600)
         except KeyboardInterrupt:
-            outcome.stopped = True
+            outcome.stopped = self._moment()
         finally:
             self._cluster.close()
         outcome.views += [self._view()] * (3 - len(outcome.views))
@@ -201,12 +201,18 @@ class Simulation:
                 (self._hour, ClusterMoment(self._hour, self._host_views()).imbalance["used"])
             )
             moves = count_of(len(outcome.moves), "move")
-            self.tell(f"hour {self._hour:.1f} of {self.scenario.hours:g}: {moves}")
+            self.tell(f"{self._moment()}: {moves}")
             number += 1
             if number * step > self.scenario.hours:
                 rounds -= 1
                 still = self._hour - self._still_since - step
                 outcome.rested = still >= self.settings.hold / 3600
+
+    def _moment(self) -> str:
+        """How far it has come, in words."""
+        if self._hour >= self.scenario.hours:
+            return f"hour {self._hour:.1f}, when nothing happens any more"
+        return f"hour {self._hour:.1f} of {self.scenario.hours:g}"
 
     def _look(self) -> None:
         """Apply the events since the look before."""

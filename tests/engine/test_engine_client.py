@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
+import os
+import signal
+import socket
+import threading
 import time
 from urllib.parse import quote_plus
 
 import pytest
 
+from ovirt_scheduler.engine.client import EngineClient
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import EngineUnavailable
 from ovirt_scheduler.model.tasks import Sought
 from tests.support.http_proxy import HttpProxy
 from tests.support.rest_server import PASSWORD, Host, Reply, RestServer, Vm, id_of
+from tests.support.waiting import LONG
 
 
 @pytest.fixture
@@ -71,3 +78,30 @@ def test_a_fault_is_repeated_without_the_secrets_that_were_ever_used(engine):
         engine.broken = Reply(400, kind, fault)
         with pytest.raises(EngineUnavailable, match=told):
             Inventory(engine.settings()).look_up(Sought(vm=id_of("web")), time.monotonic() + 20)
+
+
+def test_ctrl_c_ends_the_wait_for_an_engine_that_does_not_answer(engine):
+    """Though libcurl itself waits on."""
+    ended, waited = threading.Event(), []
+    with socket.create_server(("localhost", 0)) as silent:
+
+        def interrupt() -> None:
+            connection, _ = silent.accept()
+            with connection:
+                os.kill(os.getpid(), signal.SIGINT)
+                waited.append(ended.wait(LONG))
+
+        helper = threading.Thread(target=interrupt)
+        helper.start()
+        url = f"http://localhost:{silent.getsockname()[1]}/ovirt-engine/api"
+        asking = EngineClient(dataclasses.replace(engine.settings(), url=url))
+        former = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                asking.access(time.monotonic() + 2 * LONG)
+        finally:
+            ended.set()
+            signal.signal(signal.SIGINT, former)
+            helper.join()
+            asking.close()
+    assert waited == [True]

@@ -367,10 +367,10 @@ def test_ctrl_c_ends_it_with_what_it_came_to(simulate):
 
     happens = "hours = 5\n[vms]\n[[web]]\ncount = 2\n"
     outcome = simulate(snapshot([host("lynx")]), happens, tell=interrupt)
-    assert (outcome.stopped, outcome.rested) == (True, False)
+    assert (outcome.stopped, outcome.rested) == ("hour 0.1 of 5", False)
     assert [counts(view) for view in outcome.views] == [{"lynx": 0}, {"lynx": 2}, {"lynx": 2}]
     told = dict(reports.notes(outcome))
-    assert told["stopped"] == "by Ctrl-C, before it was at rest"
+    assert told["stopped"] == "by Ctrl-C at hour 0.1 of 5, before it was at rest"
 
 
 def test_of_many_notes_the_first_are_shown(simulate):
@@ -438,3 +438,11 @@ def test_what_cannot_be_simulated_is_refused(simulate):
         simulate(snapshot([]))
     with pytest.raises(ConfigError, match="there is no filter 'Fewer'"):
         simulate(snapshot([host("lynx")]), filters="Fewer")
+
+
+def test_after_the_scenario_the_progress_names_no_end(simulate):
+    """There is none but that nothing migrates any more; never "of 0"."""
+    progress = []
+    simulate(snapshot([host("lynx")]), "hours = 0.05\n[vms]\n[[web]]\n", tell=progress.append)
+    assert progress[0].startswith("hour 0.0 of 0.05: ")
+    assert progress[-1].startswith("hour 0.1, when nothing happens any more: ")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.log.fields import Block, Name
@@ -18,7 +19,7 @@ from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.model.jobs import Decision
 from ovirt_scheduler.model.results import CallOutcome, CallResult
 from ovirt_scheduler.model.units import LONGEST_NAME, Kind
-from ovirt_scheduler.model.values.text import shortened
+from ovirt_scheduler.model.values.text import shortened, with_names
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ _MOST_TEXTS = 1000  # that are remembered
 _MOST_WAYS = 16  # ways to fail that are remembered of one unit
 # What differs in messages of equal failures: addresses, ids and other hexadecimal digits, numbers.
 _VARYING = re.compile(r"0[xX][0-9a-fA-F]+|\b[0-9a-fA-F]+(?:-[0-9a-fA-F]+)*\b|\d+")
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _DIGIT = re.compile(r"\d")
 
 
@@ -121,23 +123,26 @@ def log_calls(decision: Decision, problems: Sequence[str]) -> None:
     Args:
         problems: those that belong to no single unit, such as that all filters failed.
     """
-    request = decision.request
+    request, names = decision.request, decision.execution.names
     for kind in Kind:
         for result in decision.execution.of(kind):
-            log_call(request.caller.request_id, kind.label, result)
+            log_call(request.caller.request_id, kind.label, result, names)
     if request.driver_call is not None and decision.execution.driver_call is not None:
         label = request.driver_call.driver.label
-        log_call(request.caller.request_id, label, decision.execution.driver_call)
+        log_call(request.caller.request_id, label, decision.execution.driver_call, names)
     for problem in problems:
         named = {"request": request.caller.request_id, "reason": problem}
         _log.warning("%(request)s: %(reason)s", named)
 
 
-def log_call(request_id: str, kind: str, result: CallResult) -> None:
+def log_call(
+    request_id: str, kind: str, result: CallResult, names: Mapping[str, str] = _NO_NAMES
+) -> None:
     """Log how a call failed, what was corrected in its answer, and what it printed.
 
     Args:
         kind: of what was called, in words: ``filter in shadow``.
+        names: of hosts and VMs, by their ids.
     """
     if result.outcome is CallOutcome.REFUSED:  # its message may have the value
         result = result._replace(message="a property's value is not allowed; the answer names it")
@@ -147,7 +152,8 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
     call = _call_fields(request_id, kind, result)
     failing = None if result.ok else _failures.add(kind, result)
     if failing is not None:
-        _log_failure(call, result, failing)
+        message = with_names(result.message, names)  # counted without: the same of another host
+        _log_failure(call, result._replace(message=message), failing)
     if over is not None:
         _log.info(
             "%(request)s %(kind)s %(unit)s works again; calls that failed since %(since)s: "
@@ -156,7 +162,7 @@ def log_call(request_id: str, kind: str, result: CallResult) -> None:
             extra=for_engine(),
         )
     for note in (*result.notes, *result.remarks):
-        _log_hourly(call, kind, result.unit, note)
+        _log_hourly(call, kind, result.unit, note, names)
     for stream, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
         if printed.strip():
             output = {"stream": stream, "output": Block(shortened(printed.strip(), _SHOWN_OUTPUT))}
@@ -176,11 +182,18 @@ def log_left_out(request_id: str, kind: str, units: Mapping[str, Sequence[str]])
             _log_hourly(unit, kind, name, problem)
 
 
-def _log_hourly(fields: Mapping[str, object], kind: str, unit: str, text: str) -> None:
+def _log_hourly(
+    fields: Mapping[str, object],
+    kind: str,
+    unit: str,
+    text: str,
+    names: Mapping[str, str] = _NO_NAMES,
+) -> None:
     """Log what is to be said of a unit, unless it was said within the last hour."""
     before = _hourly.add(kind, unit, text)
     if before is None:
         return
+    text = with_names(text, names)
     if before.times == 0:
         _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**fields, "reason": text})
         return

@@ -35,6 +35,7 @@ from ovirt_scheduler.model.results import CallOutcome, CallResult, Migration
 from ovirt_scheduler.model.tasks import EngineReplies, Returns
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.model.values import spelling
+from ovirt_scheduler.model.values.text import with_names
 from ovirt_scheduler.processes.executor import Executor
 
 _log = logging.getLogger(__name__)
@@ -270,7 +271,7 @@ class DecisionService:
             execution=execution,
             answer=answer,
             errors=(*engine_errors, *execution.errors, *of_answer),
-            unit_errors=_unit_errors(job, execution.results),
+            unit_errors=_unit_errors(job, execution),
             calls=job.calls,
             time=asked_at,
             seconds=time.monotonic() - started,
@@ -329,15 +330,16 @@ def _for_engine(request: Request, execution: Execution, result: CallResult) -> E
     return execution._replace(balance=failed)
 
 
-def _unit_errors(job: Job, results: Sequence[CallResult]) -> dict[str, tuple[str, ...]]:
+def _unit_errors(job: Job, execution: Execution) -> dict[str, tuple[str, ...]]:
     """What is wrong with each unit, by its name: why it was left out, how its call ended."""
     errors: dict[str, tuple[str, ...]] = {}
     for left_out in job.errors.values():
         for name, problems in left_out.items():
             errors[name] = errors.get(name, ()) + problems
-    for result in results:
-        if result.problems:
-            errors[result.unit] = errors.get(result.unit, ()) + result.problems
+    for result in execution.results:
+        messages = tuple(with_names(each, execution.names) for each in result.problems)
+        if messages:
+            errors[result.unit] = errors.get(result.unit, ()) + messages
     return errors
 
 

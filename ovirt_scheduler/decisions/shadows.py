@@ -122,7 +122,8 @@ class Shadows:
         if self._stopped and result is None:
             problem = _STOPS
         if result is not None:
-            call_log.log_call(decision.request.caller.request_id, call.unit.label, result)
+            names = decision.execution.names
+            call_log.log_call(decision.request.caller.request_id, call.unit.label, result, names)
         return ShadowCall(call, result, problem)
 
 

@@ -26,7 +26,7 @@ from ovirt_scheduler.history.record import (
 )
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.model.values.text import each_text
+from ovirt_scheduler.model.values.text import each_text, with_names
 
 _T = TypeVar("_T")
 
@@ -163,18 +163,19 @@ def _circumstances(decision: Record) -> str:
 def _of_units(decision: Record) -> Iterator[Line]:
     """Units that failed or were not asked, what was put right, and what is wrong besides."""
     removers = {verdict["unit"] for verdict in outcomes.removed(decision).values()}
+    names = outcomes.names_by_id(decision)
     for unit in decision.get("units", ()):
         name, ended = unit["name"], unit.get("outcome", OK)
-        because = f": {unit['message']}" if unit.get("message") else ""
+        because = f": {with_names(unit['message'], names)}" if unit.get("message") else ""
         if outcomes.has_failed(unit):
             effect = _effect(unit, removers)
             yield Line(f"{name} {_ENDED.get(ended, ended)}, {effect}{because}", Tone.TROUBLE)
         elif ended == NOT_ASKED:
             yield Line(f"{name} was not asked{because or ': no host was left for it'}")
         for note in unit.get("notes", ()):
-            yield Line(f"note on {name}: {note}", Tone.TROUBLE)
+            yield Line(f"note on {name}: {with_names(note, names)}", Tone.TROUBLE)
     for error in decision.get("errors", ()):
-        yield Line(f"problem: {error}", Tone.TROUBLE)
+        yield Line(f"problem: {with_names(error, names)}", Tone.TROUBLE)
 
 
 def _effect(unit: UnitRecord, removers: Collection[str]) -> str:

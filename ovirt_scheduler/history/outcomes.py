@@ -14,6 +14,7 @@ from ovirt_scheduler.history.record import (
     NOT_ASKED,
     OK,
     REMOVED,
+    Entity,
     Record,
     Summary,
     UnitRecord,
@@ -130,6 +131,12 @@ def host_names(decisions: Iterable[Record]) -> dict[str, str]:
         for host in decision.get("hosts", ()):
             names[host["id"]] = str(host.get("name") or names.get(host["id"]) or host["id"])
     return names
+
+
+def names_by_id(decision: Record) -> dict[str, str]:
+    """The names of the hosts and of the VM by their ids, as far as they are known."""
+    entities: list[Entity] = [decision.get("vm", {}), *decision.get("hosts", ())]
+    return {each["id"]: each["name"] for each in entities if "id" in each and "name" in each}
 
 
 def named(decision: Record, hosts: Iterable[str]) -> list[str]:

@@ -16,6 +16,7 @@ from typing import NamedTuple, Optional
 from ovirt_scheduler.history import outcomes, ranking
 from ovirt_scheduler.history.record import NOT_ASKED, OK, REMOVED, Record, UnitRecord
 from ovirt_scheduler.model.results import RequestOutcome
+from ovirt_scheduler.model.values.text import with_names
 
 # Seconds: upper ends of the histograms' buckets.
 BUCKETS = (
@@ -198,7 +199,7 @@ class Tally:
                 self._units[key] = UnitTally(*key)
             tally = self._units[key]
             if was_called:
-                _add_call(tally, unit, record["id"], time)
+                _add_call(tally, unit, record, time)
                 tally.hosts_removed[mode] += removed[unit["name"]]
                 tally.decisive[mode] += unit["name"] in decisive
             else:  # it was skipped
@@ -235,12 +236,12 @@ def _copied(tally: UnitTally) -> UnitTally:
     )
 
 
-def _add_call(tally: UnitTally, unit: UnitRecord, decision: str, time: float) -> None:
+def _add_call(tally: UnitTally, unit: UnitRecord, record: Record, time: float) -> None:
     outcome, seconds = unit["outcome"], unit.get("milliseconds", 0.0) / 1000
     failed = outcome != OK
     tally.checksum = unit["checksum"]
     tally.outcomes[outcome, unit.get("mode", "live")] += 1
-    tally.times.add(Exemplar(decision, seconds, time))
+    tally.times.add(Exemplar(record["id"], seconds, time))
     tally.recent.append(seconds)
     minute = int(time // 60)
     if minute not in tally.minutes:
@@ -249,8 +250,9 @@ def _add_call(tally: UnitTally, unit: UnitRecord, decision: str, time: float) ->
     calls, failures = tally.minutes.get(minute, (0, 0))
     tally.minutes[minute] = calls + 1, failures + failed
     if failed:
-        tally.last_error, tally.last_error_at = unit.get("message", outcome), time
-        tally.last_error_decision = decision
+        message = with_names(unit.get("message", outcome), outcomes.names_by_id(record))
+        tally.last_error, tally.last_error_at = message, time
+        tally.last_error_decision = record["id"]
         if tally.failing_since is None:
             tally.failing_since = time
     else:
@@ -258,5 +260,5 @@ def _add_call(tally: UnitTally, unit: UnitRecord, decision: str, time: float) ->
     if not unit.get("corrected"):
         tally.corrected_since = None
     else:
-        tally.last_note = "; ".join(unit["notes"])
+        tally.last_note = with_names("; ".join(unit["notes"]), outcomes.names_by_id(record))
         tally.corrected_since = tally.corrected_since or time

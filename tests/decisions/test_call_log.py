@@ -223,6 +223,19 @@ def test_a_unit_works_again_once_and_fails_anew_after_that(caplog):
     assert _failures.over("filter", "twice") is None
 
 
+def test_hosts_are_named_and_failures_about_others_are_equal_all_the_same(caplog):
+    names = dict(zip(HOSTS, ("lynx", "puma", "ocelot")))
+    for host in names:
+        bad = CallResult("odd", CallOutcome.RAISED, message=f"no {host}")
+        log_call("r", "filter", bad, names)
+        note = CallResult("noted", CallOutcome.OK, value=[], notes=(f"not {host}",))
+        log_call("r", "filter", note, names)
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == [
+        f"no lynx ({HOSTS[0]})",
+        f"not lynx ({HOSTS[0]})",
+    ]
+
+
 def test_a_unit_that_is_left_out_of_each_call_is_told_once_an_hour_and_counted(caplog, monkeypatch):
     """An engine names what its policy has, in each of its calls."""
     now = time.time()

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
+from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.tally import BUCKETS, Tally
-from tests.support.site import call, record
+from tests.support.site import VM, call, record
 
 NOON = 1_800_000_000.0  # on a minute
 
@@ -154,6 +155,20 @@ def test_a_unit_is_corrected_until_its_answer_is_right():
     unit = tallied(night(), corrected, corrected).unit("Night", "filter")
     assert (unit.corrected_since, unit.last_note) == (NOON + 60, "host x was not asked about")
     assert tallied(corrected, night()).unit("Night", "filter").corrected_since is None
+
+
+def test_what_is_told_of_a_unit_names_hosts_beside_their_ids():
+    puma = {"id": "a" * 8 + "-1111-2222-3333-" + "a" * 12, "name": "puma"}
+    note = call("Noted", notes=[f"not {puma['id']}"], corrected=True)
+    tally = tallied(night("raised", message=f"no {puma['id']}"), note, hosts=[puma])
+    assert tally.unit("Night", "filter").last_error == f"no puma ({puma['id']})"
+    assert tally.unit("Noted", "filter").last_note == f"not puma ({puma['id']})"
+    odd = record([night("raised", message=f"no {puma['id']}")], [puma], errors=[f"of {VM['id']}"])
+    told = [line.text for line in explanation.lines(odd)]
+    assert told[-2:] == [
+        f"  Night raised an error, and was left out: no puma ({puma['id']})",
+        f"  problem: of web ({VM['id']})",
+    ]
 
 
 def test_what_a_unit_did_to_hosts_is_counted():

@@ -33,7 +33,6 @@ _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
 _OF_CALL = ("unit", "message", "notes", "traceback", "stdout", "stderr")
 
 _NO_HOSTS = "no hosts\n"
-_UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 _ABOUT = """{0}.
 
@@ -299,8 +298,6 @@ class _Answer:
             for message in messages
         ]
         self.problems += fields.get("errors", [])
-        of_ids = {**self.hosts, **names(inputs.vms, "vm"), **names(inputs.vm, "vm")}
-        self.problems = [_with_names(problem, of_ids) for problem in self.problems]
         self._record = reply.record
 
     @functools.cached_property
@@ -379,14 +376,6 @@ class _Answer:
             lines += itertools.chain.from_iterable(map(_printed, self._calls))
         named = [self.hosts.get(each) or each for each in listed]
         return Shown("".join(lines), fields, not self.problems, named, self.problems)
-
-
-def _with_names(problem: str, of_ids: Mapping[str, str]) -> str:
-    """The problem with the name of a host or VM before its id, where that has one."""
-    for identity in _UUID.findall(problem):
-        if of_ids.get(identity):
-            problem = problem.replace(identity, f"{of_ids[identity]} ({identity})")
-    return problem
 
 
 def _names(message: str, unit: str) -> bool:

@@ -9,6 +9,9 @@ from typing import Any, Callable
 NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _CONTROLS = {code: "\ufffd" for code in range(0x20) if chr(code) not in "\t\n\r"}
 
+# The id of a host or VM, where its name does not stand before it already.
+_ID = re.compile(r"(?<![\w(-])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![\w-])")
+
 _MESSAGE_LIMIT = 500  # characters
 
 
@@ -22,6 +25,20 @@ def writable(text: str) -> str:
 def count_of(number: int, what: str) -> str:
     """``1 host``, ``12 hosts``."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text with the name of a host or VM before its id: ``puma (972c2880-…)``.
+
+    Args:
+        names: by id; one without a name may be there, too.
+    """
+
+    def named(identity: re.Match[str]) -> str:
+        name = names.get(identity[0], "")
+        return identity[0] if name in ("", identity[0]) else f"{name} ({identity[0]})"
+
+    return _ID.sub(named, text) if names else text
 
 
 def shortened(text: str, limit: int) -> str:

@@ -47,7 +47,7 @@ torture: $(VENV)/.test
 manual: $(VENV)/.test
 	mkdir -p build/manual/pages
 	rm -f build/manual/pages/*
-	ln -s $(CURDIR)/*.md $(CURDIR)/docs $(CURDIR)/etc build/manual/pages
+	ln -s $(CURDIR)/*.md $(CURDIR)/docs $(CURDIR)/etc $(CURDIR)/.ci/site.css build/manual/pages
 	$(BIN)/mkdocs build --strict
 
 screenshots: $(VENV)/.test

@@ -18,7 +18,7 @@ pytest.importorskip("mkdocs", reason="mkdocs is not installed (make test install
 def project(tmp_path):
     for file in (PROJECT / "Makefile", PROJECT / "mkdocs.yml", *PROJECT.glob("*.md")):
         shutil.copy(file, tmp_path)
-    for folder in ("docs", "etc"):
+    for folder in ("docs", "etc", ".ci"):
         shutil.copytree(PROJECT / folder, tmp_path / folder)
     return tmp_path
 

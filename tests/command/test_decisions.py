@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -252,7 +253,8 @@ def test_nothing_is_shown_twice_after_looks_that_found_nothing_new(tmp_path, mon
         elif look == 10:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(decisions_command.time, "sleep", pause)
+    # Its own alone: other threads of the tests sleep, too.
+    monkeypatch.setattr(decisions_command, "time", SimpleNamespace(sleep=pause))
     with pytest.raises(KeyboardInterrupt):
         decisions_command.follow(RecordReader(tmp_path / "state" / FILE), Query(), "names")
     assert capsys.readouterr().out.split() == [f"{number:016x}" for number in (1, 3, 7)]

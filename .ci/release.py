@@ -3,24 +3,31 @@
     python .ci/release.py VERSION [--date YYYY-MM-DD]
 
 The first run writes the version and the date into the files that have them, for somebody to look
-at and to commit. The second one, on that commit, makes the source distribution, the wheel, the RPM
-where rpmbuild is there, and their checksums, in build/release. It sends nothing anywhere.
+at and to commit. The second one, on that commit, makes the source distribution, the wheel, the RPMs
+where rpmbuild and the Python of their Enterprise Linux are there, and their checksums, in
+build/release. Who makes the files of the same commit again gets the same bytes, but for the RPMs.
+It sends nothing anywhere.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import gzip
 import hashlib
+import io
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 PROJECT = Path.cwd()
 RELEASE = PROJECT / "build" / "release"
 MAINTAINER = "The ovirt-scheduler project"
+ENTERPRISE_LINUX = {9: "python3.9", 10: "python3.12"}
 
 
 def texts(version: str, date: datetime.date) -> dict[str, str]:
@@ -56,6 +63,18 @@ def date_of_changelog(version: str) -> datetime.date | None:
     return datetime.date.fromisoformat(match[1]) if match else None
 
 
+def disagreements(version: str) -> list[str]:
+    """What README and changelog say of another version."""
+    readme, changelog = (PROJECT / name for name in ("README.md", "CHANGELOG.md"))
+    named = re.findall(r"ovirt[-_]scheduler[-_ ](\d+\.\d+\.\d+)", readme.read_text("utf-8"))
+    newest = re.findall(r"(?m)^## (\S+)", changelog.read_text("utf-8"))[0]
+    return [
+        f"{file} has the version {other}, and this is {version}"
+        for file, other in [*(("README.md", other) for other in named), ("CHANGELOG.md", newest)]
+        if other != version
+    ]
+
+
 def run(*command: str | Path) -> None:
     if subprocess.run([*map(str, command)], cwd=PROJECT, check=False).returncode:
         sys.exit(f"failed: {' '.join(map(str, command))}")
@@ -63,23 +82,55 @@ def run(*command: str | Path) -> None:
 
 def build(version: str) -> None:
     """Make the files of the release from the commit."""
-    shutil.rmtree(RELEASE, ignore_errors=True)
+    for folder in (RELEASE, PROJECT / "build" / "lib"):  # an earlier file may be gone by now
+        shutil.rmtree(folder, ignore_errors=True)
     RELEASE.mkdir(parents=True)
+    committed = int(output("git", "log", "-1", "--format=%ct"))
+    os.environ["SOURCE_DATE_EPOCH"] = str(committed)
+    os.umask(0o022)
     run(sys.executable, "setup.py", "-q", "sdist", "--dist-dir", RELEASE)
+    settle(*RELEASE.glob("*.tar.gz"), committed)
     run(
         sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation",
         "--wheel-dir", RELEASE, ".",
     )  # fmt: skip
-    if shutil.which("rpmbuild"):
-        run("make", "rpm")
-        for package in (PROJECT / "build/rpm/RPMS").rglob(f"ovirt-scheduler-{version}-*.rpm"):
+    for release, python in ENTERPRISE_LINUX.items():
+        if shutil.which("rpmbuild") and runs(python):
+            run("make", "rpm", f"EL={release}")
+            (package,) = (PROJECT / "build/rpm/RPMS").rglob(f"*-{version}-*.el{release}.*.rpm")
             shutil.copy(package, RELEASE)
-    else:
-        print("there is no rpmbuild, so there is no RPM")
+        else:
+            print(f"no RPM for Enterprise Linux {release}: that needs rpmbuild and {python}")
     files = sorted(file for file in RELEASE.iterdir() if file.is_file())
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]
     (RELEASE / "SHA256SUMS").write_text("".join(sums))
     print(*(f"{RELEASE.relative_to(PROJECT)}/{file.name}" for file in files), sep="\n")
+
+
+def settle(source: Path, moment: int) -> None:
+    """Write a source distribution anew without what differs from one build to the next."""
+    content = io.BytesIO()
+    with tarfile.open(source) as archive, tarfile.open(fileobj=content, mode="w") as settled:
+        for member in sorted(archive, key=lambda each: each.name):
+            member.mtime, member.uid, member.gid, member.uname, member.gname = moment, 0, 0, "", ""
+            member.mode = 0o755 if member.mode & 0o100 else 0o644
+            member.pax_headers = {}  # fractions of seconds
+            settled.addfile(member, archive.extractfile(member) if member.isfile() else None)
+    source.write_bytes(gzip.compress(content.getvalue(), mtime=moment))
+
+
+def output(*command: str) -> str:
+    """What a command says, which has to end well."""
+    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    return ended.stdout
+
+
+def runs(python: str) -> bool:
+    """Whether there is an interpreter of this name; pyenv has names of some that do not run."""
+    return bool(
+        shutil.which(python)
+        and not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode
+    )
 
 
 def main() -> None:
@@ -90,10 +141,7 @@ def main() -> None:
     options = parser.parse_args()
     if not re.fullmatch(r"\d+\.\d+\.\d+", options.version):
         parser.error(f"{options.version}: expected three numbers, such as 1.0.0")
-    changed = subprocess.run(
-        ["git", "status", "--porcelain", "--untracked-files=no"],  # noqa: S607  whichever git is there
-        cwd=PROJECT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    changed = output("git", "status", "--porcelain", "--untracked-files=no")
     if changed:
         sys.exit(f"commit this first, as a release is made of a commit:\n{changed.rstrip()}")
     date = options.date or date_of_changelog(options.version) or datetime.date.today()  # noqa: DTZ011
@@ -106,6 +154,8 @@ def main() -> None:
     if differing:
         print(*(f"{path} has {options.version} now" for path in differing), sep="\n")
         print("look at them, commit them, and run this again")
+    elif problems := disagreements(options.version):
+        sys.exit("\n".join(problems))
     else:
         build(options.version)
         print(f"next: git tag v{options.version}")

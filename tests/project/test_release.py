@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -52,7 +51,8 @@ def test_the_first_run_writes_version_and_date(clone):
 
 
 @pytest.mark.long
-def test_the_second_run_makes_the_files_and_their_checksums(clone):
+def test_the_second_run_makes_the_files_and_their_checksums(clone, tmp_path):
+    """Another clone of the commit makes the same source distribution and wheel."""
     release(clone, "1.0.0", "--date", "2026-12-01")
     commit(clone)
     ended = release(clone, "1.0.0")
@@ -62,10 +62,36 @@ def test_the_second_run_makes_the_files_and_their_checksums(clone):
     assert {name for _, name in sums} >= {
         "ovirt_scheduler-1.0.0-py3-none-any.whl", "ovirt_scheduler-1.0.0.tar.gz",
     }  # fmt: skip
-    if shutil.which("rpmbuild"):
-        assert any(name.startswith("ovirt-scheduler-1.0.0-1") for _, name in sums)
+    for system in (9, 10):
+        package = f"ovirt-scheduler-1.0.0-1.el{system}.noarch.rpm"
+        assert (f"Enterprise Linux {system}: that needs" in ended.stdout) != (
+            package in ended.stdout
+        )
     for checksum, name in sums:
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == checksum
+    again = tmp_path / "again"
+    executed("git", "clone", "-q", f"file://{clone}", again, check=True)
+    assert release(again, "1.0.0").returncode == 0
+    for name in (name for _, name in sums if not name.endswith(".rpm")):
+        assert (again / "build/release" / name).read_bytes() == (folder / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("README.md", "pip install ovirt-scheduler 0.9.0\n"),
+        ("CHANGELOG.md", "# Changelog\n\n## 1.1.0 (unreleased)\n\n## 1.0.0 (2026-12-01)\n"),
+    ],
+)
+def test_a_page_of_another_version_is_no_release(clone, file, text):
+    """It says which page, and builds nothing."""
+    (clone / file).write_text(text)
+    commit(clone)
+    release(clone, "1.0.0", "--date", "2026-12-01")
+    commit(clone)
+    ended = release(clone, "1.0.0")
+    assert (ended.returncode, f"{file} has the version " in ended.stderr) == (1, True), ended.stderr
+    assert not (clone / "build").exists()
 
 
 @pytest.mark.parametrize(

@@ -348,7 +348,7 @@ class Placing:
 
         hosts, why = self.places.choices(vm, allow)
         if refused:
-            why = f"{why}; {refused} not allowed by {self.hard_rules(vm)}"
+            why += f"{'; ' if why else ''}{refused} not allowed by {self.hard_rules(vm)}"
         allowed = frozenset(self.placed_vms.acceptable((vm,), hosts))
 
         def rank(host: str) -> tuple[object, ...]:

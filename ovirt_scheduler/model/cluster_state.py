@@ -15,6 +15,18 @@ ANY_HOST_NAME = "any host"
 HOSTED_ENGINE = ("managed_hosted_engine", "hosted_engine")  # the origin of the engine's own VM
 
 
+_STATUS_WORDS = {
+    "maintenance": "is in maintenance", "preparing_for_maintenance": "goes to maintenance",
+    "non_responsive": "does not respond", "non_operational": "is not operational",
+    "error": "has an error", "reboot": "reboots", "install_failed": "is not installed",
+}  # fmt: skip
+
+
+def status_words(status: str) -> str:
+    """What a host or a VM of a status does, or is: ``is in maintenance``, ``is paused``."""
+    return _STATUS_WORDS.get(status, f"is {status.replace('_', ' ')}")
+
+
 class HostState(NamedTuple):
     """A host of the cluster."""
 

@@ -213,7 +213,7 @@ class FakeCluster:
         status = vm.findtext("status") or "up"
         affinity = vm.findtext("placement_policy/affinity") or "migratable"
         if status != "up":
-            return f"VM is {status}."
+            return f"VM {status_words(status)}."
         return "VM is non migratable." if affinity == "pinned" else ""
 
     @staticmethod
@@ -224,7 +224,7 @@ class FakeCluster:
         name, clusters = _name(host), {_of(vm, "cluster"), _of(host, "cluster"), ""}
         allowed = [each.get("id") for each in vm.findall("placement_policy/hosts/host")]
         if status != "up":
-            return f"Host {name} is {status}."
+            return f"Host {name} {status_words(status)}."
         if len(clusters) > 2 or (allowed and host.get("id") not in allowed):
             return f"The host {name} did not satisfy internal filter PinToHost."
         is_full = room.isdecimal() and memory.isdecimal() and int(memory) > int(room)

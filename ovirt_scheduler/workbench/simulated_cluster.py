@@ -24,7 +24,7 @@ from xml.sax.saxutils import escape
 
 from ovirt_scheduler.clusters.placing import Choices
 from ovirt_scheduler.errors import BadInput
-from ovirt_scheduler.model.cluster_state import HOSTED_ENGINE, ClusterState, HostState, VmState
+from ovirt_scheduler.model.cluster_state import HOSTED_ENGINE, ClusterState, HostState, VmState, status_words
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
@@ -109,7 +109,7 @@ class SimulatedVm(EntityDocument):
         if not self.is_movable:
             return "may not be migrated, or by hand only"
         status = self.values.get("status", UP)
-        return "" if status == UP or status.startswith("migrating") else f"is {status}"
+        return "" if status == UP or status.startswith("migrating") else status_words(status)
 
     @property
     def is_up(self) -> bool:
@@ -191,7 +191,7 @@ class SimulatedHost(EntityDocument):
     def refusal(self, vm: SimulatedVm) -> str:
         """Why the engine itself would not allow the VM there; empty if it would."""
         if self.status != UP:
-            return f"is {self.status}"
+            return status_words(self.status)
         if self.processors and vm.processors > self.processors:
             return "has too few processors"
         if vm.memory > self.free_memory:
@@ -369,11 +369,14 @@ class SimulatedCluster:
         return reply
 
 
+_PLURAL = {"has": "have", "is": "are", "does": "do", "goes": "go", "reboots": "reboot"}
+
+
 def _of_hosts(number: int, reason: str) -> str:
     """How many hosts a reason holds for: ``2 have too few processors``."""
     verb, _, rest = reason.partition(" ")
-    plural = {"has": "have", "is": "are"}.get(verb, verb)
-    return f"{number} {verb if number == 1 else plural} {rest}"
+    plural = _PLURAL.get(verb, verb)
+    return f"{number} {verb if number == 1 else plural} {rest}".rstrip()
 
 
 class SimulatedPlaces:

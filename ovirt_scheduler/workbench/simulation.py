@@ -408,7 +408,7 @@ class Simulation:
         closed: dict[str, str] = {}
         for name, host in self._hosts.items():
             if host.status != UP:
-                closed[name] = f"is {host.status}"
+                closed[name] = status_words(host.status)
             elif self._policy.placed_vms and not self._policy.accepted[host.id]:
                 number = count_of(len(self._policy.placed_vms), "VM")
                 closed[name] = f"takes none of {number} that asked"

@@ -24,7 +24,7 @@ from typing import Callable, Optional
 
 from ovirt_scheduler.errors import SchedulerError
 from ovirt_scheduler.log.marked_for_engine import for_engine
-from ovirt_scheduler.model.cluster_state import ClusterState
+from ovirt_scheduler.model.cluster_state import ClusterState, status_words
 from ovirt_scheduler.model.plans import (
     APPROVED,
     DROPPED,
@@ -215,11 +215,11 @@ def misfit(step: Step, state: ClusterState, migrating: Collection[str]) -> str:
     if vm.host != step.source:
         return f"{step.vm_name} is on {state.host_name(vm.host)}, and not on {step.source_name}"
     if vm.status != "up":
-        return f"{step.vm_name} is {vm.status}"
+        return f"{step.vm_name} {status_words(vm.status)}"
     if step.vm in migrating:
         return f"{step.vm_name} is migrating"
     if target is not None and target.status != "up":
-        return f"{step.target_name} is {target.status}"
+        return f"{step.target_name} {status_words(target.status)}"
     return f"{step.target_name} is gone" if step.target and target is None else ""
 
 

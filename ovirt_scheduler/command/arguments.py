@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -10,7 +11,7 @@ import os
 import signal
 import sys
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Callable, NoReturn, Optional
 
@@ -266,8 +267,16 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
     return settings
 
 
-def show_progress(progress: str) -> None:
-    """Show the progress on a terminal, over the line before."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{progress}")
-        sys.stderr.flush()
+@contextlib.contextmanager
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """What shows the progress on a terminal, over the line before; at the end that line is gone."""
+
+    def show(progress: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{progress}")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        show("")

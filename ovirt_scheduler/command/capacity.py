@@ -7,9 +7,7 @@ import contextlib
 import math
 import statistics
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -17,11 +15,13 @@ from ovirt_scheduler.clusters.inquiries import Inquiries
 from ovirt_scheduler.clusters.offers import Offers
 from ovirt_scheduler.clusters.persistence import FILE, DriveMemory
 from ovirt_scheduler.command import arguments, control_client, tables
-from ovirt_scheduler.command.arguments import show_progress
+from ovirt_scheduler.command.arguments import progress_line
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.command.workbench import section_of
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadUsage, CallRefused, ConfigError, NoAnswer
+from ovirt_scheduler.history import query
+from ovirt_scheduler.model.cluster_state import status_words
 from ovirt_scheduler.model.losses import Loss, reservation_words
 from ovirt_scheduler.model.values import spelling
 from ovirt_scheduler.model.values.text import count_of
@@ -36,7 +36,6 @@ from ovirt_scheduler.workbench.snapshot import Snapshot
 _GIB = 1 << 30
 _LEAST_MEMORY = 1 << 20  # bytes of a VM
 _MOST_PROCESSORS = 4096
-_SILENT_SECONDS = 1.0  # until there is progress to show
 _MOST_NAMES = 4  # in a cell
 _MOST_LINES = 20  # about VMs
 _SOURCE = {
@@ -90,8 +89,8 @@ def _empty(questions: Questions, about: _About, name: str) -> Shown:
     if host is None:
         raise BadUsage(f"there is no host {name} in {about.cluster}{spelling.hint(name, hosts)}")
     if host.status != UP and not host.vms:
-        text = f"{name} is {host.status} already, and runs no VM: nothing is left to do\n"
-        return Shown(text, {**about.fields(()), "host": name, "ready": True, "vms": []})
+        line = f"{name} {status_words(host.status)} already, and runs no VM: nothing is left to do"
+        return about.shown("", [line], True, host=name, vms=[])
     leaving, loss = questions.empty(host)
     pace = about.seconds_a_gib
     rows = [
@@ -101,23 +100,21 @@ def _empty(questions: Questions, about: _About, name: str) -> Shown:
         )
         for vm in leaving
     ]  # fmt: skip
-    obstacles = [vm for vm in leaving if vm.obstacle]
-    ready = all(vm.target for vm in leaving)
-    headings = ("VM", "MEMORY", "CAN GO TO", "GOES TO", "TAKES", "OBSTACLE", "WHY")
+    staying, number = sum(not vm.target for vm in leaving), count_of(len(leaving), "VM")
     whole = _duration(pace and sum(pace * vm.memory / _GIB for vm in leaving))
-    lines = [
-        *(f"{vm.vm} {vm.obstacle}: {vm.remedy}" for vm in obstacles),
-        f"{name} can{'' if ready else 'not'} be emptied: {count_of(len(leaving), 'VM')}"
-        + (f", {whole} one after another" if whole else ""),
-    ]
+    lines = [f"{vm.vm} {vm.obstacle}: {vm.remedy}" for vm in leaving if vm.obstacle]
+    if staying:
+        lines.append(f"{name} cannot be emptied: {staying} of {number} would stay")
+    else:
+        takes = f", {whole} one after another" if whole else ""
+        lines.append(f"{name} can be emptied: {number}{takes}")
     if loss is not None:
-        lines += _loss_lines(loss, f"afterwards, if {loss.host} fails, the fullest host: ")
-    values = {
-        **about.fields(questions.problems), "host": name, "ready": ready, "seconds_a_gib": pace,
-        "vms": [vm._asdict() for vm in leaving], "afterwards": loss and _loss_fields(loss),
-    }  # fmt: skip
-    table = tables.table(headings, rows)
-    return Shown(about.text(table, lines, questions.problems), values, ready)
+        lines += _loss_lines(loss, f"if {loss.host}, the fullest host, failed after that: ")
+    headings = ("VM", "MEMORY", "CAN GO TO", "GOES TO", "TAKES", "OBSTACLE", "WHY")
+    return about.shown(
+        tables.table(headings, rows), lines, not staying, host=name, seconds_a_gib=pace,
+        vms=[vm._asdict() for vm in leaving], afterwards=loss and _loss_fields(loss),
+    )  # fmt: skip
 
 
 def _order(questions: Questions, about: _About) -> Shown:
@@ -126,31 +123,26 @@ def _order(questions: Questions, about: _About) -> Shown:
     waiting = [vm for host in questions.up for vm in host.vms.values() if vm.why_stays]
     order = questions.order()
     names = [hosts[key].name for key in order.hosts]
-    blocked = {
-        hosts[host].name: f"{vms[vm].name} has no place: {why}"
-        for host, (vm, why) in order.blocked.items()
-        if host not in order.hosts
-    }
-    never = {hosts[host].name: why for host, why in order.never.items()}
-    ready = len(names) == len(questions.up) and not waiting
+    after = f"after {', '.join(names)}" if names else "at all"
+    whys = {hosts[key].name: ("in any order", why) for key, why in order.never.items()}
+    whys.update(
+        (hosts[key].name, (after, f"{vms[vm].name} has no place: {why}"))
+        for key, (vm, why) in order.blocked.items()
+    )
     lines = [f"{vm.name} {WAITS}: it {vm.why_stays}; {ACT}" for vm in waiting]
-    lines += [f"{host.name} is {host.status}, and not in the order" for host in hosts.values()
-              if host.status != UP]  # fmt: skip
-    lines += [f"{host} cannot be emptied in any order: {why}" for host, why in never.items()]
-    if blocked:
-        after = f"after {', '.join(names)}" if names else "at all"
-        lines += [f"{host} cannot be emptied {after}: {why}" for host, why in blocked.items()]
-        lines += [] if order.is_best else ["not every order was tried: there are too many"]
-    elif names:
-        which = "the others" if never else "all hosts"
+    lines += [f"{host.name} {status_words(host.status)}, and is not in the order"
+              for host in hosts.values() if host.status != UP]  # fmt: skip
+    lines += [f"{host} cannot be emptied {when}: {why}" for host, (when, why) in whys.items()]
+    if not order.is_best:
+        lines.append("not every order was tried: there are too many")
+    elif names and not order.blocked:
+        which = "the others" if whys else "all hosts"
         lines.append(f"{which} can be emptied in this order, one after another")
-    values = {
-        **about.fields(questions.problems), "ready": ready, "order": names,
-        "blocked": {**never, **blocked},
-        "waiting": {vm.name: vm.why_stays for vm in waiting}, "all_tried": order.is_best,
-    }  # fmt: skip
-    table = tables.table(("", "HOST"), [*enumerate(names, 1)])
-    return Shown(about.text(table, lines, questions.problems), values, ready)
+    return about.shown(
+        tables.table(("", "HOST"), [*enumerate(names, 1)]), lines, not (whys or waiting),
+        order=names, blocked={host: why for host, (_, why) in whys.items()},
+        waiting={vm.name: vm.why_stays for vm in waiting}, all_tried=order.is_best,
+    )  # fmt: skip
 
 
 def _capacity(options: argparse.Namespace) -> Shown:
@@ -177,24 +169,25 @@ def _capacity(options: argparse.Namespace) -> Shown:
         for loss in losses
     ]  # fmt: skip
     worst = max(losses, key=lambda loss: loss.severity)
-    lines = _loss_lines(worst, f"the worst is the loss of {worst.host}: ") if worst.host else []
-    if not worst.homeless:
-        lines = ["every VM finds a place, whichever host is lost"]
+    lines = ["every VM finds a place, whichever host is lost"]
+    if worst.homeless:
+        lines = _loss_lines(worst, f"the worst is the loss of {worst.host}: ")
     has_urgent = any(vm.is_highly_available and vm.host for vm in questions.cluster.vms.values())
     lines += filter(None, [reservation_words(questions.reserves, worst, has_urgent)])
     if kind is not None:
         least = min(losses, key=lambda loss: loss.more or 0)
         lines.append(
-            f"{losses[0].more} more fit; after the loss of {least.host or 'none'} {least.more} do"
+            f"{losses[0].more} more such VMs fit, and {least.more} after the loss of "
+            f"{least.host or 'none'}"
         )
         if (losses[0].more or 0) >= MOST_MORE:
             lines.append(f"at most {MOST_MORE} on a host are counted")
-    values = {
-        **about.fields(questions.problems), "losses": [_loss_fields(loss) for loss in losses],
-        "worst": worst.host, "ha_reservation": questions.reserves,
-    }  # fmt: skip
-    table = tables.table(("LOST", "WITHOUT A PLACE", "HIGHLY AVAILABLE", "MORE FIT", "VMS"), rows)
-    return Shown(about.text(table, lines, questions.problems), values, not worst.homeless)
+    headings = ("LOST", "WITHOUT A PLACE", "HIGHLY AVAILABLE", "MORE FIT", "VMS")
+    return about.shown(
+        tables.table(headings, rows), lines, not worst.homeless,
+        losses=[_loss_fields(loss) for loss in losses], worst=worst.host,
+        ha_reservation=questions.reserves,
+    )  # fmt: skip
 
 
 def _kind(options: argparse.Namespace, questions: Questions) -> Optional[SimulatedVm]:
@@ -251,13 +244,7 @@ def _questions(options: argparse.Namespace) -> Iterator[tuple[Questions, _About]
         BadUsage: there is no such host, cluster or section.
     """
     settings = arguments.settings(options)
-    began = time.monotonic()
-
-    def tell(progress: str) -> None:
-        if time.monotonic() - began > _SILENT_SECONDS:
-            show_progress(progress)
-
-    with runtime.started(settings) as running:
+    with runtime.started(settings) as running, progress_line() as tell:
         running.registry.refresh()
         inventory, offers = running.services.inventory, None
         if options.cluster is not None:
@@ -270,79 +257,70 @@ def _questions(options: argparse.Namespace) -> Iterator[tuple[Questions, _About]
         elif settings.engine is None or inventory is None:
             raise ConfigError("there is no section [engine] in the settings; name a --cluster FILE")
         else:
-            name = options.all or snapshot.cluster_of(inventory, options.host)
+            name = options.all or snapshot.cluster_of(inventory, options.host, tell)
             saved = snapshot.take(settings.engine, name, tell)
             if options.host:
                 offers = Offers(
                     saved.cluster, inventory, math.inf, _DaemonInquiries(arguments.state())
                 )
         section = section_of(options.section, settings, saved.cluster)
-        about = _About.of(saved, options.cluster, section, offers)
+        about = _About(saved, options.cluster, section, offers)
         questions = Questions(running, saved, section, about.offered, tell)
+        about.problems = questions.problems
         try:
             yield questions, about
         finally:
             questions.close()
-            show_progress("")
 
 
-@dataclass
 class _About:
     """What an answer rests on.
 
     Attributes:
         seconds_a_gib: of the migrations of the last hour, the median; None: there were none.
+        problems: failures of plugins, without which the answer counts.
     """
 
-    cluster: str
-    lines: list[str]
-    seconds_a_gib: Optional[float]
-    time: str
-    offers: Optional[Offers]
-    silent: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(
-        cls, saved: Snapshot, file: Optional[Path], section: ClusterSettings,
+    def __init__(
+        self,
+        saved: Snapshot,
+        file: Optional[Path],
+        section: ClusterSettings,
         offers: Optional[Offers],
-    ) -> _About:  # fmt: skip
-        """What is said of a saved cluster."""
-        source = (
-            "the engine" if file is None else f"{file.name}, saved {saved.time}{_age(saved.time)}"
-        )
+    ) -> None:
+        self.cluster, self._time, self._offers = saved.cluster, saved.time, offers
+        self.seconds_a_gib = _pace(saved)
+        self.problems: Collection[str] = ()
+        self._silent: set[str] = set()  # VMs about which the engine says nothing
+        source = f"{file.name}, saved {saved.time}{_age(saved.time)}" if file else "the engine"
         filters = "" if offers else ", without the engine's own filters"
         policy = "as in [clusters]" if section.file else "the default scheduler alone"
-        lines = [
-            "the engine chooses by its own policy; the cluster's section would place VMs like this",
-            f"{saved.cluster} from {source}{filters}; policy: {policy}",
-        ]
-        return cls(saved.cluster, lines, _pace(saved), saved.time, offers)
+        self._policy = f"{saved.cluster} from {source}{filters}; policy: {policy}"
 
     def offered(self, vm: str) -> Optional[Collection[str]]:
         """The hosts that the engine would migrate a VM to; None: it does not say."""
-        hosts = self.offers.hosts(vm) if self.offers else None
-        if hosts is None and self.offers:
-            self.silent.add(vm)
+        hosts = self._offers.hosts(vm) if self._offers else None
+        if hosts is None and self._offers:
+            self._silent.add(vm)
         return hosts
 
-    def text(self, table: str, lines: Iterable[str], problems: Iterable[str]) -> str:
-        """The answer for a person."""
-        notes = [f"problem: {problem}; the answer counts without it" for problem in problems]
-        if self.silent:
-            number = count_of(len(self.silent), "VM")
-            notes.append(f"the engine does not say where it would migrate {number}")
-        head, tail = (
-            "".join(f"{line}\n" for line in some) for some in (self.lines, [*lines, *notes])
+    def shown(self, table: str, lines: Sequence[str], well: bool, **values: object) -> Shown:
+        """An answer, with what it rests on."""
+        head = (
+            "the engine chooses by its own policy; the cluster's section would place VMs like this",
+            self._policy,
         )
-        return f"{head}\n{table}\n{tail}" if table else head + tail
-
-    def fields(self, problems: Iterable[str]) -> dict[str, Any]:
-        """What is the same in the JSON of each answer."""
-        return {
-            "cluster": self.cluster, "taken": self.time, "policy": self.lines[1],
-            "engine_filters": bool(self.offers), "silent": len(self.silent),
-            "problems": [*problems],
+        notes = [f"problem: {problem}; the answer counts without it" for problem in self.problems]
+        if self._silent:
+            number = count_of(len(self._silent), "VM")
+            notes.append(f"the engine does not say where it would migrate {number}")
+        texts = ["".join(f"{line}\n" for line in each) for each in (head, [*lines, *notes])]
+        fields = {
+            "cluster": self.cluster, "taken": self._time, "policy": self._policy,
+            "engine_filters": bool(self._offers), "silent": len(self._silent),
+            "problems": [*self.problems], "ready": well, **values,
         }  # fmt: skip
+        return Shown((f"\n{table}\n" if table else "").join(texts), fields, well)
 
 
 def _loss_lines(loss: Loss, words: str) -> list[str]:
@@ -376,11 +354,10 @@ def _duration(seconds: Optional[float]) -> str:
 
 
 def _age(moment: str) -> str:
-    """How old a saved cluster is, in words."""
+    """How old a saved cluster is, in words; empty if it is not known."""
     try:
-        then = datetime.fromisoformat(moment.replace("Z", "+00:00"))
-        hours = (datetime.now(timezone.utc) - then).total_seconds() / 3600
-    except (ValueError, TypeError):
+        hours = (time.time() - query.moment(moment)) / 3600
+    except ValueError:
         return ""
     return f", {hours / 24:.0f} days ago" if hours >= 48 else f", {hours:.0f} hours ago"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from ovirt_scheduler.command import arguments, decisions, tables
-from ovirt_scheduler.command.arguments import show_progress
+from ovirt_scheduler.command.arguments import progress_line
 from ovirt_scheduler.command.calls import input_files
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
@@ -229,15 +229,14 @@ def _replay_decisions(
     comparison: Comparison,
 ) -> bool:
     """Make the decisions again, and return whether Ctrl-C came before the end."""
-    try:
-        replays = replay.run(reader, numbers, policies, settings.max_parallel_calls)
-        for recorded, replayed in replays:
-            comparison.add(recorded, replayed)
-            show_progress(f"{comparison.count} of {len(numbers)} decisions")
-    except KeyboardInterrupt:
-        return True
-    finally:
-        show_progress("")
+    with progress_line() as tell:
+        try:
+            replays = replay.run(reader, numbers, policies, settings.max_parallel_calls)
+            for recorded, replayed in replays:
+                comparison.add(recorded, replayed)
+                tell(f"{comparison.count} of {len(numbers)} decisions")
+        except KeyboardInterrupt:
+            return True
     return False
 
 
@@ -287,8 +286,8 @@ def _snapshot(options: argparse.Namespace) -> Shown:
         raise ConfigError(
             "there is no section [engine] in the settings: it says which engine to ask"
         )
-    cluster = snapshot.take(engine, options.cluster, show_progress)
-    show_progress("")
+    with progress_line() as tell:
+        cluster = snapshot.take(engine, options.cluster, tell)
     cluster.write(options.file)
     return Shown(
         f"{options.file}: {count_of(len(cluster.hosts), 'host')} and "
@@ -322,11 +321,11 @@ def _simulate(options: argparse.Namespace) -> Shown:
     if options.balancings < 1:
         raise BadUsage("--balancings: at least 1")
     simulated: dict[str, SimulationResult] = {}
-    with runtime.started(settings) as running:
+    with runtime.started(settings) as running, progress_line() as tell:
         running.registry.refresh()
         simulations = {  # both are checked before one is played
             name: Simulation(
-                running, initial, section, happens, options.seed, options.balancings, show_progress
+                running, initial, section, happens, options.seed, options.balancings, tell
             )
             for name, section in policies.items()
         }
@@ -334,7 +333,6 @@ def _simulate(options: argparse.Namespace) -> Shown:
             simulated[name] = simulation.run()
             if simulated[name].stopped:
                 break
-    show_progress("")
     about = {
         "cluster": initial.cluster, "taken": initial.time, "hosts": len(initial.hosts),
         "vms": len(initial.vms), "scenario": options.scenario and options.scenario.name,

@@ -18,6 +18,8 @@ from typing import NamedTuple, Optional
 from urllib.parse import parse_qs, urlsplit
 from xml.etree.ElementTree import Element, ParseError, SubElement, fromstring, tostring
 
+from ovirt_scheduler.model.cluster_state import status_words
+
 API = "/ovirt-engine/api"
 
 # What the engine gives as links, by its element.

@@ -5,12 +5,13 @@ The answers are those of the policy of its section, placed by ``clusters.placing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from ovirt_scheduler.clusters.placing import MOST_TRIES, Order, Placed, Placing
+from ovirt_scheduler.clusters.placing import MOST_TRIES, Choices, Order, Placed, Placing
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
+from ovirt_scheduler.model.cluster_state import status_words
 from ovirt_scheduler.model.losses import Loss, UnplacedVm
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.simulated_cluster import (
@@ -79,13 +80,13 @@ class Questions:
             rules = read_rules(runtime.executor, snapshot)
         # It knows no rules: an engine that empties a host does not ask all of them.
         self._policy = SimulatedPolicy(runtime, settings, self.cluster, AffinityRules())
-        self._places = SimulatedPlaces(self.cluster, self._policy.choices, self._offered)
+        self._places = SimulatedPlaces(self.cluster, self._ask_policy, self._offered)
         self._offers, self._is_now = offers, True
         running = {vm.id: vm.host.id for vm in self.cluster.vms.values() if vm.host}
         # There is a search for each host that is lost.
         tries = min(MOST_TRIES, _TRIES_IN_ALL // len(self.cluster.hosts))
         self._placing = Placing(self._places, PlacedVms(rules, running), tries=tries)
-        self._tell = tell
+        self._tell, self._doing, self._placements = tell, "", 0
         texts = (cluster.findtext("ha_reservation") for cluster in snapshot.elements("clusters"))
         reserves = next(texts, None)
         self.reserves = None if reserves is None else reserves == "true"
@@ -112,7 +113,9 @@ class Questions:
         Returns:
             Its VMs, the largest first; and what the loss of the fullest other host does then.
         """
-        away = "" if host.status in _CAN_GIVE else f"runs on a host that is {host.status}"
+        self._doing = f"emptying {host.name}"
+        can_give = host.status in _CAN_GIVE
+        away = "" if can_give else f"runs on a host that {status_words(host.status)}"
         staying = {vm: away or vm.why_stays for vm in host.vms.values() if away or vm.why_stays}
         vms = [vm for vm in host.vms.values() if vm not in staying]
         host.set("status", "preparing_for_maintenance")
@@ -122,10 +125,9 @@ class Questions:
         self._placing.may_break = self._is_now = False
         leaving = [self._leaving(vm, hosts_of[vm.id], placed) for vm in vms]
         leaving += [
-            Leaving(
-                vm.name, vm.memory, (), "", why, WAITS, ACT,
-            ) for vm, why in staying.items()
-        ]  # fmt: skip
+            Leaving(vm.name, vm.memory, (), "", f"it {why}", WAITS, ACT)
+            for vm, why in staying.items()
+        ]
         host.set("status", "maintenance")
         fullest = max(self.up, key=_load, default=None)
         loss = None if fullest is None else self.lose(fullest)
@@ -136,6 +138,7 @@ class Questions:
 
         A host that has too little room elsewhere in any order is left out of it: no order has it.
         """
+        self._doing = "an order of all hosts"
         self._placing.may_break, self._placing.tries = True, MOST_TRIES
         never = {host.id: why for host in self.up if (why := self._why_never(host))}
         hosts = [host.id for host in self.up if host.id not in never]
@@ -153,7 +156,7 @@ class Questions:
         needed = sum(vm.memory for vm in leaving) + sum(other.vm_memory for other in others)
         if leaving and needed > sum(rooms):
             return (
-                f"the other hosts together have room for VMs of {_gib(sum(rooms))}, and would have "
+                f"the other hosts together have room for {_gib(sum(rooms))} of VMs, and would have "
                 f"{_gib(needed)}"
             )
         return ""
@@ -164,8 +167,8 @@ class Questions:
         Args:
             more_of: the kind of VM of which is told how many more fit.
         """
-        self._tell(f"the loss of {host.name}" if host else "no loss")
-        vms = tuple(host.vms.values()) if host else ()
+        self._doing = f"the loss of {host.name}" if host else "no loss"
+        self._places.lost_host, vms = host, tuple(host.vms.values()) if host else ()
         if host:
             host.set("status", "non_responsive")
         urgent = {vm.id for vm in vms if vm.is_highly_available}
@@ -186,27 +189,29 @@ class Questions:
         is_ruled_out = not {*(hosts or ())}.difference((here.id,) if here else ())
         return None if is_ruled_out and self._placing.hard_rules(vm) else hosts
 
+    def _ask_policy(self, vm: SimulatedVm, hosts: Iterable[str]) -> Choices:
+        """The hosts on which the policy places a VM, and why not on others."""
+        self._placements += 1
+        self._tell(f"{self._doing}: {vm.name}, placement {self._placements}")
+        choices = self._policy.choices(vm, hosts)
+        why = choices.why.partition(" left")[2].lstrip(",; ")  # "3 hosts: 2 left, 1 removed by ..."
+        return Choices(choices.hosts, why or ("" if choices.hosts else choices.why))
+
     def _hosts_now(self, vm: SimulatedVm, host: SimulatedHost) -> tuple[str, ...]:
         hosts = self._places.choices(vm.id, lambda some: some).hosts
         return tuple(self.cluster.hosts[key].name for key in hosts if key != host.id)
 
     def _leaving(self, vm: SimulatedVm, hosts: tuple[str, ...], placed: Placed) -> Leaving:
-        target, why, rules = placed.targets[vm.id], placed.whys[vm.id], ""
-        if target is not None:
-            name = self.cluster.hosts[target].name
-            if vm.id not in placed.breaking:
-                return Leaving(vm.name, vm.memory, hosts, name, why)
-            rules = self._placing.hard_rules(vm.id)
-            return Leaving(
-                vm.name, vm.memory, hosts, name, why, f"{BREAKS} {rules}",
-                "nothing: the engine goes on, and mends it when it can",
-            )  # fmt: skip
-        rules = self._placing.hard_rules(vm.id)
-        change = f", or change {rules}" if rules else ""
-        return Leaving(
-            vm.name, vm.memory, hosts, "", why, BLOCKS,
-            f"make room on another host{change}, or shut it down",
-        )  # fmt: skip
+        target, rules = placed.targets[vm.id], self._placing.hard_rules(vm.id)
+        name = self.cluster.hosts[target].name if target else ""
+        obstacle = remedy = ""
+        if target is None:
+            change = f", or change {rules}" if rules else ""
+            obstacle, remedy = BLOCKS, f"make room on another host{change}, or shut it down"
+        elif vm.id in placed.breaking:
+            obstacle = f"{BREAKS} {rules}"
+            remedy = "nothing: the engine goes on, and mends it when it can"
+        return Leaving(vm.name, vm.memory, hosts, name, placed.whys[vm.id], obstacle, remedy)
 
     def _more(self, kind: SimulatedVm) -> int:
         """How many more VMs of a kind fit, each host by itself."""

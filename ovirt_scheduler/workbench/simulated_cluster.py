@@ -18,17 +18,24 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
 from xml.sax.saxutils import escape
 
 from ovirt_scheduler.clusters.placing import Choices
 from ovirt_scheduler.errors import BadInput
-from ovirt_scheduler.model.cluster_state import HOSTED_ENGINE, ClusterState, HostState, VmState, status_words
+from ovirt_scheduler.model.cluster_state import (
+    HOSTED_ENGINE,
+    ClusterState,
+    HostState,
+    VmState,
+    status_words,
+)
 from ovirt_scheduler.model.plugins import EngineAccess
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import EngineReplies, EngineReply, Sought
 from ovirt_scheduler.model.values.statistics import busy_percent, used_memory
+from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.workbench.entity_document import CPU, HOST, MEMORY, EntityDocument
 from ovirt_scheduler.workbench.fake_cluster import FakeCluster
 from ovirt_scheduler.workbench.fake_engine import FakeEngine
@@ -369,14 +376,23 @@ class SimulatedCluster:
         return reply
 
 
-_PLURAL = {"has": "have", "is": "are", "does": "do", "goes": "go", "reboots": "reboot"}
+_PLURAL = {
+    "has": "have", "is": "are", "does": "do", "goes": "go", "reboots": "reboot",
+    "refused": "refused",
+}  # fmt: skip
 
 
-def _of_hosts(number: int, reason: str) -> str:
-    """How many hosts a reason holds for: ``2 have too few processors``."""
-    verb, _, rest = reason.partition(" ")
-    plural = _PLURAL.get(verb, verb)
-    return f"{number} {verb if number == 1 else plural} {rest}".rstrip()
+def refusal_words(refusals: Iterable[str]) -> list[str]:
+    """How many hosts each refusal holds for: ``2 hosts have too few processors``."""
+    words = []
+    for refusal, number in sorted(Counter(filter(None, refusals)).items()):
+        verb, space, rest = refusal.partition(" ")
+        if verb not in _PLURAL:  # a sentence about the rule
+            words.append(f"{count_of(number, 'host')}: {refusal}")
+        else:
+            verb = verb if number == 1 else _PLURAL[verb]
+            words.append(f"{count_of(number, 'host')} {verb}{space}{rest}")
+    return words
 
 
 class SimulatedPlaces:
@@ -385,6 +401,9 @@ class SimulatedPlaces:
     Args:
         ask: returns the hosts on which a policy places a VM, of those that an engine allows.
         offers: returns the hosts that an engine would migrate a VM to; None: it does not say.
+
+    Attributes:
+        lost_host: takes no VM, of which no word is said.
     """
 
     def __init__(
@@ -393,6 +412,7 @@ class SimulatedPlaces:
         ask: Callable[[SimulatedVm, Sequence[str]], Choices],
         offers: Callable[[str], Optional[Collection[str]]] = lambda _: None,
     ) -> None:
+        self.lost_host: Optional[SimulatedHost] = None
         self._cluster = cluster
         self._ask = ask
         self._offers = offers
@@ -400,14 +420,14 @@ class SimulatedPlaces:
     def choices(self, vm: str, allow: Callable[[Sequence[str]], Sequence[str]]) -> Choices:
         """As ``Places`` has it."""
         machine, offered = self._cluster.vms[vm], self._offers(vm)
-        others = (host for host in self._cluster.hosts.values() if host is not machine.host)
+        hidden = machine.host, self.lost_host
+        others = (host for host in self._cluster.hosts.values() if host not in hidden)
         refusals = {host.id: host.refusal(machine) for host in others}
         for host in refusals.keys() - (refusals if offered is None else offered):
             refusals[host] = refusals[host] or "refused by the engine's filters"
         hosts = allow([host for host, refusal in refusals.items() if not refusal])
         answer, why = self._ask(machine, hosts) if hosts else Choices((), "")
-        reasons = Counter(filter(None, refusals.values()))
-        words = [_of_hosts(number, reason) for reason, number in sorted(reasons.items())]
+        words = refusal_words(refusals.values())
         return Choices(answer, "; ".join(filter(None, (why, *words))))
 
     def move(self, vm: str, host: Optional[str]) -> None:

@@ -25,7 +25,7 @@ from ovirt_scheduler.clusters.placing import Choices
 from ovirt_scheduler.clusters.planning import MOST_ROUNDS
 from ovirt_scheduler.clusters.refusals import ANY_HOST, Refusals
 from ovirt_scheduler.daemon.runtime import Runtime
-from ovirt_scheduler.model.cluster_state import ClusterState, imbalance
+from ovirt_scheduler.model.cluster_state import ClusterState, imbalance, status_words
 from ovirt_scheduler.model.plans import Obstacle, Step
 from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings.table import ClusterSettings
@@ -36,6 +36,7 @@ from ovirt_scheduler.workbench.simulated_cluster import (
     SimulatedCluster,
     SimulatedHost,
     SimulatedVm,
+    refusal_words,
 )
 from ovirt_scheduler.workbench.simulated_policy import Balanced, SimulatedPolicy
 from ovirt_scheduler.workbench.simulated_rules import SimulatedRules, read_rules
@@ -283,8 +284,7 @@ class Simulation:
         choices = self._policy.choices(vm, fit, company) if fit else Choices((), "")
         if not choices.hosts:
             if vm.host is None:  # else it stays where it runs
-                reasons = Counter(filter(None, refusals.values()))
-                engine = [f"{number} {reason}" for reason, number in sorted(reasons.items())]
+                engine = refusal_words(refusals.values())
                 self._outcome.unplaced[vm.name] = "; ".join(filter(None, (choices.why, *engine)))
                 vm.waits = what
             return

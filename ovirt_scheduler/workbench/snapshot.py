@@ -163,15 +163,18 @@ def _cut(path: Path, in_snapshot: bool = False) -> _Cutter:
     return _Cutter(data, str(path), BadInput, in_snapshot)
 
 
-def cluster_of(inventory: Inventory, host: str) -> str:
+def cluster_of(inventory: Inventory, host: str, tell: Callable[[str], None]) -> str:
     """The name of the cluster that a host of the engine is in.
+
+    Args:
+        tell: called with the progress, again and again.
 
     Raises:
         EngineUnavailable: it gives no answer, or none that can be used.
         BadUsage: there is no such host.
     """
     hosts, clusters = (
-        [fromstring(element) for element in _pages(inventory, kind).values()]  # noqa: S314
+        [fromstring(element) for element in _pages(inventory, kind, tell=tell).values()]  # noqa: S314
         for kind in ("hosts", "clusters")
     )
     names = {cluster.get("id"): cluster.findtext("name") or "" for cluster in clusters}
@@ -224,6 +227,7 @@ def _pages(
 ) -> Elements:
     """The elements of hosts, VMs or clusters that a search of the engine finds, by id."""
     number = 0
+    tell(f"asking {inventory.settings.url} for {kind}")
 
     def cut(page: Document) -> Elements:
         nonlocal number

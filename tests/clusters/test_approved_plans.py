@@ -98,7 +98,7 @@ def test_a_plan_that_is_approved_amid_a_look_waits_for_the_next_one(driven):
     driven.wait(lambda: command(driven, "show", key)[0]["state"] == "approved")
     go_on.set()
     approval.join()
-    assert command(driven, "show", key)[0]["because"] == "puma is maintenance"
+    assert command(driven, "show", key)[0]["because"] == "puma is in maintenance"
 
 
 def why_left(driven, key):
@@ -131,7 +131,7 @@ def test_a_plan_that_is_left_behind_is_not_made(driven):
     assert why_left(driven, key) == "web is on lion, and not on lynx"
     key = the_plan(driven)
     driven.engine.hosts[1].status = "maintenance"
-    assert why_left(driven, key) == "puma is maintenance"
+    assert why_left(driven, key) == "puma is in maintenance"
     assert driven.engine.migrations == []
 
 

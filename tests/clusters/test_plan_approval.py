@@ -252,7 +252,7 @@ LYNX = {"l": HostState("lynx", "up")}
         ({"p": UP}, VmState("web", "down", None), 0, "web does not run any more"),
         ({"p": UP}, None, 0, "web does not run any more"),
         ({"p": UP}, VmState("web", "paused", "l"), 0, "web is paused"),
-        ({"p": DOWN}, VmState("web", "up", "l"), 0, "puma is maintenance"),
+        ({"p": DOWN}, VmState("web", "up", "l"), 0, "puma is in maintenance"),
         ({}, VmState("web", "up", "l"), 0, "puma is gone"),
         ({"p": UP}, VmState("web", "up", "l"), 3700, "it is more than an hour old"),
     ],

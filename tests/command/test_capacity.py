@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import signal
+import socket
+import subprocess
 import time
 
 import pytest
 
 from ovirt_scheduler.clusters.migration_limits import Migrated
 from ovirt_scheduler.clusters.persistence import FILE, DriveMemory
-from tests.support.command import run
+from ovirt_scheduler.engine import inventory
+from tests.support.command import program, run
 from tests.support.paths import PROJECT
 from tests.support.rest_affinity import Group
 from tests.support.rest_server import Host, RestServer, Vm, id_of
 from tests.support.snapshots import filled, host, snapshot, vm
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.usefixtures("one_executor")
 
@@ -113,7 +120,7 @@ def test_a_vm_that_is_pinned_to_its_host_has_no_place_after_its_loss(ask):
     status, said = ask(saved, "capacity")
     (lost,) = [loss["homeless"] for loss in said["losses"] if loss["host"] == "lynx"]
     assert (status, [each["vm"] for each in lost], lost[0]["highly_available"]) == (1, ["db"], True)
-    assert "1 is not among those that it is pinned to" in lost[0]["why"]
+    assert "1 host is not among those that it is pinned to" in lost[0]["why"]
 
 
 def test_hosts_and_vms_that_are_not_there_are_told_with_the_nearest_name(tmp_path):
@@ -178,6 +185,72 @@ def test_minutes_are_those_of_the_migrations_that_were_followed(tmp_path, ask):
     assert "lynx can be emptied: 3 VMs, 4 min one after another" in out
 
 
+def shown_on(terminal: int, until: bytes, before: bytes = b"") -> bytes:
+    """What a program has written to a terminal, when that is among it, and not before."""
+    shown = before
+    while until not in shown:
+        shown += os.read(terminal, 1000)
+    return shown
+
+
+@contextlib.contextmanager
+def on_terminal(tmp_path, *words):
+    """The program with a terminal for its standard error, and that terminal."""
+    terminal, theirs = os.openpty()
+    try:
+        with program(tmp_path / "state", *words, stdout=subprocess.PIPE, stderr=theirs) as running:
+            os.close(theirs)
+            yield running, terminal
+    finally:
+        os.close(terminal)
+
+
+def test_a_terminal_shows_the_progress_and_nothing_of_it_at_the_end(tmp_path):
+    """Of the questions that are asked of the policy, and by the name of the host that is lost."""
+    words = ("capacity", "Default", "--cluster", "demo/cluster.xml")
+    with on_terminal(tmp_path, *words) as (running, terminal):
+        shown = shown_on(terminal, b"the loss of lynx: mail, placement ")
+        shown = shown_on(terminal, b"the loss of ocelot: test, placement ", shown)
+        out, _ = running.communicate(timeout=LONG)
+        shown += os.read(terminal, 100_000)
+    assert shown.endswith(b"\r\x1b[K")
+    assert "placement" not in out
+
+
+class TestAnEngineThatIsSilent:
+    """A socket that listens, and whose connections nobody accepts."""
+
+    @pytest.fixture
+    def conf(self, tmp_path):
+        password = tmp_path / "password"
+        password.touch(0o600)
+        password.write_text("secret\n")
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            conf = tmp_path / "scheduler.conf"
+            conf.write_text(
+                f"[engine]\nurl = http://localhost:{port}/ovirt-engine/api\nusername = a@internal\n"
+                f"password_file = {password}\n"
+            )
+            yield str(conf)
+
+    @pytest.mark.parametrize(
+        "words", [("maintenance", "lynx"), ("maintenance", "--all", "East"), ("capacity", "East")]
+    )
+    def test_the_answer_is_that_it_gave_none(self, tmp_path, conf, words, monkeypatch):
+        monkeypatch.setattr(inventory, "PAGE_SECONDS", 0.2)
+        status, out, err = run(tmp_path, *words, "--config", conf)
+        assert (status, out) == (1, "")
+        assert re.fullmatch(r"ovirt-scheduler: http://localhost\S+ Operation timed out .*\n", err)
+
+    def test_a_terminal_shows_what_it_is_asked_and_ctrl_c_ends_the_waiting(self, tmp_path, conf):
+        with on_terminal(tmp_path, "maintenance", "lynx", "--config", conf) as (running, terminal):
+            shown_on(terminal, b"/ovirt-engine/api for hosts")
+            running.send_signal(signal.SIGINT)
+            assert running.wait(LONG) == 130
+            assert os.read(terminal, 1000).startswith(b"\r\x1b[K")
+
+
 class TestFromTheEngine:
     """Of the settings, which is asked one request a VM, and for nothing that changes it."""
 
@@ -213,7 +286,7 @@ class TestFromTheEngine:
         status, said = answer("maintenance", "lynx")
         (web,) = [each for each in said["vms"] if each["vm"] == "web"]
         assert (status, web["obstacle"], web["hosts"]) == (1, "blocks", [])
-        assert "2 refused by the engine's filters" in web["why"]
+        assert "2 hosts refused by the engine's filters" in web["why"]
 
     def test_an_engine_that_may_not_be_asked_is_told(self, engine, answer):
         engine.denying = {"migration_target_of"}
@@ -232,6 +305,17 @@ class TestFromTheEngine:
     def test_a_host_that_the_engine_does_not_know_has_a_nearest_name(self, answer):
         status, said = answer("maintenance", "lnyx")
         assert (status, "the engine knows no host lnyx; did you mean lynx?" in said) == (2, True)
+
+    def test_a_slow_engine_is_waited_for(self, tmp_path, engine):
+        engine.answering.clear()
+        words = ("maintenance", "lynx", "--config", tmp_path / "scheduler.conf", "-o", "json")
+        with on_terminal(tmp_path, *words) as (running, terminal):
+            shown = shown_on(terminal, b" for hosts")
+            engine.answering.set()
+            shown = shown_on(terminal, b"emptying lynx: ", shown)
+            out, _ = running.communicate(timeout=LONG)
+        assert (running.returncode, json.loads(out)["ready"]) == (0, True)
+        assert b"hosts\r\x1b[K3 hosts" in shown
 
     def test_an_order_and_the_capacity_come_without_the_engines_filters(self, engine, answer):
         status, said = answer("maintenance", "--all", "Default")

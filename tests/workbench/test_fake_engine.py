@@ -126,7 +126,7 @@ def test_a_migration_is_done_and_recorded(engine, system):
 @pytest.mark.parametrize(
     ("puma", "web", "words"),
     [
-        ("maintenance", "", "Host puma is maintenance."),
+        ("maintenance", "", "Host puma is in maintenance."),
         ("up", "<placement_policy><affinity>pinned</affinity></placement_policy>", "non migratable"),
         ("up", f'<placement_policy><hosts><host id="{LYNX}"/></hosts></placement_policy>',
          "The host puma did not satisfy internal filter PinToHost."),

@@ -167,9 +167,9 @@ def test_a_vm_that_no_host_takes_is_told_with_why(simulate):
     outcome = simulate(taken, happens, filters="Few", properties="most=2")
     assert outcome.unplaced == {
         "web-3": "1 host: 0 left, 1 removed by Few; chosen none; "
-        "1 has too little memory left; 1 is maintenance"
+        "1 host has too little memory left; 1 host is in maintenance"
     }
-    assert outcome.closed == {"puma": "is maintenance", "ape": "takes none of 3 VMs that asked"}
+    assert outcome.closed == {"puma": "is in maintenance", "ape": "takes none of 3 VMs that asked"}
 
 
 def test_filters_hold_for_migrations_too(simulate):
@@ -268,7 +268,7 @@ def test_a_host_that_tells_no_status_can_fail(simulate):
     """It counts as up until then."""
     silent = host("lynx").replace("<status>up</status>", "")
     outcome = simulate(snapshot([silent]), "[hosts]\n[[lynx]]\nfails = 0\n")
-    assert outcome.closed == {"lynx": "is non_responsive"}
+    assert outcome.closed == {"lynx": "does not respond"}
 
 
 def test_a_plugin_that_fails_is_told(simulate):
@@ -321,7 +321,7 @@ def test_a_host_that_fails_or_leaves_loses_its_vms(simulate):
         (1.0, "restarted", "a"), (2.0, "evacuated", "d"),
         (3.0, "restarted", "b"), (3.0, "restarted", "c"),
     ]  # fmt: skip
-    assert outcome.closed == {"puma": "is maintenance"}
+    assert outcome.closed == {"puma": "is in maintenance"}
     assert sum(counts(outcome.views[-1]).values()) == 4
     between = outcome.views[1]
     assert (between.hour, between.hosts[0]) == (2.5, ("lynx", "non_responsive", 0, 0, 0))
@@ -378,8 +378,11 @@ def test_of_many_notes_the_first_are_shown(simulate):
     happens = "[vms]\n[[web]]\ncount = 24\nmemory = 100 GiB\n"
     outcome = simulate(snapshot([host("lynx")]), happens)
     told = [text for what, text in reports.notes(outcome) if what == "no host"]
-    assert told[0] == "web-1: 1 has too little memory left"
-    assert told[19:] == ["web-20: 1 has too little memory left", "and 4 more; -o json has them all"]
+    assert told[0] == "web-1: 1 host has too little memory left"
+    assert told[19:] == [
+        "web-20: 1 host has too little memory left",
+        "and 4 more; -o json has them all",
+    ]
 
 
 def test_a_vm_that_ended_meanwhile_is_not_started_again(simulate):

@@ -131,24 +131,28 @@ def metrics(driven):
 
 @pytest.mark.long
 def test_a_daemon_says_how_often_the_engine_followed(driven):
-    """A VM starts on the best host; then another moves to one that is not."""
+    """VMs start on the best host, another moves to one that is not; by ids and by documents."""
     (driven.plugins / "ByName.py").write_text(BY_NAME)
-    driven.engine.vms.append(Vm("new", host=None, status="down"))
+    driven.engine.vms += [Vm(name, host=None, status="down") for name in ("new", "chosen")]
     driven.start("dry-run", cluster(balance="0"))
     driven.wait_until_known()
     assert status(driven)["engine_followed"] == {"yes": 0, "no": 0}
     assert "no VM has gone anywhere yet" in run(driven.folder, "status")[1]
     with driven.daemon.proxy("/engine") as engine:
-        for vm in ("new", "web"):
-            engine.runCostFunctions([["ByName", 1]], driven.engine.ids(), id_of(vm), {})
-    for vm, host in (("new", "lynx"), ("web", "puma")):
+        for vm in (id_of("new"), driven.engine.vm_document("web")):
+            engine.runCostFunctions([["ByName", 1]], driven.engine.ids(), vm, {})
+    with driven.daemon.proxy() as design:
+        properties = {"cost_functions": "ByName"}
+        chosen = design.selectHost("default", driven.engine.ids(), id_of("chosen"), properties)
+        assert chosen == id_of("lynx")
+    for vm, host in (("new", "lynx"), ("web", "puma"), ("chosen", "lynx")):
         driven.vm(vm).host, driven.vm(vm).status = host, "up"
         driven.engine.happened(driven.vm(vm))
-    driven.wait(lambda: status(driven)["engine_followed"] == {"yes": 1, "no": 1})
+    driven.wait(lambda: status(driven)["engine_followed"] == {"yes": 2, "no": 1})
     told = run(driven.folder, "status")[1]
-    assert "2 VMs started or moved, 1 of them to the best host" in told
-    for word in ("yes", "no"):
-        assert f'engine_followed_total{{followed="{word}"}} 1.0' in metrics(driven)
+    assert "3 VMs started or moved, 2 of them to the best host" in told
+    for word, number in (("yes", 2), ("no", 1)):
+        assert f'engine_followed_total{{followed="{word}"}} {number}.0' in metrics(driven)
 
 
 @pytest.fixture

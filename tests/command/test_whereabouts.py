@@ -92,6 +92,21 @@ def test_why_says_where_the_vm_runs_now_and_whether_that_was_the_best(engine, tm
     assert "The engine does not say which host it took." not in lines
 
 
+def test_of_a_selection_the_first_alone_is_the_best(engine, tmp_path):
+    """The scheduler preferred it, though another costs the same."""
+    driver = unit("default", "scheduler")
+    selected = record(
+        300, "selectHost", [*SCORED["units"], driver], SCORED["hosts"],
+        answer=[*map(id_of, ("puma", "lynx", "ocelot"))],
+    )  # fmt: skip
+    database = Database(tmp_path / "state" / FILE)
+    database.write([(schema.pack(selected), None)])
+    database.close()
+    assert why(tmp_path)[-1] == "It runs on puma now, the best host of the decision."
+    engine.vms[0].host = "lynx"
+    assert why(tmp_path)[-1] == "It runs on lynx now, the 2nd of 3 hosts; the best was puma."
+
+
 def test_why_of_one_host_says_where_the_vm_runs_too(engine, tmp_path):
     assert why(tmp_path, "--host", "serval")[-1] == "It runs on puma now, one of the 2 best hosts."
 

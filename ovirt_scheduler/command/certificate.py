@@ -172,7 +172,7 @@ def _expect(file: Path) -> None:
     try:
         there = file.exists()
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", str(file.parent)) from None
+        raise certificates.unreadable(file.parent, error) from None
     if not there:
         raise BadInput(f"{file}: there is none yet: ovirt-scheduler cert make, or serve, makes it")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import ipaddress
+import os
 import re
 import secrets
 import shutil
@@ -25,12 +26,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ovirt_scheduler.errors import ConfigError
+from ovirt_scheduler.security import trust
 from ovirt_scheduler.security.addresses import url_host
 from ovirt_scheduler.security.atomic_file import read_whole, sync_folder, write_whole
 
 _VALID_FOR = datetime.timedelta(days=3652)  # ten years
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 MOST_BYTES = 16 << 20  # of a file; one of all authorities has about one MiB
+_AS_OWNER = "run this with sudo, or as its owner"
 
 # What cryptography raises of a certificate that it does not read; OpenSSL may verify it.
 UNREADABLE = (
@@ -103,9 +106,12 @@ def ensure(folder: Path, address: str = "localhost") -> CertificateFiles:
             _make(folder, address)
         missing = [file for file in files if not file.exists()]
     except OSError as error:
+        mend = "mend that"
+        if isinstance(error, PermissionError):
+            mend = f"{_AS_OWNER}, or set STATE_DIRECTORY to a folder of that user's"
         raise ConfigError(
-            f"a certificate cannot be made here: {error.strerror}; mend that, "
-            "or name ssl_certificate and ssl_key in scheduler.conf",
+            f"a certificate cannot be made here{_for_user(error)}; {mend}, or name ssl_certificate "
+            "and ssl_key in scheduler.conf",
             str(folder),
         ) from None
     if missing:
@@ -312,7 +318,19 @@ def _read(path: Path) -> bytes:
     try:
         return read_whole(path, MOST_BYTES)
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", str(path)) from None
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError) -> ConfigError:
+    """The error of a file that cannot be read, with what to do where its owner could read it."""
+    mend = f"; {_AS_OWNER}" if isinstance(error, PermissionError) else ""
+    return ConfigError(f"cannot be read{_for_user(error)}{mend}", str(path))
+
+
+def _for_user(error: OSError) -> str:
+    """Why not and, if it is for the rights, who has none."""
+    user = f" by user {trust.user_name(os.geteuid())}" if isinstance(error, PermissionError) else ""
+    return f"{user}: {error.strerror}"
 
 
 def _validity(certificate: x509.Certificate) -> tuple[datetime.datetime, datetime.datetime]:

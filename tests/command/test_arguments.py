@@ -187,7 +187,23 @@ def test_a_user_without_rights_asks_the_daemon_and_is_told_what_is_closed(start_
         ended = script(AS_STRANGER, json.dumps(commands), before=as_stranger(), env=environment)
     assert ended.stderr == ""
     assert ended.stdout.startswith("a\nb\n0\n")
-    assert ended.stdout.count("Permission denied") == 2
+    told = ": Permission denied; run this with sudo, or as its owner"
+    assert ended.stdout.count(told) == 2
+    assert ended.stdout.count("certificate.pem: cannot be read by user ") == 2
+
+
+def test_an_ordinary_user_is_told_how_to_have_the_certificate():
+    """Whatever is to be done with that of another user's daemon."""
+    with tempfile.TemporaryDirectory() as name:  # which is root's
+        Path(name).chmod(0o755)
+        assert run(Path(name), "cert", "make")[0] == 0
+        actions = ("show", "export", "renew", "make")
+        words = [["cert", action] for action in actions]
+        environment = {**os.environ, "STATE_DIRECTORY": f"{name}/state"}
+        ended = script(AS_STRANGER, json.dumps(words), before=as_stranger(), env=environment)
+    told = f"{ended.stdout}{ended.stderr}"
+    assert told.count(": Permission denied; run this with sudo, or as its owner") == len(actions)
+    assert "or set STATE_DIRECTORY to a folder of that user's, or name ssl_certificate" in told
 
 
 def test_a_folder_that_is_closed_to_the_user_is_told():

@@ -31,7 +31,7 @@ from ovirt_scheduler.clusters.engine_side import EngineSide
 from ovirt_scheduler.clusters.loss_watch import ClusterLosses
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.ownership import ClusterOwnership
-from ovirt_scheduler.clusters.planning import HOOKS, ClusterActions
+from ovirt_scheduler.clusters.planning import HOOKS, ClusterPlanning
 from ovirt_scheduler.clusters.section_check import SectionCheck
 from ovirt_scheduler.errors import ConfigError, EngineUnavailable, SchedulerError
 from ovirt_scheduler.model.cluster_state import HostState, VmState
@@ -72,9 +72,9 @@ class ClusterDrive:
         self._check = SectionCheck(settings, services.executor)
         self.ownership = ClusterOwnership(settings, services.memory)
         self._engine_side = EngineSide(settings, services.inventory)
-        self._actions = ClusterActions(settings, services, self._engine_side)
+        self._planning = ClusterPlanning(settings, services, self._engine_side)
         self.losses = ClusterLosses(settings, services)
-        self._migrations, self._affinity = self._actions.migrations, self._actions.affinity
+        self._migrations, self._affinity = self._planning.migrations, self._planning.affinity
         now = time.monotonic()
         # An interval of 0 is never.
         self._balance_at = now if settings.load_balance_interval else math.inf
@@ -88,14 +88,14 @@ class ClusterDrive:
         next_look = time.time() + max(0.0, self._next() - time.monotonic())
         plans = tuple(plan for plan in self._services.plans.of_cluster(self.name) if plan.is_open)
         driven_by = self.ownership.driven_by
-        imbalance = None if driven_by else self._actions.imbalance  # it would be an old one
+        imbalance = None if driven_by else self._planning.imbalance  # it would be an old one
         words, since = self._migrations.denial or ("", None)
         return ClusterLook(
             self.name, self._settings.drive.value, self._looked, next_look,
             _in_words(self._problem), imbalance, plans, driven_by, self._migrations.refused,
             words, since, self._engine_side.conflict, self._engine_side.is_upgraded,
             () if driven_by else self._affinity.broken_groups, self._affinity.problem,
-            overview.hosts(self._reader), self._actions.course, overview.policy(self._settings),
+            overview.hosts(self._reader), self._planning.course, overview.policy(self._settings),
             None if driven_by else self.losses.worst,
         )  # fmt: skip
 
@@ -166,7 +166,7 @@ class ClusterDrive:
                 view = self._reader.read(False, False, self._migrations.under_way)
                 self._migrations.follow(view.state)
             raise
-        balance |= self._actions.begin_look()  # is an approved plan still worth it?
+        balance |= self._planning.begin_look()  # is an approved plan still worth it?
         if self.ownership.driven_by:
             timer = balance = False
         balances = balance and not self._migrations.under_way
@@ -189,7 +189,7 @@ class ClusterDrive:
         if not self._memory.statuses:  # the cluster is new, or was taken over
             self._migrations.adopt(state)
         self.losses.note(view, self._affinity.rules, self._engine_side.reserves)
-        self._actions.settle_plans(driver, view)
+        self._planning.settle_plans(driver, view)
         self._call(driver, view, timer, balance)
 
     def _call(self, driver: DriverUnit, view: ClusterView, timer: bool, balance: bool) -> None:
@@ -202,7 +202,7 @@ class ClusterDrive:
                 self._call_scheduler(driver, "on_timer_invoked", view)
             if balance and not self._migrations.under_way and not stopping.is_set():
                 view = self._reader.complete(view, statistics=True)
-                self._actions.mend(driver, view)
+                self._planning.mend(driver, view)
                 if not self._migrations.under_way:
                     self._call_scheduler(driver, BALANCE, view)
 
@@ -236,7 +236,7 @@ class ClusterDrive:
                 read_at = time.monotonic()
                 give_up = give_up or read_at + max(_HOOKS_SECONDS, read_at - self._begun)
                 while untold and time.monotonic() < give_up and not stopping.is_set():
-                    self._call_hook(self._actions.destinations(driver, method, view), untold)
+                    self._call_hook(self._planning.destinations(driver, method, view), untold)
                 if untold:
                     self._reader.look_at = 0.0  # the next look goes on
                     return
@@ -266,7 +266,7 @@ class ClusterDrive:
                 handled.append(changes.popleft())
         finally:
             # If an answer is not acted on, the next look calls the hook again for its change.
-            self._actions.perform(destinations, lambda: answers, events)
+            self._planning.perform(destinations, lambda: answers, events)
             if not (answers and stopping.is_set()):  # a daemon that stops does not act on all
                 for change in handled:
                     del statuses[change.subject]  # and is added at the end: the oldest come first
@@ -275,9 +275,9 @@ class ClusterDrive:
 
     def _call_scheduler(self, driver: DriverUnit, method: str, view: ClusterView) -> None:
         """Call the scheduler, and act on its answer."""
-        destinations = self._actions.destinations(driver, method, view)
+        destinations = self._planning.destinations(driver, method, view)
         # A failure is in the log already; the answer is then that there is nothing to do.
-        self._actions.perform(destinations, destinations.answer)
+        self._planning.perform(destinations, destinations.answer)
 
     def _scheduler(self) -> DriverUnit:
         """The cluster's scheduler, as it is loaded now.

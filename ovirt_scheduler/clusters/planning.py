@@ -63,7 +63,7 @@ _COURSE = 1440  # balancings whose imbalance is kept: a day's, by default
 MOST_ROUNDS = 10  # in which one look asks for other migrations, after the engine said no
 
 
-class ClusterActions:
+class ClusterPlanning:
     """Acts on what is answered for one cluster; used by the thread that looks after it.
 
     Attributes:

@@ -21,7 +21,7 @@ from ovirt_scheduler.clusters import persistence
 from ovirt_scheduler.clusters.persistence import DriveMemory
 from ovirt_scheduler.clusters.plan_approval import Plans
 from ovirt_scheduler.daemon.control_socket import FILE as CONTROL
-from ovirt_scheduler.daemon.control_socket import Command, Control
+from ovirt_scheduler.daemon.control_socket import Command, ControlSocket
 from ovirt_scheduler.daemon.runtime import Runtime, Services
 from ovirt_scheduler.daemon.watchdog import Notifier, Watchdog
 from ovirt_scheduler.errors import ConfigError, SchedulerError
@@ -86,7 +86,7 @@ class Assembly:
     ) -> None:
         self._state = StateFolder(state)
         self._started = time.time()
-        self._control: Optional[Control] = None
+        self._control: Optional[ControlSocket] = None
         self.reload_failure: Optional[ReloadFailure] = None  # of the last reload
         self.runtime = Runtime(settings, self._state)
         services = self.runtime.services
@@ -155,7 +155,7 @@ class Assembly:
             ),
         }
         try:
-            self._control = Control(path, commands)
+            self._control = ControlSocket(path, commands)
             self._control.start()
         except (OSError, RuntimeError) as error:
             _log.warning(

@@ -37,7 +37,7 @@ _ACCEPT_PAUSE = 0.2  # seconds to wait where the system has no descriptor
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: SO_PEERCRED of unix(7)
 
 
-class Control(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+class ControlSocket(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Answers on the socket, each question in a thread of its own.
 
     Args:
@@ -106,7 +106,7 @@ def short_name(path: Path) -> Iterator[str]:
 
 
 class _Question(socketserver.BaseRequestHandler):
-    server: Control
+    server: ControlSocket
     request: socket.socket
 
     def handle(self) -> None:

@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 _MOST_LATEST = 100
 
 
-class Endings:
+class EndingCounts:
     """Why processes have ended. Safe to use from many threads."""
 
     def __init__(self) -> None:

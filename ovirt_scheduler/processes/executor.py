@@ -91,8 +91,8 @@ class Executor:
         times: ProcessTimes = TIMES,
     ) -> None:
         self._slots = Slots(parallel, max_waiting)
-        self._zygotes = Forker(user, adopts, times)
-        self._pool = Pool(self._zygotes.fork, most_processes, parallel, times)
+        self._forker = Forker(user, adopts, times)
+        self._pool = Pool(self._forker.fork, most_processes, parallel, times)
 
     def start(self) -> None:
         """Start the zygote and what keeps processes ready.
@@ -100,20 +100,20 @@ class Executor:
         Raises:
             ExecutorUnavailable: the zygote does not start.
         """
-        self._zygotes.start(self._pool.ended, self._pool.zygote_died)
+        self._forker.start(self._pool.ended, self._pool.zygote_died)
         self._pool.start()
 
     def close(self) -> None:
         """End everything below this process; returns when it is gone."""
         self._pool.stop()
-        self._zygotes.close()
+        self._forker.close()
         self._pool.close()
 
     def state(self) -> ProcessesState:
         """The state of the processes, with counts since the start."""
-        pool, zygotes, slots = self._pool, self._zygotes, self._slots
+        pool, forker, slots = self._pool, self._forker, self._slots
         return ProcessesState(
-            pool.of_plugins, zygotes.forked, pool.endings.counts(), zygotes.started,
+            pool.of_plugins, forker.forked, pool.endings.counts(), forker.started,
             slots.busy, slots.capacity, slots.waiting, slots.refused,
         )  # fmt: skip
 
@@ -192,7 +192,7 @@ class Executor:
             try:
                 yield count
             except ExecutorUnavailable:
-                if not self._zygotes.closed:
+                if not self._forker.closed:
                     raise
                 raise Overloaded(
                     "the daemon is shutting down; ask again when it has started"

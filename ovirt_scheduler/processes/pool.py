@@ -26,7 +26,7 @@ from typing import Callable, Optional, Union
 from ovirt_scheduler.errors import ExecutorUnavailable
 from ovirt_scheduler.model.plugins import ProcessKey
 from ovirt_scheduler.model.tasks import READERS, ReaderSetup, Setup
-from ovirt_scheduler.processes.ending_counts import Endings
+from ovirt_scheduler.processes.ending_counts import EndingCounts
 from ovirt_scheduler.processes.pool_maintenance import Allowance, Delays, Maintenance
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.protocol.ending import ENDED, Ending, Reason
@@ -78,7 +78,7 @@ class Pool:
         self._over: deque[tuple[Worker, Ending]] = deque()  # idle no more, to be ended for a reason
         self._ending = 0  # processes of these that are being ended
         self._setups: Mapping[ProcessKey, AnySetup] = {READERS: ReaderSetup()}
-        self.endings = Endings()
+        self.endings = EndingCounts()
         self._failed = Delays()  # loads ahead whose process ended before a call
         self._unproven = False  # whether one said READY since its task, and was not asked again
         self._looked = 0.0  # when all idle processes were looked at last, on the monotonic clock
@@ -141,7 +141,7 @@ class Pool:
             seconds: to wait at most.
 
         Returns:
-            What ``Endings.pop_latest`` does.
+            What ``EndingCounts.pop_latest`` does.
         """
         give_up = time.monotonic() + seconds
         while True:

@@ -16,7 +16,7 @@ from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.clusters.migrations import ClusterServices
 from ovirt_scheduler.clusters.persistence import DriveMemory, Migrating
 from ovirt_scheduler.clusters.plan_approval import Plans, left_behind
-from ovirt_scheduler.clusters.planning import ClusterActions
+from ovirt_scheduler.clusters.planning import ClusterPlanning
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.plans import APPROVED, MADE, Plan, Step
@@ -183,7 +183,7 @@ def test_a_plan_that_comes_late_does_not_wait(registry, tmp_path, stops, states)
     stopping, memory = threading.Event(), DriveMemory(tmp_path / "clusters.json")
     settings = ClusterSettings("Default", Drive.APPROVE, timer_interval=60.0)
     services = ClusterServices(registry, memory, silent(), None, None, stopping, Following())
-    actions = ClusterActions(settings, services, None)
+    actions = ClusterPlanning(settings, services, None)
     view = ClusterView(STATE)
     destinations = ClusterDestinations(None, settings, None, "on_timer_invoked", view, {}, stopping)
     if stops:
@@ -200,7 +200,7 @@ def test_what_a_hook_wanted_before_waits_on_unless_it_is_under_way(
     memory, stopping = DriveMemory(tmp_path / "clusters.json"), threading.Event()
     settings = ClusterSettings("Default", drive=Drive.APPROVE)
     services = ClusterServices(registry, memory, silent(), None, None, stopping, Following())
-    actions, method = ClusterActions(settings, services, None), "on_vm_status_changed"
+    actions, method = ClusterPlanning(settings, services, None), "on_vm_status_changed"
     destinations = ClusterDestinations(
         None, settings, None, method, ClusterView(STATE), {}, stopping
     )
@@ -233,7 +233,7 @@ def test_migrations_that_cannot_be_asked_for_are_logged_and_forgotten(registry, 
         None, settings, None, "on_timer_invoked", ClusterView(state), {}, services.stopping
     )
     answer = dict.fromkeys(state.vms, ("p",))
-    ClusterActions(settings, services, None).perform(destinations, lambda: answer)
+    ClusterPlanning(settings, services, None).perform(destinations, lambda: answer)
     assert caplog.text.count("from lynx to puma: no login") == 25
     assert requested == ["v0"]
     assert memory.cluster("Default").migrating == {}

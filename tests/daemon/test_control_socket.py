@@ -14,7 +14,7 @@ import time
 import pytest
 
 from ovirt_scheduler import __version__
-from ovirt_scheduler.daemon.control_socket import Control, short_name
+from ovirt_scheduler.daemon.control_socket import ControlSocket, short_name
 from ovirt_scheduler.errors import BadParameters
 from tests.support.command import script
 from tests.support.waiting import LONG
@@ -30,7 +30,7 @@ def path(tmp_path):
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     commands = {"who": lambda _asked, user: {"user": user}, "refuse": refuse}
-    control = Control(folder / "control", commands)
+    control = ControlSocket(folder / "control", commands)
     control.start()
     yield folder / "control"
     control.close()
@@ -66,7 +66,7 @@ def test_what_is_no_question_is_told(path, line):
 
 def test_a_question_that_comes_byte_by_byte_has_one_time_for_all_of_it(tmp_path):
     """Else it would keep a thread for as long as it likes."""
-    control = Control(tmp_path / "control", {}, seconds=0.5)
+    control = ControlSocket(tmp_path / "control", {}, seconds=0.5)
     control.start()
     with contextlib.ExitStack() as stack:
         stack.callback(control.close)
@@ -107,7 +107,7 @@ def test_a_socket_that_a_killed_daemon_left_is_in_nobodys_way(tmp_path):
     """Another one takes its place."""
     with socket.socket(socket.AF_UNIX) as left, short_name(tmp_path / "control") as name:
         left.bind(name)
-    control = Control(tmp_path / "control", {"who": lambda _asked, user: user})
+    control = ControlSocket(tmp_path / "control", {"who": lambda _asked, user: user})
     control.start()
     assert ask(tmp_path / "control", b'{"command": "who"}\n') == {"answer": os.geteuid()}
     control.close()
@@ -115,7 +115,7 @@ def test_a_socket_that_a_killed_daemon_left_is_in_nobodys_way(tmp_path):
 
 def test_many_may_ask_at_once(tmp_path):
     """More than five, which is where the standard library's servers refuse."""
-    control = Control(tmp_path / "control", {"who": lambda _asked, user: user})
+    control = ControlSocket(tmp_path / "control", {"who": lambda _asked, user: user})
     with contextlib.ExitStack() as stack:
         channels = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(40)]
         for channel in channels:

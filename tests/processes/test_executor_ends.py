@@ -286,9 +286,9 @@ def test_who_replaces_a_zygote_does_not_wait_until_the_next_has_started(own, mon
     """A request has its own time; the watching thread tries for minutes."""
     forked = threading.Event()
     waited: list[bool] = []
-    monkeypatch.setattr(own._zygotes, "_on_death", lambda: waited.append(forked.wait(LONG)))
-    monkeypatch.setattr(own._zygotes._zygote, "fork", raising(OSError(errno.EPIPE, "Broken pipe")))
-    own._zygotes.fork(math.inf).close()
+    monkeypatch.setattr(own._forker, "_on_death", lambda: waited.append(forked.wait(LONG)))
+    monkeypatch.setattr(own._forker._zygote, "fork", raising(OSError(errno.EPIPE, "Broken pipe")))
+    own._forker.fork(math.inf).close()
     forked.set()
     assert wait_until(lambda: waited) == [True]
 
@@ -300,7 +300,7 @@ def test_a_zygotes_death_costs_no_process_of_the_next(own, unit_named):
     of_next = wait_until(
         lambda: offspring(zygote_of(own)), suits=lambda seen: len(seen) == 1 + SPARE_BELOW
     )
-    own._zygotes._on_death()
+    own._forker._on_death()
     assert int(only(own.run(job_of([unit]))).stdout) in of_next
 
 
@@ -310,9 +310,9 @@ def test_a_process_that_cannot_be_made_is_not_counted_as_started(own, monkeypatc
     wait_until(lambda: own._pool._idle)
     before = own.state().started
     fails = raising(OSError(errno.ENOMEM, "Cannot allocate memory"))
-    monkeypatch.setattr(own._zygotes._zygote, "fork", fails)
+    monkeypatch.setattr(own._forker._zygote, "fork", fails)
     with pytest.raises(ExecutorUnavailable):
-        own._zygotes.fork(math.inf)
+        own._forker.fork(math.inf)
     assert own.state().started == before
 
 
@@ -320,7 +320,7 @@ def test_where_the_end_of_a_process_cannot_be_noted_another_zygote_is_started(
     own, unit_named, monkeypatch, caplog
 ):
     """Nobody would hear of any end again."""
-    unit, zygote = unit_named("tells_its_pid"), own._zygotes._zygote
+    unit, zygote = unit_named("tells_its_pid"), own._forker._zygote
     monkeypatch.setattr(zygote, "_on_end", once(MemoryError(), zygote._on_end))
     os.kill(int(only(own.run(job_of([unit]))).stdout), signal.SIGKILL)
     wait_until(lambda: "an end cannot be noted: MemoryError()" in caplog.text)
@@ -331,7 +331,7 @@ def test_where_the_end_of_a_process_cannot_be_noted_another_zygote_is_started(
 def test_a_spare_process_whose_end_could_not_be_noted_is_not_kept(own, monkeypatch):
     """It would stand below those that are used, and nobody would ever find it."""
     spare = wait_until(lambda: own._pool._spare[:], suits=lambda seen: len(seen) == pool.SPARE)
-    zygote = own._zygotes._zygote
+    zygote = own._forker._zygote
     monkeypatch.setattr(zygote, "_on_end", once(MemoryError(), zygote._on_end))
     spare[0].kill()
     wait_until(

@@ -167,7 +167,7 @@ def test_a_child_that_a_call_made_the_zygotes_is_ended(own, unit_of):
     )
     own.prewarm([(unit.plugin, unit.limits)])  # no process ends, which would have the zygote look
     wait_until(lambda: own._pool.of_plugins)
-    zygote = own._zygotes._zygote
+    zygote = own._forker._zygote
     for _ in range(3):
         result = only(own.run(job_of([unit])))
         assert result.value == HOSTS
@@ -184,7 +184,7 @@ def test_the_zygote_is_told_to_sweep_only_if_it_may_have_others(own_with, unit_n
     own.prewarm([(unit.plugin, unit.limits)])
     wait_until(lambda: len(offspring(zygote_of(own))), suits=lambda count: count == 1 + SPARE_BELOW)
     own.wait_until_idle(LONG)
-    zygote = own._zygotes._zygote
+    zygote = own._forker._zygote
     told: list[bytes] = []
     control = zygote._control
     send = mock.Mock(side_effect=lambda data, *_: told.append(data) or control.send(data))
@@ -198,7 +198,7 @@ def test_the_zygote_is_told_to_sweep_only_if_it_may_have_others(own_with, unit_n
     for _ in range(20):
         own.run(job_of([unit]))
     assert sweeps() == 0
-    one_more = own._zygotes.fork(math.inf)
+    one_more = own._forker.fork(math.inf)
     wait_until(lambda: len(offspring(zygote.pid)), suits=lambda count: count == 2 + SPARE_BELOW)
     own.run(job_of([unit]))
     assert sweeps() == 1

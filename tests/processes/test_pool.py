@@ -367,7 +367,7 @@ def test_a_spare_process_that_ends_as_it_is_made_is_not_kept(own, unit_named):
     """What was told of its end came too early: else a request would find it, much later."""
 
     def ended(deadline: float) -> Worker:
-        worker = own._zygotes.fork(deadline)
+        worker = own._forker.fork(deadline)
         worker.end()
         return worker
 
@@ -388,7 +388,7 @@ def test_what_is_asked_for_while_no_process_can_be_had_is_not_forgotten(own_with
             refused.append(True)
             kept.prewarm([Setup(unit.plugin, unit.limits)])
             raise ExecutorUnavailable("not now")
-        return own._zygotes.fork(deadline)
+        return own._forker.fork(deadline)
 
     kept = pool.Pool(fork, 4, 1)
     kept.start()
@@ -407,7 +407,7 @@ def test_what_keeps_processes_ready_outlives_a_trouble_of_its_own(own, unit_name
     def fork(deadline: float) -> Worker:
         if troubles:
             raise troubles.pop()
-        return own._zygotes.fork(deadline)
+        return own._forker.fork(deadline)
 
     kept = pool.Pool(fork, 4, 1)
     kept.start()
@@ -428,7 +428,7 @@ def test_many_processes_that_end_together_are_no_knot(unit_named, request):
     request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_MANY * 4, hard))
     with running(parallel=2, max_waiting=8, most_processes=_MANY) as many:
-        zygote = many._zygotes._zygote
+        zygote = many._forker._zygote
         zygote._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # holds few messages
         unit = unit_named("keeps_all")
         more = [replace(unit.limits, cpu=unit.limits.cpu + number) for number in range(_MANY)]

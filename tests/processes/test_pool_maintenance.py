@@ -157,7 +157,7 @@ def test_a_plugin_whose_process_cannot_be_made_loses_none_and_keeps_no_other_awa
     assert own.trouble.problem.startswith("IndexError: ")
     own.prewarm([(unit.plugin, unit.limits)])
     wait_until(
-        lambda: own._zygotes._zygote._workers, suits=lambda all_: len(all_) == 1 + SPARE_BELOW
+        lambda: own._forker._zygote._workers, suits=lambda all_: len(all_) == 1 + SPARE_BELOW
     )
     assert only(own.run(job_of([unit]))).value == HOSTS
     wait_until(lambda: own.trouble.problem == "")

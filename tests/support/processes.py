@@ -55,7 +55,7 @@ SPARE_BELOW = 1 + pool.SPARE
 
 def zygote_of(executor: Executor) -> Optional[int]:
     """The pid of the zygote; None if there is none just now."""
-    zygote = executor._zygotes._zygote
+    zygote = executor._forker._zygote
     return zygote and zygote.pid
 
 

@@ -21,6 +21,8 @@ NAMED = {
     "packaging/prometheus/ovirt-scheduler.rules.yml", "packaging/grafana/ovirt-scheduler.json",
 }  # fmt: skip
 
+SETUP_PY = (PROJECT / "setup.py").read_text("utf-8")
+
 pytest.importorskip("setuptools", reason="there is no setuptools here")
 
 
@@ -115,6 +117,16 @@ def test_the_readme_names_what_pip_compiles_with():
     """The packages that .ci/prerequisites would install."""
     for line in re.findall(r"install='(.+)'", (PROJECT / ".ci/prerequisites").read_text()):
         assert f"    {line}\n" in (PROJECT / "README.md").read_text()
+
+
+def test_the_manual_has_the_least_versions_that_are_required():
+    """In its table of what each Enterprise Linux has."""
+    required = dict(
+        re.findall(r'"([\w-]+)>=([\d.]+)(?:,<\d+)?",', SETUP_PY.partition("extras_require")[0])
+    )
+    required["ovirt-engine-sdk4"] = required.pop("ovirt-engine-sdk-python")
+    page = (PROJECT / "docs/install.md").read_text("utf-8")
+    assert dict(re.findall(r"(?m)^\| `python3-([\w-]+)`.*? \| ([\d.]+) \|", page)) == required
 
 
 def run_in(folder: Path, *arguments: str) -> str:

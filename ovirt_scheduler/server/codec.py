@@ -39,13 +39,14 @@ _BEFORE, _BEHIND = "<params>\n<param>\n", "</param>\n</params>\n"
 _SHOWN = 40  # characters of the caller's text that a message repeats
 
 
-def decode_call(body: bytes) -> tuple[str, tuple[object, ...]]:
+def decode_call(body: bytes, most_elements: int = MAX_ELEMENTS) -> tuple[str, tuple[object, ...]]:
     """Read a ``methodCall`` document.
 
     Args:
         body: the document, in the encoding that it declares, UTF-8 if it declares none. If
             each ASCII character is one byte of it, decimal references to the two halves of a
             surrogate pair are read as the one character.
+        most_elements: of the document.
 
     Returns:
         The method's name, and its parameters: None, bool, int (at most 19 digits), float
@@ -57,7 +58,7 @@ def decode_call(body: bytes) -> tuple[str, tuple[object, ...]]:
     if b"&#" in body:
         body = _SURROGATE_PAIRS.sub(_joined, body)
     parser = expat.ParserCreate()
-    reader = _CallReader(parser, len(body))
+    reader = _CallReader(parser, len(body), most_elements)
     try:
         for start in range(0, len(body), _PIECE):
             parser.Parse(body[start : start + _PIECE], False)
@@ -226,8 +227,9 @@ def _element(state: str) -> str:
 class _CallReader:
     """Takes the parser's events, checks them with the grammar, and makes values."""
 
-    def __init__(self, parser: expat.XMLParserType, size: int):
+    def __init__(self, parser: expat.XMLParserType, size: int, most_elements: int):
         self._parser = parser
+        self._most_elements = most_elements
         self._states = ["document"]
         # The method's name, and what no array or struct holds yet; names of members, too.
         self._values: list[object] = []
@@ -265,8 +267,8 @@ class _CallReader:
             if name not in following:
                 raise self._refusal(f"<{tag[:_SHOWN]}> has no place in <{_element(states[-1])}>")
         self._elements += 1
-        if self._elements > MAX_ELEMENTS or len(states) > MAX_DEPTH:
-            limits = f"{MAX_ELEMENTS} elements, {MAX_DEPTH} within each other"
+        if self._elements > self._most_elements or len(states) > MAX_DEPTH:
+            limits = f"{self._most_elements} elements, {MAX_DEPTH} within each other"
             raise self._refusal(f"the call is past the limit of {limits}")
         states[-1] = following[name]
         states.append(name)

@@ -101,13 +101,13 @@ def _named(function: str) -> Any:
     return pkgutil.resolve_name(f"{documents.__name__}.{function}")
 
 
-def serve(daemon: socket.socket, nonce: int) -> None:
+def serve(daemon: socket.socket, nonce: int, most_tasks: int = _MOST_TASKS) -> None:
     """Read documents until there are no more tasks, or one was this reader's last."""
     titles.set_title("reader")
     gc.disable()  # nothing of what reading makes is garbage before it is answered
     _prepare()
     frames.send(daemon, frames.pack(frames.READY, nonce))
-    for tasks_left in reversed(range(_MOST_TASKS)):
+    for tasks_left in reversed(range(most_tasks)):
         task, nonce, _ = frames.receive_task(daemon)
         if not isinstance(task, ReadTask):
             raise TypeError(f"a task of type {type(task).__name__}")

@@ -11,11 +11,10 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import ReadTask, Role, Unread
 from ovirt_scheduler.processes.protocol import frames
 from ovirt_scheduler.processes.worker import reader
-reader._MOST_TASKS = 2
 ours, theirs = socket.socketpair()
 if not os.fork():
     ours.close()
-    reader.serve(theirs, 7)
+    reader.serve(theirs, 7, most_tasks=2)
 theirs.close()
 ours.settimeout(60)
 said, unframer = [], frames.Unframer(10_000)

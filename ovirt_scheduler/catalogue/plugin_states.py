@@ -166,12 +166,12 @@ def _place_and_message(path: Path, fault: PluginError) -> str:
 
 
 def _unused(states: Mapping[Path, FileState]) -> Iterator[Path]:
-    """Files without units that no plugin imports, and that are not named like helpers."""
+    """Files without units that no plugin imports, and not named like helpers or tests."""
     plugins = {path: state.good for path, state in states.items() if state.good is not None}
     called = {path: good for path, good in plugins.items() if good.units or good.drivers}
     imported = {Path(source.path) for good in called.values() for source in good.sources}
     for path, good in plugins.items():
-        if good.enabled and path not in imported and not path.name.startswith("_"):
+        if good.enabled and path not in imported and not path.name.startswith(("_", "test_")):
             yield path
 
 

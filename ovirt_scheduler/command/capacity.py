@@ -163,8 +163,8 @@ def _capacity(options: argparse.Namespace) -> Shown:
         losses = [questions.lose(host, kind) for host in (None, *questions.up)]
     rows = [
         (
-            loss.host or "none", len(loss.homeless), loss.urgent, loss.more,
-            _names([vm.vm for vm in loss.homeless]),
+            loss.host or "none", len(loss.homeless), loss.urgent,
+            *(() if kind is None else (loss.more,)), _names([vm.vm for vm in loss.homeless]),
         )
         for loss in losses
     ]  # fmt: skip
@@ -182,7 +182,8 @@ def _capacity(options: argparse.Namespace) -> Shown:
         )
         if (losses[0].more or 0) >= MOST_MORE:
             lines.append(f"at most {MOST_MORE} on a host are counted")
-    headings = ("LOST", "WITHOUT A PLACE", "HIGHLY AVAILABLE", "MORE FIT", "VMS")
+    of_kind = () if kind is None else ("MORE FIT",)
+    headings = ("LOST", "WITHOUT A PLACE", "HIGHLY AVAILABLE", *of_kind, "VMS")
     return about.shown(
         tables.table(headings, rows), lines, not worst.homeless,
         losses=[_loss_fields(loss) for loss in losses], worst=worst.host,

@@ -310,7 +310,7 @@ def _explanation(decisions: Sequence[Record], options: argparse.Namespace) -> It
     if options.host is not None:
         return
     headings, rows = placement_explanation.grid(cleaned)
-    if rows and len(headings) > 1:
+    if rows:
         yield f"\n{tables.table(headings, rows)}"
     behind = len(hosts) - explanation.MOST_HOSTS
     if behind > 0:

@@ -403,7 +403,7 @@ def _policies(
 
 def _text(simulated: Mapping[str, SimulationResult]) -> str:
     marks = ["A: ", "B: "] if len(simulated) > 1 else [""]
-    lines = [f"{mark or 'policy: '}{policy}\n" for mark, policy in zip(marks, simulated)]
+    lines = [f"{mark or 'section: '}{policy}\n" for mark, policy in zip(marks, simulated)]
     lines.append(tables.table(*reports.measures([*simulated.values()])))
     for mark, outcome in zip(marks, simulated.values()):
         lines += [f"{mark}{what}: {text}\n" for what, text in reports.notes(outcome)]

@@ -232,6 +232,8 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
         decisions: in the order of their times, ``explanation.cleaned``.
     """
     shown = [({host["id"]: host for host in each["hosts"]}, columns(each)) for each in decisions]
+    if not any(units for _, units in shown):  # a scheduler's choice is told line by line
+        return [], []
     names = outcomes.host_names(decisions)
     out = {host for decision in decisions for host in outcomes.removed(decision)}
     last: dict[str, Host] = {}

@@ -143,6 +143,15 @@ def test_hosts_and_vms_that_are_not_there_are_told_with_the_nearest_name(tmp_pat
     assert (status, "name a cluster, or a --cluster FILE" in err) == (2, True)
 
 
+def test_without_a_kind_of_vm_there_is_no_column_of_how_many_more_fit(tmp_path):
+    """Nor does a row say how many hosts filters left, where the section has none."""
+    cluster = ("--cluster", "demo/cluster.xml")
+    _, out, _ = run(tmp_path, "capacity", *cluster)
+    assert "LOST    WITHOUT A PLACE  HIGHLY AVAILABLE  VMS\n" in out
+    _, out, _ = run(tmp_path, "maintenance", "lynx", *cluster)
+    assert "hosts: " not in out.replace("the hosts: ", "")
+
+
 def test_of_a_tiny_vm_it_is_told_how_far_is_counted(tmp_path):
     words = ("capacity", "Default", "--cluster", "demo/cluster.xml", "--vm", "1MiB,1")
     _, out, _ = run(tmp_path, *words)

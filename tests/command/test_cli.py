@@ -120,9 +120,9 @@ def test_check_tells_once_what_keeps_a_helper_and_its_plugins_from_loading(tmp_p
 
 
 def test_check_tells_of_files_that_may_be_meant_as_plugins(tmp_path):
-    """A misspelt function; not a helper that is imported, and none that is named as one."""
+    """A misspelt function; not a helper that is imported, and none named as one or as a test."""
     (tmp_path / "Good.py").write_text(f"import helps\n{GOOD}")
-    for name in ("helps", "_private", "Off"):
+    for name in ("helps", "_private", "Off", "test_Good"):
         (tmp_path / f"{name}.py").write_text("x = 1\n")
     (tmp_path / "confs").mkdir()
     (tmp_path / "confs" / "Off.conf").write_text("enabled = false\n")

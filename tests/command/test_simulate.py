@@ -154,7 +154,7 @@ def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
         line = next(each for each in out.splitlines() if each.startswith("hosts up without VMs"))
         assert line.split()[-1] == hosts_without
         changes = more[1].replace("=", " = ", 1) if "--set" in more else "as in [clusters]"
-        assert out.splitlines()[0] == f"policy: {changes}"
+        assert out.splitlines()[0] == f"section: {changes}"
     status, _, err = run(tmp_path, "simulate", cluster, "--config", str(conf), "--section", "Nigth")
     assert status == 2
     assert "--section Nigth: there is no such section in [clusters]; did you mean Night?" in err

@@ -18,6 +18,12 @@ from tests.support.written_decisions import (
 )
 
 
+def test_there_is_no_grid_of_a_scheduler_alone():
+    """Its lines say which host comes first; a table could only say so again."""
+    chosen = {**FILTERED, "method": "selectHost", "units": [], "hosts": [{"id": "h1", "rank": 1}]}
+    assert grid([chosen]) == ([], [])
+
+
 def test_the_grid_has_hosts_and_units_of_both_calls():
     """The best first, the removed last, a dash where nothing was said."""
     costs = scored({"Even": 2, "Dear": 1}, {"puma": (4, 6), "ocelot": (3, None)})

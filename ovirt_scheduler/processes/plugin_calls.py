@@ -56,6 +56,7 @@ class _Call(Exchange):
         fields: of the ``CallTask``, but for the inputs and the time: properties, arguments,
             attributes and whether it is strict.
         printing: the call that printed what this reads: the result has its output and time.
+        explained: the reasons of that call, and remarks on them.
     """
 
     fields: tuple[object, ...]
@@ -78,6 +79,7 @@ class _Call(Exchange):
         self.kept_output = OUTPUT_LIMIT if function.takes_ids and task is None else shown
         self.runs_plugin = task is None
         self.printing: Optional[_Call] = None  # not itself: a cycle would keep the inputs
+        self.explained: tuple[Mapping[str, str], tuple[str, ...]] = ({}, ())
         if task is None or isinstance(task, CheckTask):
             self.timeout = setup.limits.timeout
 
@@ -115,13 +117,16 @@ class _Call(Exchange):
             message = f"its answer cannot be read: {error}"
             return self._failure(CallOutcome.BAD_ANSWER, message)
         stdout, stderr = self.output
+        if self.printing and result.ok:
+            reasons, remarks = self.explained
+            result = result._replace(reasons=reasons, remarks=remarks)
         if read is None or self.printing or read == (len(stdout), len(stderr)):
             return (self.printing or self).with_output(result)
         task = PrintedTask(self.function, self.inputs.hosts, bytes(stdout), bytes(stderr))
         reader = _Call(
             self.place, self.function, self.plugin, self.until, self.inputs, task, self.shown
         )
-        reader.printing = self
+        reader.printing, reader.explained = self, (result.reasons, result.remarks)
         return reader
 
     def _failure(self, outcome: CallOutcome, message: str) -> CallResult:

@@ -261,16 +261,25 @@ def test_processor_time_is_limited(executor, unit_named):
     ],
 )
 def test_a_class_units_answer_is_read_however_it_was_printed(executor, unit_of, printing):
-    """By Python, past it, and by another program (contract 5.3)."""
+    """By Python, past it, and by another program (contract 5.3), with the reasons and notes on
+    them.
+    """
     unit = unit_of(
         "import os, subprocess, sys\n"
+        "from ovirt_scheduler.plugin import reason\n"
         "class Prints:\n"
         "    def do_filter(self, hosts_ids, vm_id, args_map):\n"
+        "        reason(hosts_ids[-1], 'is the last')\n"
+        "        reason('stranger', 'why')\n"
         f"        {printing}\n"
     )
     unit = replace(unit, class_name="Prints")
     result = only(executor.run(job_of([unit])))
     assert (result.outcome, result.value) == (CallOutcome.OK, HOSTS[:2])
+    assert result.reasons == {HOSTS[-1]: "is the last"}
+    assert [remark.partition(" (")[0] for remark in result.remarks] == [
+        "gave reasons for hosts that it was not given"
+    ]
 
 
 def test_output_is_captured_apart_from_the_answer(executor, unit_named):

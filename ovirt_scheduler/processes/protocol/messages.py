@@ -70,19 +70,28 @@ def pack_answer(
 ) -> bytes:
     """The message of a good answer."""
     fields: list[object] = ["ok", PACKINGS[returns].pack(value, hosts), "", "", read]
-    if any(reasons):
-        by_host, notes = reasons
-        place_of = {host: place for place, host in enumerate(hosts)}
-        fields.append([[place_of[host], text] for host, text in by_host.items()])
-        fields.append(notes)
-    return compact_json.encode(fields)
+    return compact_json.encode([*fields, *_pack_reasons(hosts, reasons)])
 
 
-def pack_failure(
-    outcome: CallOutcome, message: str, trace: str = "", read: ReadOutput = None
-) -> bytes:
+def pack_failure(outcome: CallOutcome, message: str, trace: str = "") -> bytes:
     """The message of a call that failed."""
-    return compact_json.encode([outcome.value, None, message, trace, read])
+    return compact_json.encode([outcome.value, None, message, trace, None])
+
+
+def pack_unread(
+    message: str, hosts: Sequence[str], read: ReadOutput, reasons: ReasonsAndNotes
+) -> bytes:
+    """The message of a call that printed no answer, as far as its own process knows."""
+    fields = [CallOutcome.BAD_ANSWER.value, None, message, "", read]
+    return compact_json.encode([*fields, *_pack_reasons(hosts, reasons)])
+
+
+def _pack_reasons(hosts: Sequence[str], reasons: ReasonsAndNotes) -> list[object]:
+    if not any(reasons):
+        return []
+    by_host, notes = reasons
+    place_of = {host: place for place, host in enumerate(hosts)}
+    return [[[place_of[host], text] for host, text in by_host.items()], notes]
 
 
 def unpack_answer(

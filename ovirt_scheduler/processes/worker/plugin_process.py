@@ -364,7 +364,7 @@ def _read_printed(
     try:
         value = answers.read_printed(task.function, stdout, stderr)
     except BadAnswer as error:
-        return messages.pack_failure(CallOutcome.BAD_ANSWER, one_line(str(error)), read=read)
+        return messages.pack_unread(one_line(str(error)), task.hosts, read, explained)
     return messages.pack_answer(task.function.returns, value, task.hosts, read, explained)
 
 

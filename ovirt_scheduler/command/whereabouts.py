@@ -75,7 +75,8 @@ def _now(inventory: Inventory, decisions: Sequence[Record], vm: str) -> str:
         with contextlib.suppress(EngineUnavailable, ParseError):
             entity = _entity(inventory, f"/hosts/{host}", deadline)
             name = host if entity is None else entity.findtext("name") or host
-    return placement_explanation.place_now(decisions, vm, host, name)
+    is_leaving = " It is being migrated." if machine.findtext("status") == "migrating" else ""
+    return f"{placement_explanation.place_now(decisions, vm, host, name)}{is_leaving}"
 
 
 def _entity(inventory: Inventory, path: str, deadline: float) -> Optional[Element]:

@@ -157,6 +157,8 @@ def _circumstances(decision: Record) -> str:
     text = f"decision {decision['id']}, {decision['milliseconds']:.1f} ms"
     if decision.get("caller"):
         text += f", asked by {decision['caller']}"
+    if decision.get("beforehand"):
+        text += " beforehand: this daemon had asked the engine where it would migrate the VM"
     return f"{text}; properties {properties}" if properties else text
 
 

@@ -173,6 +173,9 @@ def filtered(driven):
 def expect_that_nobody_was_refused(driven):
     """Until the engine asks by itself."""
     driven.wait(lambda: "asked beforehand" in run(driven.folder, "decisions")[1])
+    listed = run(driven.folder, "decisions", "--method", "runFilters", "-o", "names")[1]
+    told = run(driven.folder, "why", "--decision", listed.split()[-1])[1]
+    assert " beforehand: this daemon had asked the engine where it would migrate" in told
     report = status(driven)
     assert (report["well"], report["problems"]) == (True, [])
     assert 'no_host_left_total{method="runFilters"} 0.0' in metrics(driven)

@@ -111,6 +111,12 @@ def test_why_of_one_host_says_where_the_vm_runs_too(engine, tmp_path):
     assert why(tmp_path, "--host", "serval")[-1] == "It runs on puma now, one of the 2 best hosts."
 
 
+def test_of_a_vm_on_its_way_that_is_said(engine, tmp_path):
+    engine.vms[0].status = "migrating"
+    told = "It runs on puma now, one of the 2 best hosts. It is being migrated."
+    assert why(tmp_path)[-1] == told
+
+
 def test_a_vm_that_is_down_and_one_that_is_gone(engine, tmp_path):
     engine.vms[0].host, engine.vms[0].status = None, "down"
     assert why(tmp_path)[-1] == "It does not run now: it is down."

@@ -125,6 +125,7 @@ class EntityDocument:
 
     def element(self) -> Element:
         """The same, as it can be searched."""
+        written = self.written()
         if self._element is None:
-            self._element = fromstring(self.written())  # noqa: S314
+            self._element = fromstring(written)  # noqa: S314
         return self._element

@@ -130,7 +130,6 @@ class SimulatedHost(EntityDocument):
     Attributes:
         vms: those that run on it, by id.
         room: bytes for VMs, with those that are there; infinite if that is not known.
-        vm_memory: bytes that its VMs have; so not each VM to come asks them all.
         tells_load: whether its statistics have its load; else a policy does not learn of any.
     """
 
@@ -141,7 +140,8 @@ class SimulatedHost(EntityDocument):
         self._own_processors = self._own_memory = 0.0
         self._statistics = self.statistics()  # as they are at first
         self.tells_load = busy_percent(self._statistics) is not None
-        self.vm_memory = 0.0
+        self._vm_memory: Optional[float] = None  # so not each VM to come asks them all
+        self._is_stale = False  # its document lacks what its VMs have changed
 
     def divide_use(self) -> None:
         """Divide its use among itself and its first VMs."""
@@ -163,7 +163,6 @@ class SimulatedHost(EntityDocument):
             for vm in vms:
                 vm.used_memory *= min(1.0, used / of_vms) if of_vms else 1.0
             self._own_memory = max(0.0, used - of_vms)
-        self.vm_memory = sum(vm.memory for vm in vms)
         left_over = self.number("max_scheduling_memory")
         self.room = self.memory or math.inf if left_over is None else left_over + self.vm_memory
 
@@ -207,12 +206,28 @@ class SimulatedHost(EntityDocument):
             return "is not among those that it is pinned to"
         return ""
 
-    def update_document(self) -> None:
-        """Write its use into its document."""
+    @property
+    def vm_memory(self) -> float:
+        """Bytes that its VMs have."""
+        if self._vm_memory is None:
+            self._vm_memory = sum(vm.memory for vm in self.vms.values())
+        return self._vm_memory
+
+    def note_change(self) -> None:
+        """Note that its VMs have changed, or their load: its document follows when it is read."""
+        self._vm_memory, self._is_stale = None, True
+
+    def written(self) -> bytes:
+        """The element with the use that there is now."""
+        if self._is_stale:
+            self._is_stale = False
+            self._write_use()
+        return super().written()
+
+    def _write_use(self) -> None:
         vms = self.vms.values()
         self.set("summary/active", sum(vm.is_up for vm in vms))
         self.set("summary/total", len(vms))
-        self.vm_memory = sum(vm.memory for vm in vms)
         if "max_scheduling_memory" in self.values:
             self.set("max_scheduling_memory", int(max(0.0, self.room - self.vm_memory)))
         self.set(f"{MEMORY}used", int(self.used_memory))
@@ -297,7 +312,7 @@ class SimulatedCluster:
         host.vms[vm.id] = vm
         vm.set(HOST, host.id)
         vm.set("status", UP)
-        host.update_document()
+        host.note_change()
 
     def remove(self, vm: SimulatedVm) -> None:
         """Have a VM run nowhere."""
@@ -306,7 +321,7 @@ class SimulatedCluster:
         vm.set("status", DOWN)
         if former is not None:
             del former.vms[vm.id]
-            former.update_document()
+            former.note_change()
 
     def load(self, factor: Callable[[str], float]) -> None:
         """Change the load of all VMs, by their names."""
@@ -315,7 +330,7 @@ class SimulatedCluster:
             if vm.vary(factor(vm.name)) and vm.host is not None:
                 changed[vm.host.id] = vm.host
         for host in changed.values():
-            host.update_document()
+            host.note_change()
 
     def state(self) -> ClusterState:
         """Statuses, where each VM runs, and what is used."""

@@ -5,7 +5,7 @@ The answers are those of the policy of its section, placed by ``clusters.placing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.clusters.placing import MOST_TRIES, Choices, Order, Placed, Placing
@@ -90,6 +90,7 @@ class Questions:
         texts = (cluster.findtext("ha_reservation") for cluster in snapshot.elements("clusters"))
         reserves = next(texts, None)
         self.reserves = None if reserves is None else reserves == "true"
+        self._copies: list[SimulatedVm] = []  # of the kind that is asked about
         # By a host and the VMs on it: how many more VMs of the kind that is asked about fit.
         self._room: dict[tuple[str, frozenset[str]], int] = {}
 
@@ -233,23 +234,20 @@ class Questions:
 
     def _takes(self, kind: SimulatedVm, numbers: Mapping[SimulatedHost, int]) -> Collection[str]:
         """The ids of the hosts that take so many VMs of a kind."""
-        copies = self._copies(kind)
-        running = [
-            (next(copies), host) for host, number in numbers.items() for _ in range(number - 1)
-        ]
+        hosts = [host for host, number in numbers.items() for _ in range(number - 1)]
+        while len(self._copies) < len(hosts):
+            name = f"copy {len(self._copies) + 1}"
+            copy = self.cluster.add(name, int(kind.memory), kind.processors, kind.load)
+            self._copies.append(copy)
+        running = [*zip(self._copies, hosts)]
         for copy, host in running:
+            self.cluster.vms[copy.id] = copy
             self.cluster.place(copy, host)
         accepted = self._policy.choices(kind, [host.id for host in numbers]).hosts
         for copy, _ in running:
             self.cluster.remove(copy)
             del self.cluster.vms[copy.id]
         return accepted
-
-    def _copies(self, kind: SimulatedVm) -> Iterator[SimulatedVm]:
-        number = 0
-        while True:
-            number += 1
-            yield self.cluster.add(f"copy {number}", int(kind.memory), kind.processors, kind.load)
 
     @staticmethod
     def _most_by_room(kind: SimulatedVm, host: SimulatedHost) -> int:

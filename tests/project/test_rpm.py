@@ -238,7 +238,7 @@ def test_removal_leaves_no_bytecode(root):
 
 def test_the_package_says_for_which_python_it_is(package, files):
     """dnf refuses it where python3 is another, which would not find the modules."""
-    (folder,) = {name.split("/")[3] for name in files if name.endswith("/ovirt_scheduler")}
+    (folder,) = {name.split("/")[3] for name in files if name.endswith("-packages/ovirt_scheduler")}
     assert f"python(abi) = {folder[len('python') :]}" in asked(package, "--requires")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
+import pytest
+
+from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import packing, serialization
 from ovirt_scheduler.processes.documents.entities import read_states
@@ -49,3 +52,17 @@ def pack_host(document: Document) -> bytes:
 
 def pack_vm(document: Document) -> bytes:
     return packing.pack("Vm", read_states(document, VM)[0])
+
+
+def refused(data: bytes, read: Callable[[Document], Any] = read_hosts, encoding: Any = None) -> str:
+    """What is said of a document that cannot be read."""
+    with pytest.raises(UnreadableDocument) as caught:
+        read(Document(data, encoding))
+    message = str(caught.value)
+    assert message.isprintable()
+    assert len(message) < 300
+    return message
+
+
+def host_with(inside: str) -> bytes:
+    return f'<host id="a">{inside}</host>'.encode()

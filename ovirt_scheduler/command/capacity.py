@@ -29,7 +29,7 @@ from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import TYPES
 from ovirt_scheduler.workbench import snapshot
 from ovirt_scheduler.workbench.entity_document import EntityDocument
-from ovirt_scheduler.workbench.host_loss import ACT, MOST_MORE, WAITS, Questions
+from ovirt_scheduler.workbench.host_loss import ACT, WAITS, Questions
 from ovirt_scheduler.workbench.simulated_cluster import UP, SimulatedVm
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
@@ -180,14 +180,15 @@ def _capacity(options: argparse.Namespace) -> Shown:
             f"{losses[0].more} more such VMs fit, and {least.more} after the loss of "
             f"{least.host or 'none'}"
         )
-        if (losses[0].more or 0) >= MOST_MORE:
-            lines.append(f"at most {MOST_MORE} on a host are counted")
+        if questions.counts_at_most:
+            lines.append(f"at most {questions.counts_at_most} on a host are counted")
     of_kind = () if kind is None else ("MORE FIT",)
     headings = ("LOST", "WITHOUT A PLACE", "HIGHLY AVAILABLE", *of_kind, "VMS")
     return about.shown(
         tables.table(headings, rows), lines, not worst.homeless,
         losses=[_loss_fields(loss) for loss in losses], worst=worst.host,
         ha_reservation=questions.reserves,
+        counted_at_most=questions.counts_at_most,
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ BLOCKS, BREAKS, WAITS = "blocks", "breaks", "waits for you"
 ACT = "shut it down, migrate it by hand, or wait until it may leave"
 _CAN_GIVE = (UP, "preparing_for_maintenance")  # VMs away, by migration
 _TRIES_IN_ALL = 10_000  # in which VMs are asked about again, over all hosts that are lost
-MOST_MORE = 1000  # VMs of a kind that fit on one host, as far as they are counted
+_MOST_MORE = 1000  # VMs of a kind that fit on one host, as far as they are counted
 
 
 class Leaving(NamedTuple):
@@ -103,6 +103,11 @@ class Questions:
     def up(self) -> Sequence[SimulatedHost]:
         """The hosts that are up."""
         return [host for host in self.cluster.hosts.values() if host.status == UP]
+
+    @property
+    def counts_at_most(self) -> Optional[int]:
+        """How many VMs were counted on a host that may take more of them; None: all were."""
+        return _MOST_MORE if _MOST_MORE in self._room.values() else None
 
     def close(self) -> None:
         """End what answers plugins that ask the engine."""
@@ -253,8 +258,8 @@ class Questions:
     def _most_by_room(kind: SimulatedVm, host: SimulatedHost) -> int:
         if host.refusal(kind):
             return 0
-        if not kind.memory or host.free_memory > MOST_MORE * kind.memory:
-            return MOST_MORE
+        if not kind.memory or host.free_memory > _MOST_MORE * kind.memory:
+            return _MOST_MORE
         return int(host.free_memory // kind.memory)
 
 

@@ -16,6 +16,7 @@ import pytest
 from ovirt_scheduler.clusters.migration_limits import Migrated
 from ovirt_scheduler.clusters.persistence import FILE, DriveMemory
 from ovirt_scheduler.engine import inventory
+from ovirt_scheduler.workbench import host_loss
 from tests.support.command import program, run
 from tests.support.paths import PROJECT
 from tests.support.rest_affinity import Group
@@ -156,6 +157,14 @@ def test_of_a_tiny_vm_it_is_told_how_far_is_counted(tmp_path):
     words = ("capacity", "Default", "--cluster", "demo/cluster.xml", "--vm", "1MiB,1")
     _, out, _ = run(tmp_path, *words)
     assert out.endswith("at most 1000 on a host are counted\n")
+
+
+def test_that_many_fit_on_all_hosts_together_is_no_bound_of_one(ask, monkeypatch):
+    monkeypatch.setattr(host_loss, "_MOST_MORE", 10)
+    _, said = ask(filled(lynx=[], puma=[]), "capacity", "--vm", "8GiB,1")
+    assert (said["losses"][0]["more"], said["counted_at_most"]) == (16, None)
+    _, said = ask(filled(lynx=[], puma=[]), "capacity", "--vm", "4GiB,1")
+    assert (said["losses"][0]["more"], said["counted_at_most"]) == (20, 10)
 
 
 def test_how_many_more_fit_is_counted_by_the_filters_too(ask):

@@ -18,9 +18,9 @@ from ovirt_scheduler.workbench.simulated_cluster import (
     UP,
     SimulatedCluster,
     SimulatedHost,
-    SimulatedPlaces,
     SimulatedVm,
 )
+from ovirt_scheduler.workbench.simulated_places import SimulatedPlaces
 from ovirt_scheduler.workbench.simulated_policy import SimulatedPolicy
 from ovirt_scheduler.workbench.simulated_rules import read_rules
 from ovirt_scheduler.workbench.snapshot import Snapshot

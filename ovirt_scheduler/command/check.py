@@ -248,7 +248,8 @@ def _lines(
             "do_filter, do_score or do_balance\n"
         )
     yield from (f"{problem}\n" for problem in mend)
-    yield f"{wrong} to mend\n" if wrong else "all is well\n"
+    well = "nothing to mend, but see the warnings\n" if catalogue.warnings else "all is well\n"
+    yield f"{wrong} to mend\n" if wrong else well
 
 
 def _conflicts(settings: Settings, inventory: Optional[Inventory]) -> Iterator[str]:

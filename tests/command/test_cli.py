@@ -53,6 +53,18 @@ def test_check_lists_the_units_and_is_content(tmp_path):
     assert not (tmp_path / "state").exists()
 
 
+def test_check_does_not_say_that_all_is_well_beside_a_warning(tmp_path):
+    """Of a conf file that is not read."""
+    (tmp_path / "Good.py").write_text(GOOD)
+    (tmp_path / "Good.conf").write_text("timeout = 3\n")
+    (tmp_path / "s.conf").write_text(
+        f"plugins_path = {tmp_path}\nplugins_conf_path = {tmp_path}/x\n"
+    )
+    status, out, _ = run(tmp_path, "check", "--config", str(tmp_path / "s.conf"))
+    assert (status, "Good.conf: is not read: move it" in out) == (0, True)
+    assert out.endswith("\nnothing to mend, but see the warnings\n")
+
+
 @pytest.mark.parametrize("command", ["check", "serve"])
 def test_all_mistakes_of_the_settings_are_told_a_line_for_each(tmp_path, command):
     conf = tmp_path / "scheduler.conf"

@@ -107,7 +107,10 @@ class Filled(dict[str, str]):
     """The properties that a plugin gets; looking up a missing one raises a KeyError in words."""
 
     def __missing__(self, key: object) -> str:
-        raise KeyError(f"property {key} was not given, and has no default in a conf file")
+        raise KeyError(
+            f"property {key} was not given, and has no default in a conf file that is read: "
+            "ovirt-scheduler check tells of one that is not"
+        )
 
 
 def fill(properties: PropertySet, values: Mapping[str, str]) -> Filled:

@@ -10,7 +10,7 @@ import ast
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Callable, Optional, Union
 
@@ -32,6 +32,19 @@ _MOST_LEVELS = 16  # arrays and structs within each other
 
 class BadAnswer(Exception):
     """The plugin returned something that its function must not return."""
+
+
+class Yielded(list[object]):
+    """What a function yielded; ``returned`` is what it returned besides."""
+
+    returned: object = None
+
+    def __init__(self, generator: Generator[object, None, object]) -> None:
+        """Go through the generator to its end."""
+        super().__init__(self._until_end(generator))
+
+    def _until_end(self, generator: Generator[object, None, object]) -> Iterator[object]:
+        self.returned = yield from generator
 
 
 def accepted_hosts(value: object) -> tuple[str, ...]:
@@ -196,6 +209,11 @@ def items(value: object, expected: str) -> list[object]:
     """The members of a value that has to hold several; ``expected`` says which, for the message."""
     if value is None:
         raise BadAnswer(f"returned nothing; expected {expected}")
+    if isinstance(value, Yielded) and value.returned:
+        raise BadAnswer(
+            "has a yield, so that what it returns besides is lost; in place of 'return hosts' "
+            "write 'yield from hosts', then 'return'"
+        )
     if isinstance(value, list):  # no need to ask what else it may be
         return value
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):

@@ -305,7 +305,7 @@ def _returned(module: ModuleType, task: tasks.CallTask, descriptors: Sequence[in
         returned = getattr(target, name)(*arguments)
         # What a generator does belongs to the call; the call may have changed isinstance().
         if returned.__class__ is GeneratorType:
-            returned = [*returned]
+            returned = answers.Yielded(returned)
     except SystemExit as error:
         if error.code in (None, 0):
             return None

@@ -12,6 +12,7 @@ from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import Function, Returns
 from ovirt_scheduler.processes.worker.answers import (
     BadAnswer,
+    Yielded,
     accepted_hosts,
     costs,
     migration,
@@ -22,6 +23,11 @@ HOST = types.Host(id="h1")
 VM = types.Vm(id="v1")
 
 
+def what_is_lost(returned):
+    yield "h2"
+    return returned
+
+
 @pytest.mark.parametrize(
     ("returned", "hosts"),
     [
@@ -30,6 +36,7 @@ VM = types.Vm(id="v1")
         ({"h2": True}, ("h2",)),
         ((host for host in ["h2"]), ("h2",)),
         (filter(None, [HOST]), ("h1",)),
+        (Yielded(what_is_lost([])), ("h2",)),  # nothing is lost
         ([], ()),
     ],
 )
@@ -41,6 +48,10 @@ def test_a_filter_returns_entities_or_ids(returned, hosts):
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
+        (
+            Yielded(what_is_lost([HOST])),
+            "has a yield, so that what it returns besides is lost; in place of 'return hosts'",
+        ),
         (None, "returned nothing; expected the hosts to keep"),
         ("h1", "returned 'h1'; expected the hosts to keep"),
         (b"h1", "returned b'h1'; expected the hosts to keep"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 from pathlib import Path
 from typing import Callable, NamedTuple
@@ -17,6 +18,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 
+_ROOM = 8192  # bytes of a file: for the log, and not for the history
 PLUGINS = {
     "Well": "def do_filter(hosts, vm, properties):\n    return hosts\n",
     "Night": "def do_filter(hosts, vm, properties):\n    raise RuntimeError('it is dark')\n",
@@ -75,6 +77,12 @@ def refuse(night: Night) -> None:
     night.engine.surprising = lambda vm, _: f"{vm.name} is being backed up."
 
 
+def fill_disk(night: Night) -> None:
+    _, hard = resource.prlimit(night.daemon.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(night.daemon.pid, resource.RLIMIT_FSIZE, (_ROOM, hard))
+    night.filter_by("Well")
+
+
 FAULTS = {
     "a unit raises": Fault(lambda night: night.filter_by("Night"), "1 failing: Night"),
     "a unit hangs": Fault(lambda night: night.filter_by("Hangs"), "1 failing: Hangs"),
@@ -93,6 +101,7 @@ FAULTS = {
         write("Well.py", "def do_filter(:\n"), "1 of an older version: Well"
     ),
     "a setting is misspelt": Fault(fail_to_reload, "the last reload failed"),
+    "the disk is full": Fault(fill_disk, "the history is not written"),
     "the engine is away": Fault(
         lambda night: setattr(night.engine, "broken", Reply(503, "text/html", "<html>")),
         "the engine cannot be asked", "dry-run",

@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,20 @@ def test_no_file_is_past_500_lines():
     assert PACKAGE / "server" / "http" / "server.py" in files
     lengths = {path: len(path.read_bytes().splitlines()) for path in files}
     assert {str(path): length for path, length in lengths.items() if length > 500} == {}
+
+
+def test_no_name_stands_for_two_modules_or_two_types():
+    """Except for the zygote, on each side of the border, and an error that SDK version 3 names."""
+    modules = [path for path in PACKAGE.rglob("*.py") if path.stem != "__init__"]
+    names = Counter(path.stem for path in modules)
+    assert {name for name, count in names.items() if count > 1} == {"zygote"}
+    types = Counter(
+        node.name.lstrip("_")
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in types.items() if count > 1} == {"RequestError"}
 
 
 def test_the_tests_stand_as_the_package_does():

@@ -193,6 +193,7 @@ class ClusterLosses:
             _log.info(
                 "cluster %(cluster)s: every VM finds a place, whichever host fails",
                 {"cluster": self._settings.name},
+                extra=for_engine(),
             )
 
 

@@ -11,6 +11,7 @@ import zlib
 import pytest
 
 from ovirt_scheduler.clusters.ownership import Mark
+from ovirt_scheduler.log import marked_for_engine
 from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.settings.value_types import Drive
 from tests.support.command import run
@@ -142,8 +143,9 @@ def test_it_is_counted_each_ten_minutes_and_told_once(three, caplog):
     assert counted(three, 6) == counted(three, 11) == ("lynx", ["web"])
     three.engine.hosts[1].max_scheduling_memory = 12 * GIB
     assert counted(three, 11) == ("lynx", [])
-    told = [record.getMessage() for record in caplog.records if "fails" in record.getMessage()]
-    assert told == [
+    lines = [record for record in caplog.records if "fails" in record.getMessage()]
+    assert all(hasattr(line, marked_for_engine.MARK) for line in lines)  # each is an event, too
+    assert [line.getMessage() for line in lines] == [
         "cluster Default: if lynx fails, VMs find no place: 1",
         "cluster Default: every VM finds a place, whichever host fails",
     ]

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -258,6 +259,17 @@ def anchors(page: Path) -> set[str]:
     """What a link to a heading of the page may name, as GitHub makes it of the heading."""
     headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_first_trial_shows_what_the_page_shows(reader, one_executor):
+    """But for the milliseconds."""
+    page = (PROJECT / "docs" / "plugins.md").read_text("utf-8")
+    command = next(line for line in page.splitlines() if line.startswith("ovirt-scheduler try"))
+    ((status, out, err),) = of_page(command, reader, reader / "state-of-trial")
+    assert status == 0, err
+    (shown,) = re.findall(r"((?:^ {4}.*\n)*^ {4}HOST .*\n(?:^ {4}.*\n)+)", page, re.MULTILINE)[:1]
+    milliseconds = re.compile(r"[\d.]+ ms")
+    assert milliseconds.sub("", textwrap.dedent(shown)) == milliseconds.sub("", out)
 
 
 def test_links_between_the_pages_lead_somewhere():

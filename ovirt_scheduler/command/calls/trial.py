@@ -162,6 +162,11 @@ def _run_once(options: argparse.Namespace) -> Shown:
             }  # fmt: skip
             call_inputs = call_inputs._replace(properties=properties)
         elif options.cluster is None:
+            if options.vm is not None and str(options.vm) != "-" and not options.vm.exists():
+                raise BadInput(
+                    f"--vm {options.vm}: there is no such file; it is the name of a VM only with "
+                    "--cluster"
+                )
             call_inputs = input_files.read_options(options)
             if options.vms is not None:
                 call_inputs = call_inputs._replace(vms=input_files.hosts(options.vms, "VM"))
@@ -258,6 +263,12 @@ def run(
         trials = [*_trials(here, loaded, path, kinds, call_inputs, method_call)]
         owners: list[Union[PolicyUnit, DriverUnit]] = [*loaded.units, *loaded.drivers]
         notes = [*map(str, loaded.warnings), *unknown_properties(call_inputs.properties, owners)]
+        has_engine = engine is not None or settings.engine is not None
+        if not has_engine and any(owner.plugin.wants_engine for owner in owners):
+            notes.append(
+                "it asks the engine, and there is no [engine] in the settings: --cluster FILE "
+                "tries it on a saved cluster, with a fake engine"
+            )
         if any(unit.shadow for unit in loaded.units):
             notes.append(
                 "its conf file says shadow = true: the daemon records what it answers, "

@@ -90,6 +90,18 @@ def do_filter(hosts, vm, properties):
 """
 
 
+def test_without_a_cluster_it_is_told_what_one_would_be_for(tmp_path):
+    """A plugin that asks the engine, and a VM by its name."""
+    words = ("try", str(tmp_path / "Acts.py"), "--hosts", "demo/hosts.xml")
+    (tmp_path / "Acts.py").write_text(ACTS)
+    out = run(tmp_path, *words)[1]
+    assert out.startswith("note: it asks the engine, and there is no [engine] in the settings: --c")
+    assert "it asks the engine" not in run(tmp_path, *words[:2], "--cluster", CLUSTER)[1]
+    told = "--vm wiki: there is no such file; it is the name of a VM only with --cluster"
+    status, _, err = run(tmp_path, *words, "--vm", "wiki")
+    assert (status, told in err) == (66, True)
+
+
 def test_what_a_plugin_has_the_engine_do_is_told(tmp_path):
     """Migrations, and what the fake engine does not know, even where the plugin goes on."""
     (tmp_path / "Acts.py").write_text(ACTS)

@@ -100,10 +100,11 @@ def test_the_images_steps_make_a_healthy_daemon_without_root(image):
             (daemon,) = wait_until(lambda: offspring(container.pid)[:1])
             within = ("nsenter", "--target", str(daemon), "--all", "--root", "--wd", "env", "-i")
             check = json.loads(image.said["HEALTHCHECK"].partition("CMD ")[2])
+            healthy = image.command(*check)
             wait_until(
-                lambda: executed(*within, *image.command(*check)),
-                suits=lambda ended: ended.returncode == 0,
+                lambda: container.poll() is not None or not executed(*within, *healthy).returncode
             )
+            assert container.poll() is None
             users = {Path(f"/proc/{pid}").stat().st_uid for pid in [daemon, *offspring(daemon)]}
             assert users == {18781}
             told = executed(*within, *image.command("ovirt-scheduler", "discover"), check=True)

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Callable, NamedTuple, Optional, Protocol
 
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
+from ovirt_scheduler.model.values.text import count_of
 
 MOST_TRIES = 1000  # in which a VM is asked about again, after one had no place
 _CROWDED = "wherever it could go, others would have no place"
@@ -348,7 +349,8 @@ class Placing:
 
         hosts, why = self.places.choices(vm, allow)
         if refused:
-            why += f"{'; ' if why else ''}{refused} not allowed by {self.hard_rules(vm)}"
+            hosts_refused = f"{count_of(refused, 'host')} not allowed by {self.hard_rules(vm)}"
+            why = f"{why}; {hosts_refused}" if why else hosts_refused
         allowed = frozenset(self.placed_vms.acceptable((vm,), hosts))
 
         def rank(host: str) -> tuple[object, ...]:

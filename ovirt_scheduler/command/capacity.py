@@ -89,7 +89,7 @@ def _empty(questions: Questions, about: _About, name: str) -> Shown:
     if host is None:
         raise BadUsage(f"there is no host {name} in {about.cluster}{spelling.hint(name, hosts)}")
     if host.status != UP and not host.vms:
-        line = f"{name} {status_words(host.status)} already, and runs no VM: nothing is left to do"
+        line = f"{name} {status_words(host.status)}, and runs no VM: nothing is left to do"
         return about.shown("", [line], True, host=name, vms=[])
     leaving, loss = questions.empty(host)
     pace = about.seconds_a_gib

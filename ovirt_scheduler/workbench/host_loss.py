@@ -13,6 +13,7 @@ from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import status_words
 from ovirt_scheduler.model.losses import Loss, UnplacedVm
+from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.simulated_cluster import (
     UP,
@@ -200,8 +201,7 @@ class Questions:
         self._placements += 1
         self._tell(f"{self._doing}: {vm.name}, placement {self._placements}")
         choices = self._policy.choices(vm, hosts)
-        why = choices.why.partition(" left")[2].lstrip(",; ")  # "3 hosts: 2 left, 1 removed by ..."
-        return Choices(choices.hosts, why or ("" if choices.hosts else choices.why))
+        return choices._replace(why=_why_not(choices.why))
 
     def _hosts_now(self, vm: SimulatedVm, host: SimulatedHost) -> tuple[str, ...]:
         hosts = self._places.choices(vm.id, lambda some: some).hosts
@@ -216,7 +216,7 @@ class Questions:
             obstacle, remedy = BLOCKS, f"make room on another host{change}, or shut it down"
         elif vm.id in placed.breaking:
             obstacle = f"{BREAKS} {rules}"
-            remedy = "nothing: the engine goes on, and mends it when it can"
+            remedy = "the engine goes on, and mends it when it can; nothing is to be done"
         return Leaving(vm.name, vm.memory, hosts, name, placed.whys[vm.id], obstacle, remedy)
 
     def _more(self, kind: SimulatedVm) -> int:
@@ -261,6 +261,15 @@ class Questions:
         if not kind.memory or host.free_memory > _MOST_MORE * kind.memory:
             return _MOST_MORE
         return int(host.free_memory // kind.memory)
+
+
+def _why_not(outcome: str) -> str:
+    """Why hosts were not chosen, of ``3 hosts: 2 left, 1 removed by Few; chosen none``."""
+    whys = outcome.partition(" left")[2].removeprefix(", ").removesuffix("; chosen none")
+    if not whys:
+        return "" if not outcome.endswith("chosen none") else "the scheduler chooses none"
+    number, _, rest = whys.partition(" ")
+    return f"{count_of(int(number), 'host')} {rest}"
 
 
 def _gib(size: float) -> str:

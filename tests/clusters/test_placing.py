@@ -201,7 +201,10 @@ def test_a_host_is_emptied_though_a_rule_of_vms_is_broken_by_it():
     assert (placed.targets["a"] in ("puma", "serval"), placed.breaking) == (True, {"a"})
     strict = placing(Shelves(shelves.room, shelves.sizes, running), apart)
     homeless = strict.place(["a"], source="lynx")
-    assert (homeless.targets, homeless.whys["a"]) == ({"a": None}, "0 full; 2 not allowed by apart")
+    assert (homeless.targets, homeless.whys["a"]) == (
+        {"a": None},
+        "0 full; 2 hosts not allowed by apart",
+    )
     del running["c"]
     free = placing(Shelves(shelves.room, shelves.sizes, running), apart, may_break=True)
     assert free.place(["a"], source="lynx").targets == {"a": "serval"}

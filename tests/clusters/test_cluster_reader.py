@@ -10,7 +10,7 @@ import pytest
 from ovirt_scheduler.clusters.cluster_reader import ClusterReader
 from ovirt_scheduler.engine.inventory import Inventory, InventoryBounds
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
-from ovirt_scheduler.processes.documents import serialization
+from ovirt_scheduler.processes.documents import sdk_entities
 from ovirt_scheduler.processes.documents.resource_use import MOST_STATES
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
 
@@ -65,7 +65,7 @@ def packed(reply):
     for size in reply.pack.sizes or (reply.pack.size,):
         packs.append(os.pread(reply.pack.descriptor, size, begin))
         begin += size
-    return {each.id: each.name for each in serialization.unpack("Vm", packs, reply.pack.ids)}
+    return {each.id: each.name for each in sdk_entities.unpack("Vm", packs, reply.pack.ids)}
 
 
 def names(view):

@@ -7,7 +7,7 @@ from ovirtsdk4 import types
 
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.plugin.cluster_use import HostUse, is_hosted_engine, uses
-from ovirt_scheduler.processes.documents import packing, serialization
+from ovirt_scheduler.processes.documents import packing, sdk_entities
 
 GIB = 2**30
 
@@ -69,8 +69,8 @@ def test_busy_processors_come_from_the_statistics(told, busy):
 def lazily(entity):
     """The same as a plugin gets it: made of its state when it is read."""
     kind = type(entity).__name__
-    pack = packing.pack(kind, [serialization.state_of(entity)])
-    (made,) = serialization.unpack(kind, [pack], [entity.id])
+    pack = packing.pack(kind, [sdk_entities.state_of(entity)])
+    (made,) = sdk_entities.unpack(kind, [pack], [entity.id])
     return made
 
 
@@ -96,7 +96,7 @@ def test_statistics_that_a_plugin_has_set_count():
 def test_a_state_that_is_none_of_statistics_is_told():
     """With the host."""
     pack = packing.pack("Host", [{"": "Host", "_id": "a", "_statistics": ["list", None, 5]}])
-    (host,) = serialization.unpack("Host", [pack], ["a"])
+    (host,) = sdk_entities.unpack("Host", [pack], ["a"])
     with pytest.raises(UnreadableState, match="Host 'a': not the state of an entity"):
         HostUse(host)
 

@@ -8,8 +8,8 @@ import pytest
 
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import packing, serialization
-from ovirt_scheduler.processes.documents.entities import read_states
+from ovirt_scheduler.processes.documents import packing, sdk_entities
+from ovirt_scheduler.processes.documents.entity_states import read_states
 from ovirt_scheduler.processes.documents.packing import EntityState
 from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 
@@ -17,8 +17,8 @@ from ovirt_scheduler.processes.documents.parser import HOST, HOSTS, VM, VMS
 def entity_of(state: EntityState) -> Any:
     """The host or VM of a state, with all its attributes made."""
     kind, identifier = state[""], state.get("_id")
-    (entity,) = serialization.unpack(kind, [packing.pack(kind, [state])], [identifier])
-    serialization.complete(entity)
+    (entity,) = sdk_entities.unpack(kind, [packing.pack(kind, [state])], [identifier])
+    sdk_entities.complete(entity)
     return entity
 
 

@@ -1,4 +1,4 @@
-"""What the daemon has to know of affinity groups and labels, from their states (serialization.py).
+"""What the daemon has to know of affinity groups and labels, from their states (sdk_entities.py).
 
 ``clusters.reader_reports`` checks it, and makes groups of it.
 """

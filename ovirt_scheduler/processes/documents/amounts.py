@@ -1,4 +1,4 @@
-"""The amounts in the state of a host or VM (``serialization``): processors, memory, statistics."""
+"""The amounts in the state of a host or VM (``sdk_entities``): processors, memory, statistics."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _DATE = re.compile(
 
 
 def date(text: str) -> tuple[Any, ...]:
-    """Read a date as engines write it, into its state (serialization.py).
+    """Read a date as engines write it, into its state (sdk_entities.py).
 
     Raises:
         ValueError: it is written otherwise.

@@ -3,12 +3,12 @@
 ::
 
     reader ── pack ──► sealed memfd ──► records, in each plugin's process: entities are made
-                                          of them when they are read (serialization.py)
+                                          of them when they are read (sdk_entities.py)
 
     bytes   "oVsP"  length of the index (4, little-endian)
             index   JSON: [kind, [id or null, ...], {attribute: length of its column, ...},
                           {attribute: length of its cells, ...}]
-            columns, each of an attribute: of every entity in turn its state (serialization.py)
+            columns, each of an attribute: of every entity in turn its state (sdk_entities.py)
                     where that is short, else null: JSON
             cells, each of an attribute: a line of JSON, the length of each entity's cell; then
                     the cells: where the state is not short, the state as JSON, else nothing
@@ -32,7 +32,7 @@ from typing import Any, Optional, Union
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.processes.protocol import compact_json
 
-EntityState = dict[str, Any]  # of an entity (serialization.py)
+EntityState = dict[str, Any]  # of an entity (sdk_entities.py)
 PackedSource = Union[int, bytes]  # the result of ``pack``, or the descriptor of a file with it
 
 MOST_BYTES = 256 << 20  # some 150,000 hosts
@@ -49,7 +49,7 @@ def pack(kind: str, members: Sequence[EntityState]) -> bytes:
 
     Args:
         kind: ``Host`` or ``Vm``.
-        members: n states (serialization.py), n >= 0, in the order to be kept.
+        members: n states (sdk_entities.py), n >= 0, in the order to be kept.
     """
     columns: dict[str, list[Any]] = defaultdict(lambda: [None] * len(members))
     cells: dict[str, list[bytes]] = defaultdict(lambda: [b""] * len(members))

@@ -3,7 +3,7 @@
 ::
 
     bytes ──► UTF-8 ──► expat ──┬─► refused, with line and column
-              without           ├─► states of the hosts or VMs (serialization.py)
+              without           ├─► states of the hosts or VMs (sdk_entities.py)
               declaration       └─► nothing, where the SDK's reader may see something else
 
 What the SDK's readers make of an element is in tables (sdk_tables.py), which can be used without

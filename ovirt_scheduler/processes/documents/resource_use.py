@@ -1,6 +1,6 @@
 """What the daemon has to know of the hosts and VMs of a cluster: their statuses, and their use.
 
-Computed from their states (``serialization``), for the thread that looks after the cluster.
+Computed from their states (``sdk_entities``), for the thread that looks after the cluster.
 """
 
 from __future__ import annotations

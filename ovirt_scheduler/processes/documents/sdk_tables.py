@@ -70,7 +70,7 @@ _READERS = {
     "affinity_label": "AffinityLabelReader",
 }  # fmt: skip
 
-# The state (serialization.py) of each member of an enumeration, by its text.
+# The state (sdk_entities.py) of each member of an enumeration, by its text.
 _EnumMembers = Mapping[str, tuple[str, str, str]]
 
 

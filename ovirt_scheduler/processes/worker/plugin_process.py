@@ -41,7 +41,7 @@ from ovirt_scheduler.model.results import CallOutcome
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.plugin import interfaces, reasons
-from ovirt_scheduler.processes.documents import serialization
+from ovirt_scheduler.processes.documents import sdk_entities
 from ovirt_scheduler.processes.kernel import children, limits
 from ovirt_scheduler.processes.loading import modules, patterns
 from ovirt_scheduler.processes.protocol import frames, messages
@@ -340,7 +340,7 @@ def _entities(
         descriptor = descriptors[place]
         begins = itertools.accumulate(sizes, initial=0)  # of packs that lie in one file
         sources += [os.pread(descriptor, *each) for each in zip(sizes, begins)] or [descriptor]
-    return serialization.unpack(role.kind, sources, ids)
+    return sdk_entities.unpack(role.kind, sources, ids)
 
 
 def _reasons() -> messages.ReasonsAndNotes:

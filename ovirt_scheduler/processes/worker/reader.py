@@ -36,7 +36,7 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Ids, ReadTask, Role, SplitTask, Unread
 from ovirt_scheduler.model.values.text import one_line
 from ovirt_scheduler.processes import documents
-from ovirt_scheduler.processes.documents import entities, packing, parser
+from ovirt_scheduler.processes.documents import entity_states, packing, parser
 from ovirt_scheduler.processes.documents.packing import EntityState
 from ovirt_scheduler.processes.documents.parser import (
     AFFINITY_GROUPS,
@@ -185,7 +185,7 @@ def _read(unread: Unread) -> tuple[list[EntityState], bool, str, bytes]:
     kind = _KINDS[unread.role]
     limits.limit_memory(max(_READING_MEMORY, _READING_FACTOR * len(unread.document.data)))
     try:
-        (states, took_sdk), note = entities.read_states(unread.document, kind), ""
+        (states, took_sdk), note = entity_states.read_states(unread.document, kind), ""
         if unread.ids is not None:
             states, note = _with_ids(states, unread.ids, unread.role)
         return states, took_sdk, note, packing.pack(unread.role.kind, states)

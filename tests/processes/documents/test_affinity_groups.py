@@ -7,7 +7,7 @@ import pytest
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import affinity_groups
-from ovirt_scheduler.processes.documents.entities import read_states
+from ovirt_scheduler.processes.documents.entity_states import read_states
 from ovirt_scheduler.processes.documents.parser import AFFINITY_GROUPS, AFFINITY_LABELS
 
 RULES = (

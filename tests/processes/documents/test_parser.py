@@ -174,9 +174,9 @@ def test_an_sdk_without_source(tmp_path: Path) -> None:
     ended = script(
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from ovirt_scheduler.model.requests import Document\n"
-        "from ovirt_scheduler.processes.documents import entities, parser\n"
+        "from ovirt_scheduler.processes.documents import entity_states, parser\n"
         "document = Document(b'<hosts><host id=\"a\"><memory>5</memory></host></hosts>')\n"
-        "print(entities.read_states(document, parser.HOSTS))\n"
+        "print(entity_states.read_states(document, parser.HOSTS))\n"
     )
     assert ended.stdout == "([{'': 'Host', '_id': 'a', '_memory': 5}], True)\n", ended.stderr
 

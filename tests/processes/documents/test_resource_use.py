@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import entities, parser, resource_use
+from ovirt_scheduler.processes.documents import entity_states, parser, resource_use
 
 TOPOLOGY = "<cpu><topology><sockets>2</sockets><cores>4</cores></topology></cpu>"
 SIZE = "<memory>100</memory><max_scheduling_memory>30</max_scheduling_memory>"
@@ -25,7 +25,7 @@ def statistics(**values):
 def state(kind, content):
     one = "host" if kind is parser.HOSTS else "vm"
     document = f"<{one}s><{one} id='a'>{content}</{one}></{one}s>"
-    return entities.read_states(Document(document.encode()), kind)[0][0]
+    return entity_states.read_states(Document(document.encode()), kind)[0][0]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import entities, parser
+from ovirt_scheduler.processes.documents import entity_states, parser
 from ovirt_scheduler.processes.documents.splitting import split
 from tests.support.paths import PROJECT
 
@@ -59,7 +59,7 @@ def test_pieces_are_in_utf8(encoding: str):
     text = f'<?xml version="1.0" encoding="{encoding}"?><hosts><host id="\xe9"/></hosts>'
     pieces = split(Document(text.encode(encoding)))
     assert pieces[1] == '<host id="\xe9"/>'.encode()
-    read, _ = entities.read_states(Document(b"".join(pieces)), parser.HOSTS)
+    read, _ = entity_states.read_states(Document(b"".join(pieces)), parser.HOSTS)
     assert [state["_id"] for state in read] == ["\xe9"]
 
 
@@ -76,9 +76,9 @@ def test_the_pieces_of_an_engines_document_say_what_it_said(name: str, kind: par
     """All but what is left out."""
     document = Document((PROJECT / "tests" / "data" / "documents" / name).read_bytes())
     pieces = split(document)
-    wanted, _ = entities.read_states(document, kind)
+    wanted, _ = entity_states.read_states(document, kind)
     for state in wanted:
         state.pop("_initialization", None)
         state.pop("_payloads", None)
-    assert entities.read_states(Document(b"".join(pieces)), kind)[0] == wanted
+    assert entity_states.read_states(Document(b"".join(pieces)), kind)[0] == wanted
     assert len(pieces) > 2

@@ -17,7 +17,7 @@ from bench.documents import host_ids
 from bench.documents import hosts as hosts_document
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import packing, serialization
+from ovirt_scheduler.processes.documents import packing, sdk_entities
 from ovirt_scheduler.processes.kernel.memory_files import sealed
 from tests.support import reading
 from tests.support.command import script
@@ -39,7 +39,7 @@ def descriptor() -> Iterator[int]:
 def test_all_of_them(descriptor: int) -> None:
     """From bytes and from a descriptor, in the order of the document."""
     for source in (PACKED, descriptor):
-        found = serialization.unpack("Host", [source], IDS)
+        found = sdk_entities.unpack("Host", [source], IDS)
         for mine, other in zip(found, Reader.read(HOSTS)):
             assert list(differences(mine, other)) == []
         assert [host.id for host in found] == IDS
@@ -49,7 +49,7 @@ def test_all_of_them(descriptor: int) -> None:
 def test_some_of_them(descriptor: int, wanted: list[str]) -> None:
     """Those that are asked for, in that order; asked for twice, two that share nothing."""
     for source in (PACKED, descriptor):
-        found = serialization.unpack("Host", [source], wanted)
+        found = sdk_entities.unpack("Host", [source], wanted)
         assert [host.id for host in found] == wanted
         assert [host.name for host in found] == [f"host-{IDS.index(one)}" for one in wanted]
         assert len({id(host.cpu) for host in found}) == len(wanted)
@@ -58,7 +58,7 @@ def test_some_of_them(descriptor: int, wanted: list[str]) -> None:
 def test_an_id_that_was_not_packed(descriptor: int) -> None:
     """Nothing is known of it but the id."""
     for source in (PACKED, descriptor):
-        known, unknown = serialization.unpack("Host", [source], [IDS[1], "x"])
+        known, unknown = sdk_entities.unpack("Host", [source], [IDS[1], "x"])
         assert (known.name, unknown.id, unknown.name) == ("host-1", "x", None)
         assert type(unknown) is types.Host
 
@@ -66,14 +66,14 @@ def test_an_id_that_was_not_packed(descriptor: int) -> None:
 def test_a_vm_without_an_id() -> None:
     """One that is yet to be made."""
     data = reading.pack_vm(Document(b"<vm><name>x</name></vm>"))
-    (vm,) = serialization.unpack("Vm", [data], [None])
+    (vm,) = sdk_entities.unpack("Vm", [data], [None])
     assert (vm.id, vm.name) == (None, "x")
 
 
 def test_none_at_all() -> None:
     """No hosts are packed as well."""
     data = reading.pack_hosts(Document(b"<hosts/>"))
-    (host,) = serialization.unpack("Host", [data], ["a"])
+    (host,) = sdk_entities.unpack("Host", [data], ["a"])
     assert (host.id, host.name) == ("a", None)
 
 
@@ -86,7 +86,7 @@ def test_several_packs() -> None:
             "<host id='a'/><host id='b'><name>2</name></host>",
         )
     )
-    found = serialization.unpack("Host", [first, second], ["b", "a", "x"])
+    found = sdk_entities.unpack("Host", [first, second], ["b", "a", "x"])
     assert [(host.id, host.name) for host in found] == [("b", "2"), ("a", "1"), ("x", None)]
 
 
@@ -97,7 +97,7 @@ def test_an_attribute_that_is_short_for_some() -> None:
     )  # fmt: skip
     members = "".join(f"<host id='{place}'>{tags}</host>" for place, tags in enumerate(lists))
     document = f"<hosts>{members}</hosts>".encode()
-    found = serialization.unpack("Host", [reading.pack_hosts(Document(document))], [*"0123"])
+    found = sdk_entities.unpack("Host", [reading.pack_hosts(Document(document))], [*"0123"])
     for mine, other in zip(found, Reader.read(document)):
         assert list(differences(mine, other)) == []
     assert [host.tags is not None and len(host.tags) for host in found] == [2, 0, 0, False]
@@ -106,8 +106,8 @@ def test_an_attribute_that_is_short_for_some() -> None:
 def test_entities_of_the_sdk_are_packed() -> None:
     """Those that were read elsewhere, by way of their states."""
     read = Reader.read(HOSTS)
-    data = packing.pack("Host", [serialization.state_of(host) for host in read])
-    for mine, other in zip(serialization.unpack("Host", [data], IDS), read):
+    data = packing.pack("Host", [sdk_entities.state_of(host) for host in read])
+    for mine, other in zip(sdk_entities.unpack("Host", [data], IDS), read):
         assert list(differences(mine, other)) == []
 
 
@@ -128,7 +128,7 @@ def test_entities_outlive_the_descriptor(count: int) -> None:
     """They hold what is theirs, or where it is mapped, and leave no file open behind them."""
     opened = sealed([reading.pack_hosts(Document(hosts_document(count).encode()))])
     packs = [*open_files().values()].count("/memfd:packed (deleted)")
-    found = serialization.unpack("Host", [opened], IDS[:count])
+    found = sdk_entities.unpack("Host", [opened], IDS[:count])
     os.close(opened)
     assert found[2].summary.active == 2
     del found
@@ -138,7 +138,7 @@ def test_entities_outlive_the_descriptor(count: int) -> None:
 def test_the_offset_of_a_descriptor_is_left_alone(descriptor: int) -> None:
     """Several processes share it."""
     os.lseek(descriptor, 5, os.SEEK_SET)
-    serialization.unpack("Host", [descriptor], IDS[:2])
+    sdk_entities.unpack("Host", [descriptor], IDS[:2])
     assert os.lseek(descriptor, 0, os.SEEK_CUR) == 5
 
 
@@ -179,7 +179,7 @@ def cell(text: str, length: object = None) -> bytes:
 def test_the_form_that_the_others_differ_from() -> None:
     """Made by hand, and read."""
     data = one({"_name": '["x"]'}, {"_cpu": '[10]\n{"":"Cpu"}'})
-    (host,) = serialization.unpack("Host", [data], ["a"])
+    (host,) = sdk_entities.unpack("Host", [data], ["a"])
     assert (host.id, host.name, type(host.cpu)) == ("a", "x", types.Cpu)
 
 
@@ -225,7 +225,7 @@ def test_no_packed_form(data: bytes) -> None:
     opened = sealed([data])
     for source in (data, opened):
         with pytest.raises(UnreadableState):
-            serialization.unpack("Host", [source], ["a"])
+            sdk_entities.unpack("Host", [source], ["a"])
     os.close(opened)
 
 
@@ -264,13 +264,13 @@ def test_no_packed_form(data: bytes) -> None:
 )
 def test_a_wrong_state(data: bytes) -> None:
     """It is told by the one attribute that cannot be made, and by all that need every attribute."""
-    (host,) = serialization.unpack("Host", [data], ["a"])
+    (host,) = sdk_entities.unpack("Host", [data], ["a"])
     assert host.id == "a"
     for _ in range(2):
         with pytest.raises(UnreadableState, match=r"^Host 'a'"):
             host.cpu  # noqa: B018
     with pytest.raises(UnreadableState):
-        serialization.complete(host)
+        sdk_entities.complete(host)
 
 
 @pytest.mark.parametrize(
@@ -278,10 +278,10 @@ def test_a_wrong_state(data: bytes) -> None:
 )
 def test_what_no_host_has(data: bytes) -> None:
     """It is told by all that need every attribute, and does nothing to the others."""
-    (host,) = serialization.unpack("Host", [data], ["a"])
+    (host,) = sdk_entities.unpack("Host", [data], ["a"])
     assert (type(host), host.cpu) == (types.Host, None)
     with pytest.raises(UnreadableState, match=r"^Host 'a'.*another's attributes"):
-        serialization.complete(host)
+        sdk_entities.complete(host)
 
 
 def test_damaged_bytes() -> None:
@@ -294,8 +294,8 @@ def test_damaged_bytes() -> None:
                 place = chance.randrange(min(len(data), chance.choice([40, 4000, len(data)])))
                 data[place] = chance.choice([chance.randrange(256), *b'"[]{},:\\\n019'])
         try:
-            for host in serialization.unpack("Host", [bytes(data)], IDS):
-                serialization.complete(host)
+            for host in sdk_entities.unpack("Host", [bytes(data)], IDS):
+                sdk_entities.complete(host)
         except UnreadableState as mistake:
             assert len(str(mistake)) < 300
 
@@ -305,18 +305,18 @@ def test_more_than_may_be(descriptor: int, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(packing, "MOST_BYTES", 100)
     for source in (PACKED, descriptor):
         with pytest.raises(UnreadableState, match="more than the 100 allowed"):
-            serialization.unpack("Host", [source], IDS)
+            sdk_entities.unpack("Host", [source], IDS)
 
 
 FORGED = """
 import resource, sys
-from ovirt_scheduler.processes.documents import serialization
+from ovirt_scheduler.processes.documents import sdk_entities
 data = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    for host in serialization.unpack("Host", [data], ["a"]):
-        serialization.complete(host)
-except serialization.UnreadableState:
+    for host in sdk_entities.unpack("Host", [data], ["a"]):
+        sdk_entities.complete(host)
+except sdk_entities.UnreadableState:
     pass
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / len(data))
 """

@@ -29,7 +29,7 @@ from ovirt_scheduler.processes.documents import version3
 from ovirt_scheduler.processes.documents.packing import EntityState
 from ovirt_scheduler.processes.documents.parser import DocumentKind, parse, short, too_large, utf8
 from ovirt_scheduler.processes.documents.sdk_tables import TABLES
-from ovirt_scheduler.processes.documents.serialization import state_of
+from ovirt_scheduler.processes.documents.sdk_entities import state_of
 
 _read_enums = Reader.read_enums
 
@@ -43,7 +43,7 @@ Reader.read_enums = staticmethod(_read_known_enums)
 
 
 def read_states(document: Document, kind: DocumentKind) -> tuple[list[EntityState], bool]:
-    """Read a document into the states (serialization.py) of its hosts or VMs.
+    """Read a document into the states (sdk_entities.py) of its hosts or VMs.
 
     Returns:
         The states, and whether reading them took libxml2 or the SDK.

@@ -17,7 +17,7 @@ from ovirtsdk4.reader import TZ
 
 from ovirt_scheduler.errors import UnreadableDocument, UnreadableState
 from ovirt_scheduler.model.requests import Document
-from ovirt_scheduler.processes.documents import serialization
+from ovirt_scheduler.processes.documents import sdk_entities
 from tests.support import reading
 from tests.support.sdk_reading import by_the_sdk, differences, documents, written
 
@@ -42,7 +42,7 @@ def unpacked(data: bytes) -> list[Any]:
     """Hosts or VMs that are made when they are looked at."""
     document = Document(data)
     kind, pack = ("Vm", reading.pack_vms) if b"<vm" in data else ("Host", reading.pack_hosts)
-    return serialization.unpack(kind, [pack(document)], [each.id for each in read(data)])
+    return sdk_entities.unpack(kind, [pack(document)], [each.id for each in read(data)])
 
 
 READ: list[Callable[[bytes], list[Any]]] = [read, unpacked]
@@ -89,8 +89,8 @@ def test_states_of_entities_are_those_of_the_document(as_read: Any) -> None:
     """What the SDK reads has the state that we read."""
     for data in (HOST, VM):
         (ours,), (theirs,) = as_read(data), by_the_sdk(data)
-        assert serialization.state_of(ours) == serialization.state_of(theirs)
-        made = reading.entity_of(serialization.state_of(theirs))
+        assert sdk_entities.state_of(ours) == sdk_entities.state_of(theirs)
+        made = reading.entity_of(sdk_entities.state_of(theirs))
         assert list(differences(made, theirs)) == []
 
 
@@ -183,7 +183,7 @@ def test_made_by_a_plugin() -> None:
 
 def test_of_ids() -> None:
     """Hosts of which nothing is known have an id, and no attribute that fails."""
-    first, second = serialization.unpack("Host", [], ["a", "b"])
+    first, second = sdk_entities.unpack("Host", [], ["a", "b"])
     assert (first.id, second.id, first.cpu, first.name) == ("a", "b", None, None)
     assert list(differences(first, types.Host(id="a"))) == []
     assert written(first) == written(types.Host(id="a"))
@@ -234,9 +234,9 @@ def test_wrong_states(state: Any) -> None:
 def test_no_state_of_anything_else(thing: Any) -> None:
     """Only what the SDK's readers make is packed."""
     with pytest.raises(TypeError):
-        serialization.state_of(thing)
+        sdk_entities.state_of(thing)
     with pytest.raises(TypeError):
-        serialization.state_of(types.Host(comment=object(), cpu=None))
+        sdk_entities.state_of(types.Host(comment=object(), cpu=None))
     zone = datetime.timezone.utc
     with pytest.raises(TypeError, match="time zone"):
-        serialization.state_of(types.Vm(start_time=datetime.datetime(2026, 7, 21, tzinfo=zone)))
+        sdk_entities.state_of(types.Vm(start_time=datetime.datetime(2026, 7, 21, tzinfo=zone)))

@@ -26,10 +26,15 @@ from ovirt_scheduler.model.plans import Step
 from ovirt_scheduler.model.requests import Caller, Entities
 from ovirt_scheduler.model.tasks import EngineReplies
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.simulated_cluster import SimulatedCluster, SimulatedVm
 
 _DEFAULT = "default"  # the scheduler that comes with the package
+_PLURAL = {
+    "has": "have", "is": "are", "does": "do", "goes": "go", "reboots": "reboot",
+    "refused": "refused",
+}  # fmt: skip
 
 
 class Balanced(NamedTuple):
@@ -185,3 +190,16 @@ class SimulatedPolicy(DecisionService):
             texts += [each if each.startswith(unit) else f"{unit}: {each}" for each in problems]
         self.problems.update(dict.fromkeys([*texts, *decision.errors], 1))
         return decision
+
+
+def refusal_words(refusals: Iterable[str]) -> list[str]:
+    """How many hosts each refusal holds for: ``2 hosts have too few processors``."""
+    words = []
+    for refusal, number in sorted(Counter(filter(None, refusals)).items()):
+        verb, space, rest = refusal.partition(" ")
+        if verb not in _PLURAL:  # a sentence about the rule
+            words.append(f"{count_of(number, 'host')}: {refusal}")
+        else:
+            verb = verb if number == 1 else _PLURAL[verb]
+            words.append(f"{count_of(number, 'host')} {verb}{space}{rest}")
+    return words

@@ -37,8 +37,7 @@ from ovirt_scheduler.workbench.simulated_cluster import (
     SimulatedHost,
     SimulatedVm,
 )
-from ovirt_scheduler.workbench.simulated_places import refusal_words
-from ovirt_scheduler.workbench.simulated_policy import Balanced, SimulatedPolicy
+from ovirt_scheduler.workbench.simulated_policy import Balanced, SimulatedPolicy, refusal_words
 from ovirt_scheduler.workbench.simulated_rules import SimulatedRules, read_rules
 from ovirt_scheduler.workbench.snapshot import Snapshot
 

@@ -28,8 +28,8 @@ from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.documents import version3
 from ovirt_scheduler.processes.documents.packing import EntityState
 from ovirt_scheduler.processes.documents.parser import DocumentKind, parse, short, too_large, utf8
-from ovirt_scheduler.processes.documents.sdk_tables import TABLES
 from ovirt_scheduler.processes.documents.sdk_entities import state_of
+from ovirt_scheduler.processes.documents.sdk_tables import TABLES
 
 _read_enums = Reader.read_enums
 

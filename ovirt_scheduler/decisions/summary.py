@@ -5,14 +5,14 @@ From documents it has only the names of a VM and of the chosen host.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Optional
 
 from ovirt_scheduler.log.fields import Name, Names
 from ovirt_scheduler.model.jobs import Decision
-from ovirt_scheduler.model.results import CallResult, Migration
+from ovirt_scheduler.model.results import Migration
 from ovirt_scheduler.model.tasks import Returns
-from ovirt_scheduler.model.units import Kind, OnFailure, UnitCall
+from ovirt_scheduler.model.units import Kind, OnFailure
 from ovirt_scheduler.model.values.text import count_of
 
 _SHOWN_UNITS = 8
@@ -56,9 +56,9 @@ def text(decision: Decision) -> str:
     returns, execution, answer = decision.request.returns, decision.execution, decision.answer
     if returns is Returns.VALUE:
         return "answered" if decision.failure is None else "no answer"
-    outcome = remaining = _remaining(len(execution.hosts), execution.filters, decision.calls)
-    if execution.rejected:
-        outcome = remaining = _rejected(decision)
+    removals = _removals(decision)
+    count = len(execution.hosts) - sum(removals.values())
+    outcome = remaining = ", ".join((f"{count} left", *_removal_words(removals)))
     if returns is Returns.COSTS:
         outcome = f"{len(answer)} with a cost"
     elif isinstance(answer, Migration):
@@ -75,29 +75,43 @@ def text(decision: Decision) -> str:
     return f"{count_of(len(execution.hosts), 'host')}: {outcome}"
 
 
-def _rejected(decision: Decision) -> str:
-    """How many hosts missing filters removed, where one rejects them all (contract 4.2)."""
-    called = {call.unit.name for call in decision.calls}
-    filters = decision.request.units.get(Kind.FILTER, ())
-    missing = Names([each.name for each in filters if each.name not in called])
-    return f"0 left, {len(decision.execution.hosts)} removed by {missing}"
+def why_not(decision: Decision) -> str:
+    """Why hosts were not chosen: ``7 hosts removed by MaxVms, 2 by Memory``; empty if all could."""
+    removals = _removals(decision)
+    if not removals:
+        return "" if decision.answer else "the scheduler chooses none"
+    return ", ".join(_removal_words(removals, "host"))
 
 
-def _remaining(hosts: int, filters: Sequence[CallResult], calls: Sequence[UnitCall]) -> str:
-    """How many hosts filters left, and which removed how many."""
-    count = hosts
-    removals: list[str] = []
-    for result, call in zip(filters, calls):
+def _removals(decision: Decision) -> dict[str, int]:
+    """How many hosts each filter removed, of those that removed any; by name, in their order."""
+    request, execution = decision.request, decision.execution
+    count = len(execution.hosts)
+    if execution.rejected:  # by a missing filter that rejects them all (contract 4.2)
+        called = {call.unit.name for call in decision.calls}
+        filters = request.units.get(Kind.FILTER, ())
+        missing = Names([unit.name for unit in filters if unit.name not in called])
+        return {str(missing): count}
+    removals = {}
+    for result, call in zip(execution.filters, decision.calls):
         rejects = call.unit.on_failure is OnFailure.REJECT
         accepted = len(result.value) if result.ok else 0 if rejects else count
         if accepted < count:
-            by = "by" if removals else "removed by"
-            removals.append(f"{count - accepted} {by} {Name(result.unit)}")
+            removals[str(Name(result.unit))] = count - accepted
         count = accepted
-    more = len(removals) - _SHOWN_UNITS
+    return removals
+
+
+def _removal_words(removals: Mapping[str, int], counted: str = "") -> list[str]:
+    """``7 removed by MaxVms``, ``2 by Memory``; with what is counted beside the first number."""
+    words = [f"{number} by {names}" for names, number in removals.items()]
+    if removals:
+        names, number = next(iter(removals.items()))
+        words[0] = f"{count_of(number, counted) if counted else number} removed by {names}"
+    more = len(words) - _SHOWN_UNITS
     if more > 0:
-        removals[_SHOWN_UNITS:] = [f"others by {more} more"]
-    return ", ".join((f"{count} left", *removals))
+        words[_SHOWN_UNITS:] = [f"others by {more} more"]
+    return words
 
 
 def _named(entity: Optional[str], names: Mapping[str, str]) -> str:

@@ -13,7 +13,6 @@ from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import status_words
 from ovirt_scheduler.model.losses import Loss, UnplacedVm
-from ovirt_scheduler.model.values.text import count_of
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.simulated_cluster import (
     UP,
@@ -199,8 +198,7 @@ class Questions:
         """The hosts on which the policy places a VM, and why not on others."""
         self._placements += 1
         self._tell(f"{self._doing}: {vm.name}, placement {self._placements}")
-        choices = self._policy.choices(vm, hosts)
-        return choices._replace(why=_why_not(choices.why))
+        return self._policy.choices(vm, hosts)
 
     def _hosts_now(self, vm: SimulatedVm, host: SimulatedHost) -> tuple[str, ...]:
         hosts = self._places.choices(vm.id, lambda some: some).hosts
@@ -312,15 +310,6 @@ class SimulatedPlaces:
         """As ``Places`` has it."""
         vms = self._cluster.hosts[host].vms
         return [key for key, vm in vms.items() if not vm.why_stays]
-
-
-def _why_not(outcome: str) -> str:
-    """Why hosts were not chosen, of ``3 hosts: 2 left, 1 removed by Few; chosen none``."""
-    whys = outcome.partition(" left")[2].removeprefix(", ").removesuffix("; chosen none")
-    if not whys:
-        return "" if not outcome.endswith("chosen none") else "the scheduler chooses none"
-    number, _, rest = whys.partition(" ")
-    return f"{count_of(int(number), 'host')} {rest}"
 
 
 def _gib(size: float) -> str:

@@ -102,7 +102,7 @@ class SimulatedPolicy(DecisionService):
     def choices(
         self, vm: SimulatedVm, hosts: Iterable[str], company: Iterable[str] = ()
     ) -> Choices:
-        """The hosts that a VM can be started on or evacuated to, and why these.
+        """The hosts that a VM can be started on or evacuated to, and why no others.
 
         Args:
             company: VMs that go along.
@@ -123,8 +123,7 @@ class SimulatedPolicy(DecisionService):
         self.placed_vms.add(vm.id)
         self.accepted.update(decision.execution.remaining)
         answer = cast("tuple[str, ...]", decision.answer)
-        why = summary.text(decision)
-        return Choices(answer, why.partition("; chosen")[0] if answer else why)
+        return Choices(answer, summary.why_not(decision))
 
     def balance(
         self,

@@ -16,18 +16,25 @@ CALLER = Caller("0" * 16, AnswerForm.DESIGN, "127.0.0.1:50000")
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "remaining", "removals"),
     [
-        ("First", "3 hosts: 2 left, 1 removed by First"),
-        ("First Fails First2", "3 hosts: 1 left, 1 removed by First, 1 by First2"),
-        ("First Guard", "3 hosts: 0 left, 1 removed by First, 2 by Guard"),
-        ("Fails", "3 hosts: 3 left"),
-        ("Guard", "3 hosts: 0 left, 3 removed by Guard"),
-        ("First Guard First2", "3 hosts: 0 left, 1 removed by First, 2 by Guard"),
+        ("First", "3 hosts: 2 left, 1 removed by First", "1 host removed by First"),
+        (
+            "First Fails First2",
+            "3 hosts: 1 left, 1 removed by First, 1 by First2",
+            "1 host removed by First, 1 by First2",
+        ),
+        (
+            "First Guard",
+            "3 hosts: 0 left, 1 removed by First, 2 by Guard",
+            "1 host removed by First, 2 by Guard",
+        ),
+        ("Fails", "3 hosts: 3 left", ""),
+        ("Guard", "3 hosts: 0 left, 3 removed by Guard", "3 hosts removed by Guard"),
     ],
 )
 def test_hosts_are_removed_by_filters_that_answer_and_by_those_that_reject(
-    place: Place, names: str, told: str
+    place: Place, names: str, remaining: str, removals: str
 ) -> None:
     for name in ("First", "First2"):
         place.write(name, FILTER.format("return hosts[1:]"))
@@ -38,4 +45,6 @@ def test_hosts_are_removed_by_filters_that_answer_and_by_those_that_reject(
     wanted = tuple(map(RequestedUnit, names.split()))
     request = Request(CALLER, Entities(("a", "b", "c")), {}, {Kind.FILTER: wanted})
     service = DecisionService(place.registry, place.executor, 60.0)
-    assert summary.text(service.decide(request)) == told
+    decision = service.decide(request)
+    assert summary.text(decision) == remaining
+    assert summary.why_not(decision) == removals

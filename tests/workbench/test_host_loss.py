@@ -10,7 +10,6 @@ import pytest
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.workbench import host_loss
 from ovirt_scheduler.workbench.host_loss import Questions
 from tests.support.snapshots import host, snapshot, vm
 
@@ -78,16 +77,3 @@ def test_a_host_that_is_said_to_be_in_no_order_is_in_none(running, seed):
                 assert not states
     assert order.is_best
     assert len(order.hosts) == longest_order(rooms, sizes, where, frozenset(HOSTS) - never)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "why"),
-    [
-        ("3 hosts: 3 left", ""),
-        ("3 hosts: 3 left; chosen none", "the scheduler chooses none"),
-        ("3 hosts: 2 left, 1 removed by Few", "1 host removed by Few"),
-        ("3 hosts: 0 left, 2 removed by A, 1 by B; chosen none", "2 hosts removed by A, 1 by B"),
-    ],
-)
-def test_of_a_decision_it_is_told_why_hosts_were_not_chosen(outcome, why):
-    assert host_loss._why_not(outcome) == why

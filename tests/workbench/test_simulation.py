@@ -166,7 +166,7 @@ def test_a_vm_that_no_host_takes_is_told_with_why(simulate):
     happens = "[vms]\n[[web]]\ncount = 3\nmemory = 16 GiB\n"
     outcome = simulate(taken, happens, filters="Few", properties="most=2")
     assert outcome.unplaced == {
-        "web-3": "1 host: 0 left, 1 removed by Few; chosen none; "
+        "web-3": "1 host removed by Few; "
         "1 host has too little memory left; 1 host is in maintenance"
     }
     assert outcome.closed == {"puma": "is in maintenance", "ape": "takes none of 3 VMs that asked"}

@@ -40,6 +40,8 @@ _MOST_TOLD = 10  # mistakes of a file
 _SHOWN = 60  # characters of a file's text that a message repeats
 # Of text that may hold one, as a URL with an @ may, no message repeats the value.
 _PASSWORD = re.compile("(?i)password|@")
+# A key of this form is repeated. Any other may be a part of a value that stands on its own line.
+_KEY = re.compile(r"[A-Za-z_]+(?:[ .-][A-Za-z_]+)*")
 
 
 class Entry(NamedTuple):
@@ -167,7 +169,7 @@ class Section:
             self.values[key.name] = key.cast(entry.value)
         except ValueError:
             value = repr(entry.value[:60]) if entry.value else "nothing"
-            actual = "" if _PASSWORD.search(f"{key.name} {value}") else f", not {value}"
+            actual = "" if _PASSWORD.search(f"{key.name} {entry.value}") else f", not {value}"
             self.refuse(key.name, f"expected {key.allowed}{actual}")
 
 
@@ -235,7 +237,8 @@ class ConfFile(Section):
         """Begin a section, if the file may have it."""
         section, line = header.section, header.line
         names = self.subsections if header.subsection else self.sections
-        shown = f"[{section}]" + (f" [[{header.subsection}]]" if header.subsection else "")
+        shown = f"[{_section_words(section)}]"
+        shown += f" [[{_section_words(header.subsection)}]]" if header.subsection else ""
         if section not in names:
             if not header.subsection or section in self.sections:  # else that has been told
                 problem = f"{shown}: {_unknown('section', section, names)}"
@@ -264,7 +267,7 @@ class ConfFile(Section):
         problem = self._place_of(entry.key) or _unknown("key", entry.key, section.values)
         if any(problem in mistake.message for mistake in self.mistakes):  # the long list, once
             problem = problem.partition(";")[0]
-        section.refuse(entry.key, problem, entry.line)
+        section.refuse(_key_words(entry.key), problem, entry.line)
 
     def _place_of(self, key: str) -> str:
         """Where a key belongs; empty if there is none of that name."""
@@ -356,10 +359,13 @@ def _hidden(line: str) -> str:
 
 
 def _unreadable(error: configobj.ConfigObjError) -> str:
-    line = error.line.strip()[:_SHOWN]
+    line = error.line.strip()
     key, equals, _ = line.partition("=")
-    if _PASSWORD.search(line):
-        line = f"{key.partition(' ')[0]} …"
+    is_whole = line.startswith("[") or (equals and _KEY.fullmatch(key.strip()))
+    if _PASSWORD.search(line) or not is_whole:
+        word = key.partition(" ")[0]
+        line = _key_words(word) if word == line else f"{word} …" if _KEY.fullmatch(word) else "…"
+    line = line[:_SHOWN]
     if isinstance(error, configobj.DuplicateError):
         return f"`{line}`: occurs twice; keep one of the two"
     if isinstance(error, configobj.NestingError):
@@ -367,6 +373,16 @@ def _unreadable(error: configobj.ConfigObjError) -> str:
     if equals and key.strip():
         return f"`{line}`: the quotes do not match, or text follows them"
     return f"`{line}`: expected `key = value`, `[section]`, or a comment that begins with #"
+
+
+def _key_words(key: str) -> str:
+    """What a message repeats of a key."""
+    return key[:_SHOWN] if _KEY.fullmatch(key) else "…"
+
+
+def _section_words(name: str) -> str:
+    """What a message repeats of a section's name."""
+    return "…" if _PASSWORD.search(name) else name
 
 
 def _located_entries(config: configobj.ConfigObj, lines: list[str], refuse: _Refuse) -> list[Entry]:
@@ -382,18 +398,18 @@ def _located_entries(config: configobj.ConfigObj, lines: list[str], refuse: _Ref
         if section.depth == _DEEPEST:
             outer, inner = section.parent.name, section.name
         if len(name) > _LONGEST_NAME:
-            problem = f"`{name[:_SHOWN]}`: the name goes on for {len(name)} characters"
+            problem = f"`{_key_words(name)}`: the name goes on for {len(name)} characters"
             refuse(f"{problem}; at most {_LONGEST_NAME}", number)
         elif section.depth > _DEEPEST:  # that has been told
             pass
         elif name in section.scalars:
             problem = _ambiguity(section, name, lines[number - 1])
             if problem:
-                refuse(f"{name}: {problem}", number)
+                refuse(f"{_key_words(name)}: {problem}", number)
             else:
                 located.append(Entry(outer, name, _unquoted(section[name]), number, inner))
         elif inner:
-            refuse(f"[[{inner}]]: holds another section, three levels down", number)
+            refuse(f"[[{_section_words(inner)}]]: holds another section, three levels down", number)
         elif outer:
             located.append(Entry(outer, "", "", number, name))
         else:

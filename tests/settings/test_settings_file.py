@@ -99,7 +99,7 @@ def test_all_mistakes_of_a_file_are_told_together_in_the_order_of_their_lines():
         (2, "/x.conf:2: `alone`: expected `"),
         (3, "/x.conf:3: [pain]: there is no"),
         (6, "/x.conf:6: [paint] speed: belo"),
-        (7, "/x.conf:7: `many words`: expec"),
+        (7, "/x.conf:7: `many …`: expected "),
         (8, "/x.conf:8: [paint] colour: exp"),
         (9, "/x.conf:9: `[paint]`: occurs t"),
     ]
@@ -147,6 +147,18 @@ def test_a_mistake_of_several_keys_is_put_on_the_line_of_one():
             "url: expected an https:// URL without user",
         ),
         ("[engine]\nurl = 'https://admin:hunter2@e", "`url …`: the quotes do not match, or text"),
+        ("[engine]\nurl =\n https://admin:hunter2@e", "`…`: expected `key = value`"),
+        ("[engine]\npassword_file =\n hunter2", "`…`: expected `key = value`"),
+        ("https://admin:hunter2@e/api?a=b", "…: there is no such key"),
+        ("https://admin:hunter2@e/api?a=b#c", "…: a # in a value needs quotes"),
+        ("https://admin:hunter2@e/api?a='b", "`…`: the quotes do not match"),
+        (f"admin:hunter2@{'e' * 128} = a", "`…`: the name goes on for"),
+        ("[https://admin:hunter2@e", "`…`: expected `key = value`"),
+        ("[https://admin:hunter2@e]", "[…]: there is no such section"),
+        ("[engine]\n[[https://admin:hunter2@e]]", "[engine] [[…]]: there is no such section"),
+        ("[a]\n[[admin:hunter2@e]]\n[[[b]]]", "[[…]]: holds another section"),
+        (f"[engine]\nurl = http://hunter2:{'e' * 60}@e", "url: expected an https:// URL"),
+        (f"[engine]\nurl = 'http://hunter2:{'e' * 60}@e", "`url …`: the quotes do not match"),
     ],
 )
 def test_a_password_at_the_wrong_place_is_not_repeated(text, message):

@@ -104,7 +104,7 @@ def test_an_empty_file_has_no_entries():
 @pytest.mark.parametrize(
     ("data", "line", "words"),
     [
-        (b"a = 1\nwords alone\n", 2, "words alone"),
+        (b"a = 1\nwords alone\n", 2, "words …"),
         (b"a = 1\n; another kind of comment", 2, "comment that begins with #"),
         (b"= 1", 1, "expected `key = value`"),
         (b"\na = 1\na = 1", 3, "twice"),

@@ -22,6 +22,8 @@ class MissingUnit(NamedTuple):
     since: float  # when it was first named, in seconds since 1970
     times: int  # how often it was named since
     because: str = ""  # what callers are told
+    kinds: tuple[str, ...] = ()  # of policy units that have this name, in words
+    unloaded: str = ""  # why its file gives no unit, if it has one
 
 
 class Namings(NamedTuple):

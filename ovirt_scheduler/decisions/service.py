@@ -158,7 +158,12 @@ class DecisionService:
             if because is None:
                 self.missing.forget(what, name)
             else:
-                units.append(MissingUnit(what, name, namings.first, namings.times, because))
+                unit = MissingUnit(what, name, namings.first, namings.times, because)
+                if what in _KINDS:
+                    kinds = tuple(kind.label for kind in catalogue.kinds_of(name))
+                    unloaded = catalogue.not_loaded.get(name, "")
+                    unit = unit._replace(kinds=kinds, unloaded=unloaded)
+                units.append(unit)
         return tuple(units)
 
     def note_cluster(self, name: str, running: Mapping[str, str], rules: AffinityRules) -> None:

@@ -144,6 +144,30 @@ def test_units_that_callers_name_and_that_are_not_there_are_told_by_name(start_d
     assert (ended, "Later (" in out, "2 units are named" in out) == (1, False, True)
 
 
+def test_what_is_named_in_vain_is_told_by_its_case_with_the_remedy_of_that(start_daemon):
+    """Not there; of another kind; switched off; and a file that does not load, which is told once."""
+    daemon = start_daemon({"Well": WELL, "Bad": "def do_filter(:\n", "Off": WELL}, "ssl = false")
+    (daemon.plugins / "Off.conf").write_text("enabled = false\n")
+    daemon.design.discover()
+    daemon.engine.runCostFunctions([["Well", 1]], HOSTS, "vm", {})
+    daemon.engine.runFilters(["Nope", "Off", "Bad"], HOSTS, "vm", {})
+    _, out, _ = status(daemon)
+    first, *causes = [cause.splitlines() for cause in out.split("\n\n")]
+    assert "; 2 units are named and not there: " in first[0]
+    assert "; 1 unit is of another kind than named: Well (1 time)" in first[0]
+    assert "; 1 file does not load: Bad" in first[0]
+    remedies = {
+        "callers name the filter Nope, which is not there": "  Put its file back into",
+        "callers name the filter Off, which is not there": "  Mend what keeps it out, or",
+        "callers name the cost function Well, which is a filter": "  Have callers name it as what",
+        "Bad is not loaded, and callers name it: 1 time": "  Mend the file: the daemon reads it",
+    }
+    told = {cause[0]: cause[-1] for cause in causes[: len(remedies)]}
+    for words, remedy in remedies.items():
+        (mend,) = [mend for what, mend in told.items() if what.startswith(words)]
+        assert mend.startswith(remedy)
+
+
 @pytest.mark.parametrize("words", [["status"], ["plan", "list"], ["clusters", "list"]])
 def test_the_option_of_other_commands_is_taken(well, words):
     """Who gave it to the daemon may give it here, too: the daemon is that of the state folder."""

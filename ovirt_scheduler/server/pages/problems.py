@@ -17,7 +17,7 @@ from ovirt_scheduler.history.tally import Homeless
 from ovirt_scheduler.model.plans import WAITING, ClusterLook, Obstacle, Refusal
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values.text import count_of, one_line, shortened
-from ovirt_scheduler.server.pages.daemon_state import DaemonState, UnitState
+from ovirt_scheduler.server.pages.daemon_state import DaemonState, UnitState, UnloadedFile
 from ovirt_scheduler.server.pages.times import moment, shown
 
 _DAY = 86400.0
@@ -34,6 +34,10 @@ _SEVERAL = {  # how the line begins to tell problems that have names: of one, an
     "corrected": ("answers of 1 unit are put right", "answers of {} units are put right"),
     "no host": ("no host was left for 1 VM", "no host was left for {} VMs"),
     "missing": ("1 unit is named and not there", "{} units are named and not there"),
+    "other kind": (
+        "1 unit is of another kind than named",
+        "{} units are of another kind than named",
+    ),
     "plugin": ("1 file does not load", "{} files do not load"),
     "part": ("1 file is loaded in part", "{} files are loaded in part"),
     "cluster": ("1 cluster is not looked after", "{} clusters are not looked after"),
@@ -147,14 +151,17 @@ def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
                 unit.get("because", ""), unit["since"], unit["name"],
                 page=path_of("units", unit["name"]),
             )  # fmt: skip
-    most_named = sorted(state.missing, key=lambda unit: -unit.times)
+    files = {_name_of(unloaded) for unloaded in state.unloaded}
+    in_vain = [unit for unit in state.missing if unit.kinds or unit.name not in files]
+    most_named = sorted(in_vain, key=lambda unit: -unit.times)
     for missing in most_named[:_MOST_NAMED]:
         yield _missing(missing)
     others = most_named[_MOST_NAMED:]
     if others:
         yield Problem(
             "missing", f"{count_of(len(others), 'more unit')} that callers name "
-            f"{'is' if len(others) == 1 else 'are'} not there", _missing(others[0]).mend,
+            f"{'is' if len(others) == 1 else 'are'} not there",
+            "See which: ovirt-scheduler decisions",
             since=moment(min(unit.since for unit in others)), stands_for=len(others),
         )  # fmt: skip
 
@@ -184,13 +191,24 @@ def _of_answers(units: Sequence[dict[str, Any]], homeless: Sequence[Homeless]) -
 
 
 def _missing(unit: MissingUnit) -> Problem:
+    """What callers name in vain: there is nothing of that name, or it is of another kind."""
     times = count_of(unit.times, "time")
+    kind, what, mend = "missing", "not there", "Put its file back into the folder of plugins"
+    if unit.kinds:
+        kind, what = "other kind", f"a {' and a '.join(unit.kinds)}"
+        mend = "Have callers name it as what it is"
+    elif unit.unloaded:
+        mend = "Mend what keeps it out"
     return Problem(
-        "missing", f"callers name the {unit.kind} {unit.name}, which is not there: {times}",
-        "Put its file back into the folder of plugins, or have callers name it no more: an engine "
-        "names what its scheduling policy has", unit.because, moment(unit.since),
-        f"{unit.name} ({times})", page=f"/decisions?{urlencode({'unit': unit.name})}",
+        kind, f"callers name the {unit.kind} {unit.name}, which is {what}: {times}",
+        f"{mend}, or have them name it no more: an engine names what its scheduling policy has",
+        unit.because, moment(unit.since), f"{unit.name} ({times})",
+        page=f"/decisions?{urlencode({'unit': unit.name})}",
     )  # fmt: skip
+
+
+def _name_of(unloaded: UnloadedFile) -> str:
+    return Path(unloaded.file).stem or unloaded.file
 
 
 def _of_files(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[Problem]:
@@ -203,11 +221,15 @@ def _of_files(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
                 unit["old_version"], unit["since"] if unit["state"] == "old version" else None,
                 unit["name"], page=path_of("units", unit["name"]),
             )  # fmt: skip
+    times: dict[str, int] = {}
+    for missing in (unit for unit in state.missing if not unit.kinds):
+        times[missing.name] = times.get(missing.name, 0) + missing.times
     for unloaded in state.unloaded:
-        name = Path(unloaded.file).stem or unloaded.file
+        name = _name_of(unloaded)
+        calls = f", and callers name it: {count_of(times[name], 'time')}" if name in times else ""
         yield Problem(
-            *(("part", f"{name} is loaded in part") if unloaded.in_part
-              else ("plugin", f"{name} is not loaded")),
+            *(("part", f"{name} is loaded in part{calls}") if unloaded.in_part
+              else ("plugin", f"{name} is not loaded{calls}")),
             "Mend the file: the daemon reads it again by itself", unloaded.fault, label=name,
         )  # fmt: skip
 

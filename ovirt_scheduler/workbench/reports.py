@@ -81,10 +81,9 @@ def replay_lines(comparison: Comparison, problems: Sequence[str]) -> Iterator[st
     word = "with the change" if comparison.changed else "today"
     refused = sum(len(each.refused) for each in differ)
     alone = sum(each.no_host for each in differ)
-    verb = "differs" if len(differ) == 1 else "differ"
     winners = sum(each.winners is not None for each in differ)
     yield (
-        f"{word}: {len(differ)} of {count} decisions {verb}; hosts newly refused: {refused}, "
+        f"{word}: {len(differ)} of {count} decisions differ; hosts newly refused: {refused}, "
         f"no host left: {alone}, another winner: {winners}"
     )
 

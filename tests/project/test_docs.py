@@ -164,7 +164,7 @@ def test_ten_lines_go_from_a_new_plugin_to_a_replayed_change(reader):
         ((status, out, err),) = of_page(text, reader, reader / "state-of-ten")
     assert status == 0, out + err
     assert "as it was: 1 of 1 decisions come out the same" in out
-    assert "with the change: 1 of 1 decisions differs" in out
+    assert "with the change: 1 of 1 decisions differ;" in out
     assert "before: 4 hosts: lynx is best\n    now: 4 hosts: ocelot is best\n" in out
     assert "stopping on SIGTERM" in err
 

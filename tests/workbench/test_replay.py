@@ -330,7 +330,7 @@ def test_what_uses_chance_or_the_engine_is_told(replay, recording):
     assert (
         "  Chance answers otherwise: it uses time, chance or the engine (decisions: 1)\n" in shown
     )
-    assert "today: 1 of 1 decisions differs" in shown
+    assert "today: 1 of 1 decisions differ;" in shown
     assert "runFilters for VM by chance " in shown
     assert "\x9b" not in shown
 

@@ -205,14 +205,14 @@ def _afterwards(last: Record) -> Iterator[str]:
         return
     if "fault" in last:
         if last.get("form") == "engine":
-            yield "The engine got no answer, and goes on without our units."
+            yield "The caller got no answer: an engine goes on without our units."
         return
     if method == FILTERS and not answer:
-        yield "The engine was told that no host is fit: it places the VM nowhere."
+        yield "The caller was told that no host is fit: an engine places the VM nowhere."
     elif method == FILTERS:
         yield (
-            "The engine asked for no costs after that: it asks for none if one host is left to it, "
-            "or if its policy names no external cost function."
+            "The caller asked for no costs after that: an engine asks for none if one host is left "
+            "to it, or if its policy names no external cost function."
         )
         yield _NOT_TOLD
     elif method == COSTS:

@@ -149,7 +149,7 @@ def test_a_host_that_is_out_is_told_up_to_there():
 @pytest.mark.parametrize(
     ("last", "told"),
     [
-        ({**FILTERED, "answer": []}, "The engine was told that no host is fit: it places the VM nowhere."),
+        ({**FILTERED, "answer": []}, "The caller was told that no host is fit: an engine places the VM nowhere."),
         (FILTERED, "The engine does not say which host it took."),
         ({**FILTERED, "form": "daemon"}, None),
     ],
@@ -158,3 +158,11 @@ def test_what_the_engine_decides_is_said(last, told):
     """And nothing where no engine asked."""
     lines = text(placement_explanation.lines([last]))
     assert lines[-1] == told if told else lines[-1].startswith("  ")
+
+
+def test_whoever_asked_is_called_the_caller():
+    """It may be a command."""
+    told = text(placement_explanation.lines([FILTERED]))
+    assert told[-2].startswith("The caller asked for no costs after that: an engine asks for none")
+    told = text(placement_explanation.lines([{**FILTERED, "fault": "busy"}]))
+    assert told[-1] == "The caller got no answer: an engine goes on without our units."

@@ -110,7 +110,9 @@ def _run(options: argparse.Namespace) -> Shown:
         if not selection.brief:
             return Shown(fields=records)
         text = tables.table(_HEADINGS, [_row(each) for each in records])
-        if not records:
+        if not records and not recorded.decisions(Query(limit=1, brief=True)):
+            text = "no decisions are recorded yet\n"
+        elif not records:
             text = f"no such decisions{near_names(recorded, options)}\n"
         gap = [*control_client.gap(_status(options))]
         text += "".join(f"\n{line}\n" for line in gap)

@@ -196,6 +196,12 @@ def test_none_that_fits_is_said_with_the_name_that_may_be_meant(kept, query, mea
     assert run(kept, "decisions", *query, "-o", "table") == (0, f"no such decisions{hint}\n", "")
 
 
+@pytest.mark.parametrize("query", [(), ("--vm", "web")])
+def test_that_nothing_is_recorded_yet_is_said(tmp_path, query):
+    write(tmp_path)
+    assert run(tmp_path, "decisions", *query) == (0, "no decisions are recorded yet\n", "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [

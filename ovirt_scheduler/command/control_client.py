@@ -99,7 +99,8 @@ def _request(state: Path, question: Mapping[str, object]) -> Mapping[str, Any]:
         of_systemd = "; use sudo to ask the one that systemd started" if os.geteuid() else ""
         raise NoAnswer(
             f"no daemon answers at {state / FILE}: {error.strerror or error}; is it running? "
-            f"systemctl status ovirt-scheduler{of_systemd}"
+            "systemctl status ovirt-scheduler (without systemd, ovirt-scheduler serve starts one)"
+            f"{of_systemd}"
         ) from None
     try:
         reply = json.loads(line)

@@ -397,6 +397,7 @@ def test_no_daemon_is_exit_status_69(tmp_path):
     status, out, err = run(tmp_path, "discover", "--url", "https://localhost:1")
     assert (status, out) == (69, "")
     assert "is the daemon running" in err
+    assert "ovirt-scheduler serve starts one" in err
     assert "--local" in err
 
 

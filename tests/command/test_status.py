@@ -182,6 +182,7 @@ def test_no_daemon(tmp_path):
     assert ended not in (0, 1)
     assert f"no daemon answers at {tmp_path / 'state' / 'control'}" in err
     assert "systemctl status ovirt-scheduler" in err
+    assert "without systemd, ovirt-scheduler serve starts one" in err
 
 
 ENDED = "the daemon ended before it had answered; ask it again"

@@ -286,7 +286,8 @@ def _explained(url: str, instead: str) -> Iterator[None]:
         raise NoAnswer(f"{url}: HTTP {error.errcode} {error.errmsg}") from None
     except (OSError, http.client.HTTPException) as error:
         raise NoAnswer(
-            f"{url}: {error!s:.200}; is the daemon running (systemctl status ovirt-scheduler)? "
+            f"{url}: {error!s:.200}; is the daemon running (systemctl status ovirt-scheduler; "
+            "without systemd, ovirt-scheduler serve starts one)? "
             f"--url names another one{', ' if instead else ''}{instead}"
         ) from None
     except (ExpatError, xmlrpc.client.Error, ValueError, TypeError, LookupError):

@@ -8,6 +8,7 @@ import re
 import pytest
 from ovirtsdk4 import types
 
+from ovirt_scheduler.processes.loading.entity_links import LINKS
 from tests.support.command import run
 from tests.support.paths import DOCUMENTS, PROJECT
 from tests.support.sdk_reading import by_the_sdk
@@ -244,6 +245,17 @@ def test_attributes_come_as_the_table_says(kind):
         entities = known if in_document else demonstrated
         found = [functools.reduce(step, chain.split("."), each) for each in entities]
         assert any(value not in (None, []) for value in found) == in_document, chain
+
+
+def test_check_warns_of_links_that_the_table_has_and_of_no_rule(rules, tmp_path):
+    """Nor of a sample, or of what ``new`` writes."""
+    table = ATTRIBUTE.findall((PROJECT / "docs" / "plugins.md").read_text("utf-8"))
+    assert {name for _, name, comes in table if comes == "query"} == {*LINKS}
+    new = tmp_path / "new"
+    run(tmp_path, "new", "New", "--filter", "--score", "--balance", "--folder", str(new))
+    for folder in (rules, PROJECT / "plugins", new):
+        _, out, _ = run(tmp_path, "check", "--plugins", str(folder))
+        assert ("UNIT" in out, "a link alone" in out) == (True, False), out
 
 
 def test_the_enumerations_of_the_table_are_the_sdks():

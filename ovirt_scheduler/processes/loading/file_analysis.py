@@ -22,7 +22,14 @@ from ovirt_scheduler.model.tasks import ANALYSIS_LIMITS
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import properties
 from ovirt_scheduler.model.values.text import count_of, one_line
-from ovirt_scheduler.processes.loading import driver_classes, modules, patterns, python2, scores
+from ovirt_scheduler.processes.loading import (
+    driver_classes,
+    entity_links,
+    modules,
+    patterns,
+    python2,
+    scores,
+)
 from ovirt_scheduler.processes.loading.driver_classes import Misdefined, description_of, line_of
 
 # The parameters' names in class units.
@@ -73,8 +80,12 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
             for driver in drivers:
                 _check_driver(driver, class_nodes)
         code = tuple(_compiled(candidate))
-        wants_engine, wants_statistics = _engine_use(module, code)
-        doubts = [*python2.comparisons(tree), *scores.hosts_left_out(tree)]
+        names, wants_statistics = _names_in_use(module, code)
+        doubts = [
+            *python2.comparisons(tree),
+            *scores.hosts_left_out(tree),
+            *entity_links.read_unasked(tree, names),
+        ]
     except Misdefined as wrong:
         return Analysis(fault=FileFault(source.path, wrong.line, wrong.message))
     except BaseException as error:  # noqa: BLE001  a class of the plugin's may raise anything
@@ -82,7 +93,7 @@ def _loaded(candidate: Candidate, tree: ast.Module) -> Analysis:
     return Analysis(
         tuple(units),
         code,
-        wants_engine,
+        bool(names & {"engine_connection", modules.VERSION_3}),
         wants_statistics,
         drivers=tuple(drivers),
         doubts=tuple(FileFault(source.path, *remark) for remark in doubts),
@@ -233,12 +244,12 @@ def _compiled(candidate: Candidate) -> Iterator[Module]:
                 names += sorted(sources.keys() - set(names))
 
 
-def _engine_use(plugin: ModuleType, code: Iterable[Module]) -> tuple[bool, bool]:
-    """Which engine data a plugin uses, found in its code and in that of its helpers.
+def _names_in_use(plugin: ModuleType, code: Iterable[Module]) -> tuple[set[str], bool]:
+    """What a plugin uses, found in its code and in that of its helpers.
 
     Returns:
-        Whether it names ``engine_connection``, or imports version 3 of the SDK. And whether it uses
-        statistics: the value of its ``uses_statistics``, or else whether its code has the word.
+        All names, of modules the first part. And whether it uses statistics: the value of its
+        ``uses_statistics``, or else whether its code has the word.
 
     Raises:
         Misdefined: ``uses_statistics`` is neither True nor False.
@@ -249,12 +260,11 @@ def _engine_use(plugin: ModuleType, code: Iterable[Module]) -> tuple[bool, bool]
     nodes = [node for each in code for node in ast.walk(ast.parse(each.source))]
     texts = [(each, getattr(node, each, None)) for node in nodes for each in _NAMING]
     names = {text.partition(".")[0] for _, text in texts if isinstance(text, str)}
-    connects = bool(names & {"engine_connection", modules.VERSION_3})
     if declared is None:
         declared = ("attr", "statistics") in texts or any(
             isinstance(node, ast.Constant) and node.value == "statistics" for node in nodes
         )
-    return connects, declared
+    return names, declared
 
 
 def _syntax_fault(source: Source, error: BaseException) -> FileFault:

@@ -38,6 +38,7 @@ _LEAST_MEMORY = 1 << 20  # bytes of a VM
 _MOST_PROCESSORS = 4096
 _MOST_NAMES = 4  # in a cell
 _MOST_LINES = 20  # about VMs
+_NONE_UP = "no host is up: no VM has a place"
 _SOURCE = {
     "--cluster FILE": "a saved cluster, which snapshot writes, instead of the engine of [engine]",
     "--section CLUSTER": "one of [clusters] (default: the cluster's)",
@@ -69,7 +70,7 @@ def _maintenance(options: argparse.Namespace) -> Shown:
     takes it), "breaks RULE" (the engine goes on, and breaks it), "waits for you" (the engine waits
     until you act). Then, what the loss of the fullest other host would do. With --all: an order in
     which all hosts can be emptied and come back, or which cannot. Nothing is changed. The exit
-    status is 0 if it can be done, 1 if not.
+    status is 0 if it can be done, 1 if not or, with --all, if no host is up.
 
     examples:
       maintenance lynx
@@ -110,6 +111,8 @@ def _empty(questions: Questions, about: _About, name: str) -> Shown:
         lines.append(f"{name} can be emptied: {number}{takes}")
     if loss is not None:
         lines += _loss_lines(loss, f"if {loss.host}, the fullest host, failed after that: ")
+    else:
+        lines.append("no other host is up")
     headings = ("VM", "MEMORY", "CAN GO TO", "GOES TO", "TAKES", "OBSTACLE", "WHY")
     return about.shown(
         tables.table(headings, rows), lines, not staying, host=name, seconds_a_gib=pace,
@@ -133,13 +136,16 @@ def _order(questions: Questions, about: _About) -> Shown:
     lines += [f"{host.name} {status_words(host.status)}, and is not in the order"
               for host in hosts.values() if host.status != UP]  # fmt: skip
     lines += [f"{host} cannot be emptied {when}: {why}" for host, (when, why) in whys.items()]
-    if not order.is_best:
+    if not questions.up:
+        lines.append(_NONE_UP)
+    elif not order.is_best:
         lines.append("not every order was tried: there are too many")
     elif names and not order.blocked:
         which = "the others" if whys else "all hosts"
         lines.append(f"{which} can be emptied in this order, one after another")
     return about.shown(
-        tables.table(("", "HOST"), [*enumerate(names, 1)]), lines, not (whys or waiting),
+        tables.table(("", "HOST"), [*enumerate(names, 1)]), lines,
+        bool(questions.up) and not (whys or waiting),
         order=names, blocked={host: why for host, (_, why) in whys.items()},
         waiting={vm.name: vm.why_stays for vm in waiting}, all_tried=order.is_best,
     )  # fmt: skip
@@ -151,7 +157,7 @@ def _capacity(options: argparse.Namespace) -> Shown:
     Say, for each host that is lost, which VMs find no place by the scheduler, filters, cost
     functions and affinity rules of the cluster's section, and why: those that are highly available
     first. With --vm or --like: how many more of such a VM fit, without a loss and with each. The
-    exit status is 0 if every VM finds a place whichever host is lost, 1 if not.
+    exit status is 0 if every VM finds a place whichever host is lost, 1 if not or if no host is up.
 
     examples:
       capacity Default
@@ -169,23 +175,22 @@ def _capacity(options: argparse.Namespace) -> Shown:
         for loss in losses
     ]  # fmt: skip
     worst = max(losses, key=lambda loss: loss.severity)
-    lines = ["every VM finds a place, whichever host is lost"]
+    lines = ["every VM finds a place, whichever host is lost"] if questions.up else [_NONE_UP]
     if worst.homeless:
         lines = _loss_lines(worst, f"the worst is the loss of {worst.host}: ")
     has_urgent = any(vm.is_highly_available and vm.host for vm in questions.cluster.vms.values())
-    lines += filter(None, [reservation_words(questions.reserves, worst, has_urgent)])
+    if questions.up:
+        lines += filter(None, [reservation_words(questions.reserves, worst, has_urgent)])
     if kind is not None:
-        least = min(losses, key=lambda loss: loss.more or 0)
-        lines.append(
-            f"{losses[0].more} more such VMs fit, and {least.more} after the loss of "
-            f"{least.host or 'none'}"
-        )
+        least = min(losses[1:], key=lambda loss: loss.more or 0, default=None)
+        after = f", and {least.more} after the loss of {least.host}" if least else ""
+        lines.append(f"{losses[0].more} more such VMs fit{after}")
         if questions.counts_at_most:
             lines.append(f"at most {questions.counts_at_most} on a host are counted")
     of_kind = () if kind is None else ("MORE FIT",)
     headings = ("LOST", "WITHOUT A PLACE", "HIGHLY AVAILABLE", *of_kind, "VMS")
     return about.shown(
-        tables.table(headings, rows), lines, not worst.homeless,
+        tables.table(headings, rows), lines, bool(questions.up) and not worst.homeless,
         losses=[_loss_fields(loss) for loss in losses], worst=worst.host,
         ha_reservation=questions.reserves,
         counted_at_most=questions.counts_at_most,

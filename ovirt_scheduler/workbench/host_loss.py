@@ -291,7 +291,8 @@ class SimulatedPlaces:
         for host in refusals.keys() - (refusals if offered is None else offered):
             refusals[host] = refusals[host] or "refused by the engine's filters"
         hosts = allow([host for host, refusal in refusals.items() if not refusal])
-        answer, why = self._ask(machine, hosts) if hosts else Choices((), "")
+        nobody = Choices((), "" if refusals else "there is no other host")
+        answer, why = self._ask(machine, hosts) if hosts else nobody
         words = refusal_words(refusals.values())
         return Choices(answer, "; ".join(filter(None, (why, *words))))
 

@@ -79,10 +79,44 @@ def test_the_only_host_of_a_cluster_cannot_be_emptied_nor_lost(ask):
     saved = filled(lynx=[(4, 1)])
     status, said = ask(saved, "maintenance", "lynx")
     assert (status, said["vms"][0]["obstacle"], said["afterwards"]) == (1, "blocks", None)
+    assert said["vms"][0]["why"] == "there is no other host"
     status, said = ask(saved, "maintenance", "--all", "Default")
     assert (status, [*said["blocked"]]) == (1, ["lynx"])
     status, said = ask(saved, "capacity")
-    assert (status, said["worst"], len(said["losses"][1]["homeless"])) == (1, "lynx", 1)
+    assert (status, said["worst"]) == (1, "lynx")
+    assert [vm["why"] for vm in said["losses"][1]["homeless"]] == ["there is no other host"]
+
+
+@pytest.mark.parametrize("words", [("capacity",), ("maintenance", "--all", "Default")])
+@pytest.mark.parametrize("status", ["maintenance", "non_responsive"])
+def test_a_cluster_without_a_host_that_is_up_is_not_well(tmp_path, status, words):
+    file = tmp_path / "cluster.xml"
+    snapshot([host("lynx", status=status)]).write(file)
+    code, out, err = run(tmp_path, *words, "--cluster", str(file))
+    assert (code, out.splitlines()[-1], err) == (1, "no host is up: no VM has a place", "")
+
+
+def test_no_more_vms_fit_where_no_host_is_up_and_no_loss_is_named(tmp_path):
+    file = tmp_path / "cluster.xml"
+    snapshot([host("lynx", status="maintenance")]).write(file)
+    _, out, _ = run(tmp_path, "capacity", "--vm", "1GiB", "--cluster", str(file))
+    assert out.endswith("\n0 more such VMs fit\n")
+
+
+def test_a_full_cluster_names_a_host_whose_loss_leaves_as_little(tmp_path):
+    file = tmp_path / "cluster.xml"
+    snapshot([host("lynx")]).write(file)
+    _, out, _ = run(tmp_path, "capacity", "--vm", "9000GiB", "--cluster", str(file))
+    assert out.endswith("\n0 more such VMs fit, and 0 after the loss of lynx\n")
+
+
+def test_an_only_host_that_can_be_emptied_leaves_none_and_the_answer_says_so(tmp_path):
+    file = tmp_path / "cluster.xml"
+    snapshot([host("lynx")]).write(file)
+    code, out, _ = run(tmp_path, "maintenance", "lynx", "--cluster", str(file))
+    assert (code, out.splitlines()[-2:]) == (
+        0, ["lynx can be emptied: 0 VMs", "no other host is up"],
+    )  # fmt: skip
 
 
 def test_a_vm_without_figures_has_a_place_anywhere(ask):

@@ -225,8 +225,9 @@ def _afterwards(last: Record) -> Iterator[str]:
 def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """Headings and rows; decisions on the same hosts share a row for each host.
 
-    A filter's cell has its verdict, a cost function's its cost before it is multiplied. The best
-    hosts stand first, those that were removed last; there are ``MOST_HOSTS`` at most.
+    A filter's cell has its verdict, a cost function's its cost as it counts, before it is
+    multiplied. The best hosts stand first, those that were removed last; there are ``MOST_HOSTS``
+    at most.
 
     Args:
         decisions: in the order of their times, ``explanation.cleaned``.
@@ -273,5 +274,5 @@ def entry_of(unit: UnitRecord, host: Host) -> Union[Verdict, Cost, None]:
 def _cell(unit: UnitRecord, host: Host) -> str:
     """What a unit said of a host."""
     entry = entry_of(unit, host) or {}
-    word = entry.get("verdict", entry.get("cost", NEVER_ASKED))
+    word = entry.get("verdict", entry.get("held", entry.get("cost", NEVER_ASKED)))
     return _NOTHING if word == NEVER_ASKED else str(word)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import OnFailure, UnitCall
+from ovirt_scheduler.model.values.text import count_of
 
 ALL_FILTERS_FAILED = "all filters failed"
 
@@ -123,10 +124,13 @@ def _remarks(call: UnitCall, costs: Mapping[str, int], counted: Mapping[str, int
             f"{name}: the factor {factor} is beyond {_MOST_FACTOR} either way: an engine that "
             "ranks multiplies ranks by it in 32 bits; make it smaller"
         )
-    clamped = [host for host, cost in costs.items() if counted[host] != cost]
-    if clamped:
-        hint = "; every host's does: divide them" if len(clamped) == len(costs) else ""
+    cut = [host for host, cost in costs.items() if counted[host] != cost]
+    if cut:
+        which, was = f": costs of {count_of(len(cut), 'host')} are", "were"
+        if len(cut) == len(costs) and len({*counted.values()}) == 1:
+            which, was = " has no effect: each cost is", "was"
+        smaller = f", or make the factor {factor} smaller" if abs(factor) > 1 else ""
         yield (
-            f"{name}: with the factor {factor}, a cost beyond {limit} either way counts as "
-            f"{limit}, as the sums would be beyond {SUM_BOUND}{hint}"
+            f"{name}{which} beyond {limit} either way and {was} cut to it; divide them, such as "
+            f"bytes by 2**30{smaller}"
         )

@@ -257,7 +257,7 @@ def test_whatever_degrades_an_answer_has_a_line_with_its_id(start_daemon):
         r"cost function Odd: the cost function 'Odd' is named more than once; the first counts",
     ):
         assert re.search(rf" WARNING \w{{16}} {line}$", daemon.log, re.MULTILINE), line
-    for line in ("all filters failed", "Odd: with the factor 1, a cost beyond 1000000000 .*"):
+    for line in ("all filters failed", "Odd .*beyond 1000000000 .*"):
         assert re.search(rf" WARNING \w{{16}}: {line}$", daemon.log, re.MULTILINE), line
 
 

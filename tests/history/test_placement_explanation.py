@@ -39,6 +39,12 @@ def test_the_grid_has_hosts_and_units_of_both_calls():
     )
 
 
+def test_a_cost_that_was_cut_stands_in_the_grid_as_it_counts():
+    costs = scored({"Even": 2}, {"puma": (10**9,)})
+    costs["hosts"][0]["costs"][0]["held"] = 500_000_000
+    assert grid([costs])[1] == [["puma", "500000000", "1000000000", "1"]]
+
+
 def last_of(*decisions):
     """The calls of the last placement, of these decisions, the newest first."""
     kept = {str(number): each for number, each in enumerate(decisions)}

@@ -121,7 +121,7 @@ def test_no_sum_of_clamped_costs_leaves_the_engines_32_bits(factor, functions):
     """The worst case on both sides: every function at its bound, of the same sign."""
     extremes = {"best": -(10**18), "worst": 10**18}
     total, errors = summed([(factor, extremes)] * functions)
-    assert sum("a cost beyond" in error for error in errors) == functions
+    assert sum("cut to it" in error for error in errors) == functions
     assert all(abs(value) <= 10**9 for value in total.values())
 
 
@@ -146,20 +146,26 @@ def test_a_unit_whose_costs_are_clamped_is_told_with_its_factor():
     total, errors = summed([(10**6, {"a": 900, "b": 400}), (1, {"a": 10**8 + 1})])
     assert total == {"a": 600_000_001, "b": 400_000_000}
     told = (
-        "unit: with the factor 1000000, a cost beyond 500 either way counts as 500, as the sums "
-        "would be beyond 1000000000"
+        "unit: costs of 1 host are beyond 500 either way and were cut to it; divide them, such as "
+        "bytes by 2**30, or make the factor 1000000 smaller"
     )
     assert errors == (told,)
 
 
-def test_where_the_costs_of_all_hosts_are_clamped_they_are_to_be_divided():
+def test_a_unit_whose_costs_are_all_clamped_to_the_same_bound_has_no_effect():
+    total, errors = summed([(1, {"a": -(2**34), "b": -(2**36)})])
+    assert total == {"a": -(10**9), "b": -(10**9)}
+    told = (
+        "unit has no effect: each cost is beyond 1000000000 either way and was cut to it; divide "
+        "them, such as bytes by 2**30"
+    )
+    assert errors == (told,)
+
+
+def test_a_unit_whose_costs_are_all_clamped_on_both_sides_has_an_effect():
     total, errors = summed([(10**6, {"a": 1200, "b": -1600})])
     assert total == {"a": 10**9, "b": -(10**9)}
-    told = (
-        "unit: with the factor 1000000, a cost beyond 1000 either way counts as 1000, as the sums "
-        "would be beyond 1000000000; every host's does: divide them"
-    )
-    assert errors == (told,)
+    assert errors[0].startswith("unit: costs of 2 hosts are beyond 1000 either way and were cut")
 
 
 def test_a_factor_that_ranks_overflow_with_is_told():

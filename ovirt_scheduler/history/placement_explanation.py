@@ -16,7 +16,15 @@ from typing import Callable, Optional, Union
 
 from ovirt_scheduler.history import explanation, outcomes, query, ranking
 from ovirt_scheduler.history.explanation import Line, Tone
-from ovirt_scheduler.history.record import NEVER_ASKED, Cost, Host, Record, UnitRecord, Verdict
+from ovirt_scheduler.history.record import (
+    NEVER_ASKED,
+    NOT_ASKED,
+    Cost,
+    Host,
+    Record,
+    UnitRecord,
+    Verdict,
+)
 from ovirt_scheduler.model.units import Kind
 
 FILTERS, COSTS, BALANCE = (kind.method for kind in Kind)
@@ -34,7 +42,8 @@ def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]
     """The calls of the last placement, the oldest first.
 
     A hook or a timer that moved nothing is none, nor what the engine asked because this daemon
-    asked it where it would migrate the VM; unless nothing else is there.
+    asked it where it would migrate the VM; unless nothing else is there. Any other call on the VM
+    in between parts two placements.
 
     Args:
         summaries: of the decisions on one VM, the newest first.
@@ -45,16 +54,18 @@ def of_last(summaries: Sequence[Record], read: Callable[[str], Optional[Record]]
     for summary in summaries:
         if len(placement) > 1 and placement[0]["method"] in _MIGRATES:
             break  # with this it began
-        if placement and not _may_lead_to(summary, placement[0]):
-            continue
+        if placement and not _are_near(summary, placement[0]):
+            break
         decision = read(summary["id"])
-        if decision is None or (placement and not _leads_to(decision, placement[0])):
+        if decision is None:
             continue
         moved_nothing = decision["method"] in _MIGRATES and not decision.get("answer")
         if moved_nothing or decision.get("beforehand"):
             idle = idle or decision
-        else:
-            placement.insert(0, decision)
+            continue
+        if placement and not _leads_to(decision, placement[0]):
+            break
+        placement.insert(0, decision)
     return placement or ([] if idle is None else [idle])
 
 
@@ -154,12 +165,9 @@ def _place_without_rank(decision: Record, vm: str, host: str) -> str:
     return f"to which it was {'' if host in targets else 'not '}to be migrated"
 
 
-def _may_lead_to(summary: Record, later: Record) -> bool:
-    """Whether it may be the call before this one, by its method and its time."""
-    seconds = query.moment(later["time"]) - query.moment(summary["time"])
-    next_ones = {FILTERS: (COSTS, *_MIGRATES), COSTS: _MIGRATES}
-    next_ones.update(dict.fromkeys(_MIGRATES, (FILTERS, COSTS)))
-    return 0 <= seconds <= _SECONDS and later["method"] in next_ones.get(summary["method"], ())
+def _are_near(summary: Record, later: Record) -> bool:
+    """Whether it may be a call before this one, by its time."""
+    return 0 <= query.moment(later["time"]) - query.moment(summary["time"]) <= _SECONDS
 
 
 def _leads_to(decision: Record, later: Record) -> bool:
@@ -167,9 +175,13 @@ def _leads_to(decision: Record, later: Record) -> bool:
 
     The daemon also calls a scheduler after units, which then learns what they said.
     """
+    if decision.get("form") != later.get("form"):  # another caller's
+        return False
     if decision["method"] == FILTERS and later["method"] == COSTS:
         return {host["id"] for host in later["hosts"]} <= set(decision.get("answer") or ())
     migrates, units = (decision, later) if decision["method"] in _MIGRATES else (later, decision)
+    if migrates["method"] not in _MIGRATES or units["method"] not in (FILTERS, COSTS):
+        return False
     moves = migrates.get("answer")
     if not isinstance(moves, dict) or decision.get("cluster") != later.get("cluster"):
         return False
@@ -254,9 +266,16 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
 
 
 def columns(decision: Record) -> list[UnitRecord]:
-    """The units with a verdict or cost for each host: filters and cost functions."""
+    """The units with a verdict or cost for a host: filters and cost functions that were asked.
+
+    A filter that is not there has verdicts, too, where its conf file has it reject all hosts.
+    """
     kinds = (Kind.FILTER.label, Kind.COST_FUNCTION.label)
-    return [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
+    of_hosts = [unit for unit in decision.get("units", ()) if unit.get("kind") in kinds]
+    return [
+        unit for unit in of_hosts if unit.get("outcome") != NOT_ASKED
+        or any(_cell(unit, host) != _NOTHING for host in decision["hosts"])
+    ]  # fmt: skip
 
 
 def _heading(unit: UnitRecord) -> str:

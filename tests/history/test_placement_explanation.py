@@ -85,6 +85,24 @@ def test_which_calls_belong_together(method, later, hosts, belong):
     assert last_of(after, FILTERED) == ([FILTERED, after] if belong else [after])
 
 
+def test_another_call_on_the_vm_in_between_parts_two_placements():
+    """Nor do calls of two callers join; what the engine asked because the daemon did, parts none."""
+    costs = {**scored({"Even": 1}, {"puma": (4,)}), "time": "2026-01-31T12:00:02Z"}
+    between = {**FILTERED, "time": "2026-01-31T12:00:01Z"}
+    assert last_of(costs, {**between, "answer": []}, FILTERED) == [costs]
+    assert last_of(costs, {**costs, "time": between["time"]}, FILTERED) == [costs]
+    assert last_of(costs, {**FILTERED, "form": "design"}) == [costs]
+    assert last_of(costs, {**between, "beforehand": True}, FILTERED) == [FILTERED, costs]
+
+
+def test_the_grid_has_no_column_of_a_unit_that_was_not_asked():
+    """As one that is not there; unless it removed hosts by that."""
+    units = [unit("MaxVms"), unit("Gone", outcome="not asked"), unit("Strict", outcome="not asked")]
+    verdicts = {"MaxVms": ("passed", ""), "Strict": ("removed", "")}
+    made = decision("runFilters", units, [host("puma", verdicts)], [])
+    assert grid([made]) == (["HOST", "MaxVms", "Strict"], [["puma", "passed", "removed"]])
+
+
 def test_a_balance_before_them_belongs_to_the_story():
     """It chose the VM; an older placement does not."""
     moved = decision(

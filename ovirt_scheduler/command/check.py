@@ -31,6 +31,7 @@ from ovirt_scheduler.processes import interpreter
 from ovirt_scheduler.security import certificates, state_folder, trust
 from ovirt_scheduler.server.http import listening
 from ovirt_scheduler.settings.table import Settings
+from ovirt_scheduler.settings.value_types import Drive
 
 _READ_SECONDS = 60.0  # for all files
 _ENGINE_SECONDS = 20.0  # for all that is asked of the engine
@@ -100,6 +101,7 @@ def _run(options: argparse.Namespace) -> Shown:
         *old_versions,
         *conflicts,
         *unread,
+        *_drive_notes(settings),
         *_user_note(other),
         *_rotation_note(settings.log_file),
     )
@@ -132,6 +134,13 @@ def _user_note(other: Optional[str]) -> Iterator[str]:
             f"root may read every file; to see what the daemon's user {other} may not read: "
             f"sudo -u {other} ovirt-scheduler check"
         )
+
+
+def _drive_notes(settings: Settings) -> Iterator[str]:
+    """A note for each cluster of a section that does nothing yet."""
+    if settings.drive is Drive.OFF:
+        for cluster in settings.clusters:
+            yield f"drive = off: cluster {cluster.name} is not looked after"
 
 
 def _rotation_note(log_file: Optional[Path]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import pytest
 from ovirt_scheduler.command import check, cli
 from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.settings import scheduler_conf
+from tests.support.command import run
 
 URL = "https://engine.example.com/ovirt-engine/api"
 ENGINE = f"[engine]\nurl = {URL}\nusername = a@b\n"
@@ -43,6 +44,21 @@ def test_nothing_is_told_of_what_can_be_used(told, tmp_path):
     assert told("") == []
     assert told("log_file = FOLDER/log\n") == []
     assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.usefixtures("one_executor")
+@pytest.mark.parametrize("drive", ["off", "dry-run"])
+def test_a_cluster_that_is_not_looked_after_is_told(tmp_path, password, drive):
+    """Its section does nothing while drive is off."""
+    conf = tmp_path / "scheduler.conf"
+    conf.write_text(
+        f"ssl = false\nlistening_port = 0\nplugins_path = {tmp_path}/none\ndrive = {drive}\n[clusters]\n[[East]]\n"
+        f"[engine]\nurl = http://127.0.0.1:1\nusername = a@b\npassword_file = {password}\n"
+    )
+    _, out, err = run(tmp_path, "check", "--config", str(conf))
+    assert err == ""
+    told = "note: drive = off: cluster East is not looked after\n" in out
+    assert told == (drive == "off")
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class ClusterDrive:
         self.ownership = ClusterOwnership(settings, services.memory)
         self._engine_side = EngineSide(settings, services.inventory)
         self._planning = ClusterPlanning(settings, services, self._engine_side)
-        self.losses = ClusterLosses(settings, services)
+        self.losses = ClusterLosses(settings, services, self.ownership)
         self._migrations, self._affinity = self._planning.migrations, self._planning.affinity
         now = time.monotonic()
         # An interval of 0 is never.

@@ -23,9 +23,10 @@ from typing import Callable, Optional
 from ovirt_scheduler.clusters.cluster_reader import ClusterView
 from ovirt_scheduler.clusters.destinations import about_vm
 from ovirt_scheduler.clusters.migrations import ClusterServices
+from ovirt_scheduler.clusters.ownership import ClusterOwnership
 from ovirt_scheduler.clusters.placing import Choices, Placing
 from ovirt_scheduler.decisions.engine_replies import with_engine
-from ovirt_scheduler.errors import Overloaded
+from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState
@@ -39,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 _EVERY = 600.0  # seconds between two counts
 _TRIES = 100  # for each host, in which a VM is placed otherwise
+_BREATH = 0.00005  # seconds in which calls go on, after some VMs
+_BREATH_AFTER = 0.0005  # seconds of placing; the interpreter would go on for ten times that
 
 
 @dataclass(eq=False)
@@ -48,7 +51,8 @@ class _Count:
     Attributes:
         reserves: whether the cluster's ``ha_reservation`` is on; None: not known.
         accepting: by VM the hosts that the filters leave.
-        without: the filters that failed.
+        without: the filters that failed, and so are asked no more.
+        losses: of the first hosts that are up.
     """
 
     view: ClusterView
@@ -56,23 +60,31 @@ class _Count:
     reserves: Optional[bool]
     accepting: dict[str, frozenset[str]] = field(default_factory=dict)
     without: set[str] = field(default_factory=set)
+    losses: list[Loss] = field(default_factory=list)
+
+    @property
+    def up(self) -> Sequence[str]:
+        """The hosts that are up."""
+        return [key for key, host in self.view.state.hosts.items() if host.is_up]
 
 
 class ClusterLosses:
-    """What one cluster can lose; one thread notes what is to be counted, and another counts it.
+    """What one cluster can lose; one thread notes what is to be counted, and another counts it."""
 
-    Attributes:
-        worst: the worst loss, as it was counted last; None: it was not counted yet.
-    """
-
-    def __init__(self, settings: ClusterSettings, services: ClusterServices) -> None:
-        self._settings, self._services = settings, services
+    def __init__(
+        self, settings: ClusterSettings, services: ClusterServices, ownership: ClusterOwnership
+    ) -> None:
+        self._settings, self._services, self._ownership = settings, services, ownership
         self._due_at = self._begun = -math.inf  # on the monotonic clock
         self._waiting: Optional[_Count] = None
-        self.worst: Optional[WorstLoss] = None
+
+    @property
+    def worst(self) -> Optional[WorstLoss]:
+        """The worst loss, as it was counted last, also before a reload; None: not counted yet."""
+        return self._services.memory.worst_losses.get(self._settings.name)
 
     def begin_look(self, begun: float) -> bool:
-        """Drop what still waits to be counted: it takes the memory of a look.
+        """Drop what still waits to be counted, if it is time for a new count: it takes memory.
 
         Args:
             begun: when the look began, on the monotonic clock.
@@ -80,8 +92,12 @@ class ClusterLosses:
         Returns:
             Whether what is read now is to be counted, and a filter reads statistics.
         """
-        if self._waiting is not None:
+        if self._ownership.driven_by:
+            self._services.memory.worst_losses.pop(self._settings.name, None)
             self._waiting, self._due_at = None, begun
+            return False
+        if begun >= self._due_at:
+            self._waiting = None
         self._begun = begun
         units = self._services.decisions.registry.current().all_units
         filters = ((Kind.FILTER, wanted.name) for wanted in self._settings.filters)
@@ -105,7 +121,7 @@ class ClusterLosses:
             return
         try:
             self._note_worst(count, self._worst_of(count))
-        except Overloaded:
+        except (Overloaded, ExecutorUnavailable):
             self._waiting = self._waiting or count
         except Exception as error:  # noqa: BLE001  other clusters are counted all the same
             fields = {"cluster": self._settings.name, "reason": f"{type(error).__name__}: {error}"}
@@ -119,19 +135,18 @@ class ClusterLosses:
         """The loss of the host whose VMs find a place least; None: no host is up.
 
         Raises:
-            Overloaded: no slot is free.
+            Overloaded, ExecutorUnavailable: no slot is free, or the filters cannot be called now.
         """
-        state, vms_on = count.view.state, _vms_by_host(count.view.state)
-        up = [key for key, host in state.hosts.items() if host.is_up]
-        for host in up if self._settings.filters else ():
+        state, vms_on, up = count.view.state, _vms_by_host(count.view.state), count.up
+        for host in up if len(up) > 1 else ():
+            others = tuple(other for other in up if other != host)
             for vm in vms_on[host]:
                 if vm not in count.accepting:
-                    self._ask_filters(count, vm, tuple(other for other in up if other != host))
+                    self._ask_filters(count, vm, others)
         running = {vm: vm_state.host for vm, vm_state in state.vms.items() if vm_state.host}
         rooms, placed_vms = _Rooms(state, up, count.accepting), PlacedVms(count.rules, running)
         placing = Placing(rooms, placed_vms, tries=_TRIES)
-        losses = []
-        for host in up:
+        for host in up[len(count.losses) :]:
             self._need_slot()
             rooms.lost_host = host
             urgent = {vm for vm in vms_on[host] if state.vms[vm].is_highly_available}
@@ -139,28 +154,38 @@ class ClusterLosses:
                 homeless = [
                     UnplacedVm(state.vms[vm].name, vm in urgent, "") for vm in placed.homeless
                 ]
-            losses.append(Loss.of(state.hosts[host].name, homeless, placed.is_best))
-        return max(losses, key=lambda loss: loss.severity, default=None)
+            count.losses.append(Loss.of(state.hosts[host].name, homeless, placed.is_best))
+        return max(count.losses, key=lambda loss: loss.severity, default=None)
 
     def _ask_filters(self, count: _Count, vm: str, hosts: tuple[str, ...]) -> None:
-        """Ask the filters of the section which hosts could take a VM.
+        """Ask the filters of the section which hosts could take a VM; without those that fail.
 
         Raises:
-            Overloaded: no slot is free.
+            Overloaded, ExecutorUnavailable: as ``_worst_of``.
         """
-        self._need_slot()
-        settings = self._settings
-        request = Request(
-            Caller.of_cluster(settings.name), Entities(hosts, vm=vm), settings.properties,
-            {Kind.FILTER: settings.filters},
-        )  # fmt: skip
-        decisions = self._services.decisions
-        deadline = time.monotonic() + decisions.request_timeout
-        job = decisions.registry.current().job(request, deadline)
-        job, _ = with_engine(job, self._services.inventory, about_vm(count.view.replies, vm))
-        execution = self._services.executor.run_shadow(job)
-        count.accepting[vm] = frozenset(execution.remaining)
-        count.without.update(result.unit for result in execution.results if not result.ok)
+        settings, decisions = self._settings, self._services.decisions
+        while filters := tuple(each for each in settings.filters if each.name not in count.without):
+            self._need_slot()
+            request = Request(
+                Caller.of_cluster(settings.name), Entities(hosts, vm=vm), settings.properties,
+                {Kind.FILTER: filters},
+            )  # fmt: skip
+            deadline = time.monotonic() + decisions.request_timeout
+            job = decisions.registry.current().job(request, deadline)
+            units = {call.unit.name: call.unit for call in job.calls}
+            failed = job.errors[Kind.FILTER].keys() - units.keys()
+            replies = about_vm(count.view.replies, vm)
+            job, problems = with_engine(job, self._services.inventory, replies)
+            if problems:
+                failed |= {name for name, unit in units.items() if unit.plugin.wants_engine}
+            if not failed:
+                execution = self._services.executor.run_shadow(job)
+                failed = {result.unit for result in execution.results if not result.ok}
+                failed |= units.keys() if execution.errors else set()
+                if not failed:
+                    count.accepting[vm] = frozenset(execution.remaining)
+                    return
+            count.without |= failed
 
     def _need_slot(self) -> None:
         """Check that somebody who asks for a slot now would have one.
@@ -173,18 +198,21 @@ class ClusterLosses:
 
     def _note_worst(self, count: _Count, worst: Optional[Loss]) -> None:
         """Keep what was counted, and log when the cluster cannot lose a host, and when it can."""
-        former, self.worst = self.worst, None
-        if worst is None:
+        losses, name, former = self._services.memory.worst_losses, self._settings.name, self.worst
+        if worst is None or self._ownership.driven_by:
+            losses.pop(name, None)
             return
         has_urgent = any(vm.is_highly_available and vm.host for vm in count.view.state.vms.values())
         words = reservation_words(count.reserves, worst, has_urgent)
-        self.worst = WorstLoss(worst, time.time(), tuple(sorted(count.without)), words)
-        was_short, is_short = bool(former and former.loss.homeless), bool(worst.homeless)
+        was_short = is_short = bool(former and former.is_logged)
+        if len(count.up) > 1:  # a host alone has no other to take its VMs: that is no news
+            is_short = bool(worst.homeless)
+        losses[name] = WorstLoss(worst, time.time(), tuple(sorted(count.without)), words, is_short)
         if is_short and not was_short:
             _log.warning(
                 "cluster %(cluster)s: if %(source_host)s fails, VMs find no place: %(count)d",
                 {
-                    "cluster": self._settings.name, "source_host": worst.host,
+                    "cluster": name, "source_host": worst.host,
                     "count": len(worst.homeless),
                 },
                 extra=for_engine(),
@@ -192,7 +220,7 @@ class ClusterLosses:
         elif was_short and not is_short:
             _log.info(
                 "cluster %(cluster)s: every VM finds a place, whichever host fails",
-                {"cluster": self._settings.name},
+                {"cluster": name},
                 extra=for_engine(),
             )
 
@@ -214,9 +242,13 @@ class _Rooms:
             if host in self._free and state.hosts[host].room is None:
                 self._free[host] -= state.vms[vm].memory
         self.lost_host = ""
+        self._rest_at = 0.0  # on the monotonic clock
 
     def choices(self, vm: str, allow: Callable[[Sequence[str]], Sequence[str]]) -> Choices:
-        """As ``Places`` has it; the host that it fills most is the first."""
+        """As ``Places`` has it; the host that it fills most is the first. Calls go on meanwhile."""
+        if time.monotonic() >= self._rest_at:
+            time.sleep(_BREATH)
+            self._rest_at = time.monotonic() + _BREATH_AFTER
         fit = [host for host, free in self._free.items() if self._takes(host, free, vm)]
         return Choices(sorted(allow(fit), key=lambda host: (self._free[host], host)), "")
 

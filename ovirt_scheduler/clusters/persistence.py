@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from ovirt_scheduler.clusters.migration_limits import Migrated
+from ovirt_scheduler.model.losses import WorstLoss
 from ovirt_scheduler.model.plans import Refusal, Step
 from ovirt_scheduler.model.values import typed_json
 from ovirt_scheduler.security.atomic_file import write_state
@@ -64,10 +65,12 @@ class DriveMemory:
 
     Attributes:
         latest_event: the number of the engine's latest event that is known; it is in no file.
+        worst_losses: by cluster, as they were counted last; they are in no file.
     """
 
     def __init__(self, file: Path) -> None:
         self.latest_event: Optional[int] = None
+        self.worst_losses: dict[str, WorstLoss] = {}
         self._file = file.absolute()
         self._lock = threading.Lock()
         self._clusters = self._read()

@@ -57,12 +57,14 @@ class WorstLoss(NamedTuple):
         time: when it was counted, in seconds since 1970.
         without: the filters that failed, and so do not count.
         reservation: how the cluster's ``ha_reservation`` differs from it; empty: it does not.
+        is_logged: whether the log last said that VMs find no place.
     """
 
     loss: Loss
     time: float
     without: tuple[str, ...] = ()
     reservation: str = ""
+    is_logged: bool = False
 
 
 def reservation_words(reserves: Optional[bool], worst: Loss, has_urgent: bool) -> str:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import time
 import zlib
+from types import SimpleNamespace
 
 import pytest
 
+from ovirt_scheduler.clusters import loss_watch
+from ovirt_scheduler.clusters.drive import ClusterDrive
 from ovirt_scheduler.clusters.ownership import Mark
+from ovirt_scheduler.errors import EngineUnavailable, ExecutorUnavailable
 from ovirt_scheduler.log import marked_for_engine
 from ovirt_scheduler.model.requests import RequestedUnit
 from ovirt_scheduler.settings.value_types import Drive
@@ -31,6 +36,27 @@ def do_filter(hosts, vm, properties):
     return [host for host in hosts if host.name != "serval" or vm.name == "web"]
 """
 
+
+BROKEN = """\
+import pathlib
+
+def do_filter(hosts, vm, properties):
+    with pathlib.Path({told!r}).open("a") as told:
+        told.write(vm.name + "\\n")
+    raise ValueError("oh")
+"""
+
+ASKS_THE_ENGINE = """\
+from ovirt_scheduler import plugin
+
+def do_filter(hosts, vm, properties):
+    try:
+        plugin.engine_connection()
+    except Exception:
+        return []
+"""
+
+REJECT = "on_failure = reject\n"
 
 READS_STATISTICS = """\
 def do_filter(hosts, vm, properties):
@@ -95,12 +121,78 @@ def test_filters_are_asked_once_for_each_vm_and_count(three, place, tmp_path):
     assert counted(three) == ("lynx", ["db"])
 
 
-def test_a_filter_that_fails_is_named(three, place):
-    place.write("Broken", "def do_filter(hosts, vm, properties):\n    raise ValueError('oh')\n")
+@pytest.mark.parametrize("conf", ["", REJECT])
+def test_a_filter_that_fails_is_named_and_asked_no_more(three, place, tmp_path, conf):
+    """Else one that hangs would hold up all clusters for its time with each VM."""
+    told = tmp_path / "asked"
+    place.write("Broken", BROKEN.format(told=str(told)))
+    (place.confs / "Broken.conf").write_text(conf)
+    place.write("Small", SMALL.format(told=str(tmp_path / "small")))
     three.registry.refresh()
-    begin(three, filters=(RequestedUnit("Broken"),))
-    assert counted(three) == ("lynx", [])
+    begin(three, filters=(RequestedUnit("Broken"), RequestedUnit("Small")))
+    three.engine.hosts[1].max_scheduling_memory = 4 * GIB
+    assert counted(three) == ("lynx", ["db"])
     assert three.cluster.state().worst_loss.without == ("Broken",)
+    assert len(told.read_text().split()) == 1
+
+
+@pytest.mark.parametrize("conf", ["", REJECT])
+def test_a_filter_that_is_not_loaded_any_more_is_named_and_accepts_any_host(three, place, conf):
+    plugin = place.write("Small", "def do_filter(hosts, vm, properties):\n    return []\n")
+    (place.confs / "Small.conf").write_text(conf)
+    three.registry.refresh()
+    begin(three, filters=(RequestedUnit("Small"),))
+    three.look()
+    plugin.unlink()
+    assert bool(three.registry.refresh().missed) == bool(conf)
+    three.cluster.losses.count()
+    worst = three.cluster.state().worst_loss
+    assert (worst.loss.homeless, worst.without) == ((), ("Small",))
+
+
+def test_a_filter_that_needs_an_engine_that_gives_no_answer_is_named(three, place, monkeypatch):
+    place.write("Asks", ASKS_THE_ENGINE)
+    three.registry.refresh()
+    begin(three, filters=(RequestedUnit("Asks"),))
+
+    def refuse(_deadline):
+        raise EngineUnavailable("away")
+
+    monkeypatch.setattr(three.inventory, "access", refuse)
+    assert counted(three) == ("lynx", [])
+    assert three.cluster.state().worst_loss.without == ("Asks",)
+
+
+def test_filters_that_hear_of_no_entities_are_named(three, place, monkeypatch):
+    """As the engine's replies cannot be read."""
+    place.write("Small", "def do_filter(hosts, vm, properties):\n    return []\n")
+    three.registry.refresh()
+    begin(three, filters=(RequestedUnit("Small"),))
+    call = place.executor.run_shadow
+    monkeypatch.setattr(
+        place.executor, "run_shadow", lambda job: call(job)._replace(errors=("not read",))
+    )
+    assert counted(three) == ("lynx", [])
+    assert three.cluster.state().worst_loss.without == ("Small",)
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_host_that_is_up_alone_is_counted_and_is_no_news(three, place, tmp_path, caplog, short):
+    """But a cluster that is short when a second one is up, is."""
+    caplog.set_level("INFO")
+    told = tmp_path / "asked"
+    place.write("Small", SMALL.format(told=str(told)))
+    three.registry.refresh()
+    for host in three.engine.hosts[1:]:
+        host.status = "maintenance"
+    begin(three, filters=(RequestedUnit("Small"),))
+    assert counted(three) == ("lynx", ["db", "web"])
+    assert not told.exists()
+    assert "find" not in caplog.text
+    three.engine.hosts[1].status = "up"
+    three.engine.hosts[1].max_scheduling_memory = (4 if short else 12) * GIB
+    assert counted(three, 11) == ("lynx", ["db"] if short else [])
+    assert caplog.text.count("if lynx fails, VMs find no place: 1") == short
 
 
 def test_hard_rules_and_pins_count(three):
@@ -174,12 +266,57 @@ def test_nothing_is_called_while_all_slots_are_taken_and_then_it_goes_on(three, 
     assert three.cluster.state().worst_loss.loss.host == "lynx"
 
 
-def test_what_waits_for_a_slot_is_dropped_by_the_next_look_and_counted_as_that_finds_it(three):
-    """So there are never the answers of two looks in memory."""
+def test_what_waits_for_a_slot_is_kept_until_it_is_time_for_a_new_count(three):
     begin(three, load_balance_interval=60.0)
     three.look()
     three.engine.hosts[1].max_scheduling_memory = 3 * GIB
-    assert counted(three) == ("lynx", ["web"])
+    assert counted(three) == ("lynx", [])
+    three.look(11)
+    three.engine.hosts[1].max_scheduling_memory = 12 * GIB
+    assert counted(three, 11) == ("lynx", [])  # so there are never two looks in memory
+
+
+def test_a_count_ends_though_a_slot_is_free_for_one_step_at_a_time(three, place, monkeypatch):
+    place.write("Small", SMALL.format(told="/dev/null"))
+    three.registry.refresh()
+    begin(three, load_balance_interval=60.0, filters=(RequestedUnit("Small"),))
+    turns = itertools.cycle([True, False])
+    monkeypatch.setattr(type(place.executor), "is_free", property(lambda _: next(turns)))
+    steps = 4 + 3  # each VM, and then each host
+    for _ in range(steps - 1):
+        assert counted(three) is None
+    assert counted(three) == ("lynx", [])
+
+
+def test_processes_that_cannot_be_started_delay_the_count_and_are_no_error_of_it(
+    three, place, monkeypatch, caplog
+):
+    """As when the daemon stops, or its zygote is gone for a moment."""
+    place.write("Small", SMALL.format(told="/dev/null"))
+    three.registry.refresh()
+    begin(three, filters=(RequestedUnit("Small"),))
+
+    def fail(_job):
+        raise ExecutorUnavailable("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place.executor, "run_shadow", fail)
+        assert counted(three) is None
+    three.cluster.losses.count()
+    assert three.cluster.state().worst_loss.loss.host == "lynx"
+    assert not caplog.records
+
+
+def test_calls_go_on_while_vms_are_placed(three, monkeypatch):
+    moments, breaths = itertools.count(), []
+    clock = SimpleNamespace(
+        time=time.time, monotonic=lambda: next(moments) / 1000, sleep=breaths.append
+    )
+    begin(three)
+    three.look()
+    monkeypatch.setattr(loss_watch, "time", clock)
+    three.cluster.losses.count()
+    assert len(breaths) >= len(three.engine.vms)
 
 
 def test_filters_get_the_statistics_that_they_read(three, place):
@@ -202,13 +339,59 @@ def test_a_failure_is_logged_and_the_next_look_is_counted(three, caplog, monkeyp
     assert counted(three, 11) == ("lynx", [])
 
 
+def stand_by(looks) -> None:
+    """Another daemon drives the cluster from the next look on."""
+    tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
+    looks.cluster.ownership.add_marks([str(Mark(True, 1, "far-0000", tag))])
+    looks.look()
+
+
 def test_another_daemon_that_drives_the_cluster_counts_it(three):
+    """And what was counted before is old when this one drives it again."""
     three.begin(Drive.ON, policy="none")
     assert counted(three)
-    tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
-    three.cluster.ownership.add_marks([str(Mark(True, 1, "far-0000", tag))])
+    stand_by(three)
+    assert three.cluster.state().worst_loss is None
+    three.cluster.ownership.take_over()
     three.look()
     assert three.cluster.state().worst_loss is None
+    three.cluster.losses.count()
+    assert three.cluster.state().worst_loss.loss.host == "lynx"
+
+
+def test_a_count_that_ends_after_another_daemon_took_the_cluster_over_tells_nothing(
+    three, caplog, monkeypatch
+):
+    three.engine.hosts[1].max_scheduling_memory = 3 * GIB
+    three.begin(Drive.ON, policy="none")
+    three.look()
+    losses = three.cluster.losses
+    count = losses._worst_of
+    monkeypatch.setattr(losses, "_worst_of", lambda waiting: (count(waiting), stand_by(three))[0])
+    losses.count()
+    assert losses.worst is None
+    assert "fails" not in caplog.text
+
+
+def test_a_daemon_that_stands_by_reads_no_statistics_for_a_count(three, place):
+    place.write("Busy", READS_STATISTICS)
+    three.registry.refresh()
+    three.begin(
+        Drive.ON, policy="none", load_balance_interval=0.0, filters=(RequestedUnit("Busy"),)
+    )
+    assert three.cluster.losses.begin_look(three.now)
+    stand_by(three)
+    assert not three.cluster.losses.begin_look(three.now)
+
+
+def test_a_reload_keeps_what_was_counted_and_warns_of_nothing_again(three, caplog):
+    three.engine.hosts[1].max_scheduling_memory = 3 * GIB
+    begin(three)
+    assert counted(three) == ("lynx", ["web"])
+    three.cluster = ClusterDrive(three.cluster._settings, three.cluster._services)
+    assert three.cluster.state().worst_loss.loss.host == "lynx"
+    assert counted(three) == ("lynx", ["web"])
+    assert caplog.text.count("if lynx fails") == 1
 
 
 def test_a_daemon_counts_the_clusters_that_it_looks_after_as_capacity_does(driven, tmp_path):

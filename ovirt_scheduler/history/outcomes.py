@@ -61,6 +61,9 @@ def summary(decision: Record) -> Summary:
         text += f"; {', '.join(failed)} failed"
     if missing:
         text += f"; not there: {', '.join(missing)}"
+    for unit in live(decision):
+        if ranking.has_no_effect(decision, unit):
+            text += f"; {unit['name']} has no effect"
     failing = filter(has_failed, decision["units"])
     failures = [(unit["name"], unit.get("message", unit["outcome"])) for unit in failing]
     good = {RequestOutcome.OK, RequestOutcome.CORRECTED}

@@ -106,6 +106,16 @@ def scores(host: Host) -> list[Cost]:
     return [cost for cost in host.get("costs", ()) if "cost" in cost]
 
 
+def has_no_effect(decision: Record, unit: UnitRecord) -> bool:
+    """Whether all costs of a unit were cut to the same bound: it tells no hosts apart."""
+    if unit.get("kind") != Kind.COST_FUNCTION.label:
+        return False
+    hosts = decision.get("hosts", ())
+    costs = (cost for host in hosts for cost in scores(host) if cost["unit"] == unit["name"])
+    bound = next(costs, Cost()).get("held")
+    return bound is not None and all(cost.get("held") == bound for cost in costs)
+
+
 def by_cost(decision: Record) -> list[str]:
     """The ids of the hosts with a total, the lowest first; of equal ones the first given."""
     totals = {host["id"]: host["total"] for host in decision["hosts"] if "total" in host}

@@ -257,8 +257,9 @@ def _add_call(tally: UnitTally, unit: UnitRecord, record: Record, time: float) -
             tally.failing_since = time
     else:
         tally.failing_since = None
-    if not unit.get("corrected"):
-        tally.corrected_since = None
-    else:
-        tally.last_note = with_names("; ".join(unit["notes"]), outcomes.names_by_id(record))
-        tally.corrected_since = tally.corrected_since or time
+    notes = unit["notes"] if unit.get("corrected") else []
+    if ranking.has_no_effect(record, unit):
+        notes = [*notes, f"{unit['name']} has no effect: each cost was cut to the same bound"]
+    tally.corrected_since = (tally.corrected_since or time) if notes else None
+    if notes:
+        tally.last_note = with_names("; ".join(notes), outcomes.names_by_id(record))

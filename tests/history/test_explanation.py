@@ -197,6 +197,14 @@ def test_a_list_names_the_units_that_failed_and_would_have_counted():
     assert told["summary"] == "1 host: 1 left; Old failed"
 
 
+def test_a_list_names_a_cost_function_whose_costs_were_all_cut():
+    made = scored({"Bytes": 1, "b": 1}, {"lynx": (2**34, 1), "puma": (2**36, 2)})
+    assert "effect" not in outcomes.summary(made)["summary"]
+    for one in made["hosts"]:
+        one["costs"][0]["held"] = 10**9
+    assert outcomes.summary(made)["summary"].endswith("; Bytes has no effect")
+
+
 def test_a_list_marks_a_call_that_names_a_unit_that_is_not_there():
     units = [unit("Gone", outcome="not asked", message="there is no filter named 'Gone'")]
     told = outcomes.summary(decision("runFilters", units, [host("lynx")], ["id-of-lynx"]))

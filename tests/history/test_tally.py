@@ -157,6 +157,23 @@ def test_a_unit_is_corrected_until_its_answer_is_right():
     assert tallied(corrected, night()).unit("Night", "filter").corrected_since is None
 
 
+@pytest.mark.parametrize("mode", ["live", "shadow"])
+def test_a_unit_whose_costs_were_all_cut_to_the_same_bound_has_no_effect(mode):
+    def tallied_costs(*bounds):
+        costs = [
+            {"unit": "Bytes", "cost": 2**36, "factor": 1, "weighted": n, "held": n} for n in bounds
+        ]
+        hosts = [{"id": str(n), "costs": [cost]} for n, cost in enumerate(costs)]
+        tally, unit = Tally(), call("Bytes", "cost function", mode=mode)
+        (tally.add if mode == "live" else tally.add_shadows)(record([unit], hosts), NOON)
+        return tally.unit("Bytes", "cost function")
+
+    cut = tallied_costs(10**9, 10**9)
+    told = "Bytes has no effect: each cost was cut to the same bound"
+    assert (cut.corrected_since, cut.last_note) == (NOON, told)
+    assert tallied_costs(10**9, -(10**9)).corrected_since is None
+
+
 def test_what_is_told_of_a_unit_names_hosts_beside_their_ids():
     puma = {"id": "a" * 8 + "-1111-2222-3333-" + "a" * 12, "name": "puma"}
     note = call("Noted", notes=[f"not {puma['id']}"], corrected=True)

@@ -26,7 +26,7 @@ from ovirt_scheduler.history.record import (
 )
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model.units import Kind
-from ovirt_scheduler.model.values.text import each_text, with_names
+from ovirt_scheduler.model.values.text import count_of, each_text, with_names
 
 _T = TypeVar("_T")
 
@@ -199,9 +199,9 @@ class _HostLines:
     def __init__(self, decision: Record) -> None:
         self._in_order = in_order(decision)
         self._removed = outcomes.removed(decision)
-        self._scored = len(ranking.ranked(decision))
+        self._places = ranking.places(decision)
         self._others = {
-            unit: ranking.places(totals, ranking.unsure(decision, totals))
+            unit: ranking.places_by(decision, totals)
             for unit, totals in ranking.without_each(decision).items()
         }
         scored = (cost["unit"] for host in self._in_order for cost in ranking.scores(host))
@@ -253,7 +253,7 @@ class _HostLines:
 
     def _rank(self, host: Host) -> Iterator[Line]:
         """``2nd of 3, cost 14 = EvenVms 2 × 4 + Memory 1 × 6; without Memory it would be 1st``."""
-        name, place = host["id"], host.get("rank")
+        name, place = host["id"], self._places.get(host["id"])
         total = self._total(host)
         if name in self._removed:
             return
@@ -263,7 +263,9 @@ class _HostLines:
             elif self._counts_costs:
                 yield Line("no cost function scored it: it is not in the answer", Tone.TROUBLE)
             return
-        ranks = [f"{ordinal(place)} of {self._scored}{f', {total}' if total else ''}"]
+        equals = [*self._places.values()].count(place) - 1
+        shared = f", with {count_of(equals, 'other')}" if equals else ""
+        ranks = [f"{ordinal(place)} of {len(self._places)}{shared}{f', {total}' if total else ''}"]
         for unit, places in self._others.items() if len(self._others) > 1 else ():
             if name not in places:
                 if not self._selects:
@@ -321,18 +323,23 @@ def _share(cost: Cost) -> str:
 
 def _decisive(decision: Record) -> Iterator[Line]:
     """Which cost functions made the best host the best."""
-    best = ranking.best(decision)
-    names = outcomes.host_names([decision])
+    bests = ranking.bests(decision)
     for unit, totals in ranking.with_shadows(decision).items():
-        host, is_another = ranking.winner(decision, totals)
-        if host is not None or is_another:
-            would = f"{_winner(host, names)} would be best{', too' if host == best else ''}"
+        others = ranking.bests_by(decision, totals)
+        if others or ranking.winner(decision, totals).is_another:
+            would = (
+                f"{_winners(decision, others)} would be best{', too' if others == bests else ''}"
+            )
             yield Line(f"with {unit}, which looks on (shadow), {would}")
-    if len(ranking.without_each(decision)) < 2:
+    without = ranking.without_each(decision)
+    if len(without) < 2:
         return  # one alone decides all that is decided
-    for unit, other in ranking.decisive(decision).items():
-        yield Line(f"{unit} was decisive: without it {_winner(other, names)} would be best")
+    for unit in ranking.decisive(decision):
+        others = ranking.bests_by(decision, without[unit])
+        if {*bests}.isdisjoint(others):
+            winners = _winners(decision, others)
+            yield Line(f"{unit} was decisive: without it {winners} would be best")
 
 
-def _winner(host: Optional[str], names: Mapping[str, str]) -> str:
-    return "another host" if host is None else names[host]
+def _winners(decision: Record, hosts: list[str]) -> str:
+    return outcomes.listed(outcomes.named(decision, hosts), "and") if hosts else "another host"

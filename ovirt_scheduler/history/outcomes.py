@@ -42,8 +42,11 @@ def outcome(decision: Record) -> str:
     if method == Kind.FILTER.method:
         result = remaining_hosts(decision)
     elif method == Kind.COST_FUNCTION.method:
-        best = ranking.best(decision)
-        result = "no costs" if best is None else f"{named(decision, [best])[0]} is best"
+        bests = ranking.bests(decision)
+        names = listed(named(decision, bests), "and") if bests else ""
+        result = f"{names} {'are' if bests[1:] else 'is'} best" if bests else "no costs"
+        if bests[1:] and len(bests) == number:
+            result = "all cost the same"
     elif isinstance(answer, list):
         hosts = listed(named(decision, answer), "then")
         result = hosts if answer else f"no host: {remaining_hosts(decision)}"

@@ -149,7 +149,7 @@ def _place(decision: Record, host: str) -> str:
         return f"one of the {len(best)} best hosts" if best[1:] else "the best host of the decision"
     if host not in order:
         return "which no cost function had scored"
-    place = explanation.ordinal(order.index(host) + 1)
+    place = explanation.ordinal(ranking.places(decision)[host])
     best_names = outcomes.listed(outcomes.named(decision, best), "or")
     return f"the {place} of {len(order)} hosts; the best was {best_names}"
 
@@ -254,15 +254,16 @@ def grid(decisions: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
         for key, host in hosts.items():
             if "rank" in host or "rank" not in last.get(key, {}):
                 last[key] = host
-    scored = ("total", "rank") if any("rank" in host for host in last.values()) else ()
+    ranks = {key: place for each in decisions for key, place in ranking.places(each).items()}
     rows = []
     in_order = sorted(last, key=lambda key: (key in out, last[key].get("rank", len(last))))
     for key in in_order[: explanation.MOST_HOSTS]:
         cells = [_cell(unit, hosts.get(key, {})) for hosts, units in shown for unit in units]
-        cells += [str(last[key].get(part, _NOTHING)) for part in scored]
+        if ranks:
+            cells += [str(last[key].get("total", _NOTHING)), str(ranks.get(key, _NOTHING))]
         rows.append([names[key], *cells])
     headings = [_heading(unit) for _, units in shown for unit in units]
-    return ["HOST", *headings, *map(str.upper, scored)], rows
+    return ["HOST", *headings, *(("TOTAL", "RANK") if ranks else ())], rows
 
 
 def columns(decision: Record) -> list[UnitRecord]:

@@ -11,7 +11,7 @@ the scheduler's own preference would decide between them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple, Optional
 
@@ -122,10 +122,22 @@ def by_cost(decision: Record) -> list[str]:
     return sorted(totals, key=totals.__getitem__)
 
 
-def places(totals: CostTotals, unsure: Container[str] = ()) -> dict[str, int]:
-    """Host id to rank, from 1; without hosts whose rank is not sure."""
-    in_order = enumerate(sorted(totals, key=totals.__getitem__), 1)
-    return {host: place for place, host in in_order if host not in unsure}
+def places(decision: Record) -> dict[str, int]:
+    """Host id to place, from 1. Hosts that cost the same share one, except of a selection."""
+    hosts = [host for host in decision["hosts"] if "rank" in host]
+    if is_selection(decision):
+        return {host["id"]: host["rank"] for host in hosts}
+    return places_by(decision, {host["id"]: host.get("total", 0) for host in hosts})
+
+
+def places_by(decision: Record, totals: CostTotals) -> dict[str, int]:
+    """The places by other totals, as ``places`` has them; without hosts whose place is not sure."""
+    in_order = [*enumerate(sorted(totals, key=totals.__getitem__), 1)]
+    if is_selection(decision):
+        hidden = unsure(decision, totals)
+        return {host: place for place, host in in_order if host not in hidden}
+    first: dict[int, int] = {}
+    return {host: first.setdefault(totals[host], place) for place, host in in_order}
 
 
 def lowest(totals: CostTotals) -> str:
@@ -223,6 +235,14 @@ def winner(decision: Record, totals: CostTotals) -> Winner:
     if other not in unsure(decision, totals):
         return Winner(other, other != first)
     return Winner(None, first is not None and totals[first] > totals[other])
+
+
+def bests_by(decision: Record, totals: CostTotals) -> list[str]:
+    """The hosts that none would be better than by other totals; none if that is not known."""
+    first = winner(decision, totals).host
+    if first is None or is_selection(decision):
+        return [] if first is None else [first]
+    return [host for host, total in totals.items() if total == totals[first]]
 
 
 def decisive(decision: Record) -> dict[str, Optional[str]]:

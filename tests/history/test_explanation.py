@@ -93,7 +93,7 @@ def test_counterfactuals_are_what_a_call_without_the_unit_comes_to(seed):
     assert ranking.ranked(made) == ranked(names)
     for name, without in ranking.without_each(made).items():
         others = [each for each in names if each != name]
-        assert list(ranking.places(without)) == (ranked(others) or every)
+        assert list(ranking.places_by(made, without)) == (ranked(others) or every)
 
 
 def test_equal_totals_rank_in_the_order_given():
@@ -101,6 +101,44 @@ def test_equal_totals_rank_in_the_order_given():
     made = scored({"a": 1, "b": 1}, {"lynx": (2, 1), "puma": (1, 2), "serval": (1, 3)})
     assert ranking.ranked(made) == ["id-of-lynx", "id-of-puma", "id-of-serval"]
     assert ranking.decisive(made) == {"b": "id-of-puma"}
+
+
+def outcome_and_lines(made):
+    heading, _, *told = text(explanation.lines(made))
+    return [heading.partition(": ")[2], *map(str.strip, told)]
+
+
+def test_hosts_that_all_cost_the_same_share_the_first_place():
+    assert outcome_and_lines(scored({"a": 2}, {"lynx": (1,), "puma": (1,), "serval": (1,)})) == [
+        "3 hosts: all cost the same",
+        "lynx, puma, serval: 1st of 3, with 2 others, cost 2 = a 2 × 1",
+    ]
+
+
+def test_some_hosts_that_cost_the_same_share_a_place():
+    made = scored({"a": 1}, {"lynx": (1,), "puma": (2,), "serval": (1,), "ocelot": (2,)})
+    assert outcome_and_lines(made) == [
+        "4 hosts: lynx and serval are best",
+        "lynx, serval: 1st of 4, with 1 other, cost 1 = a 1 × 1",
+        "puma, ocelot: 3rd of 4, with 1 other, cost 2 = a 1 × 2",
+    ]
+
+
+def test_a_unit_without_which_the_best_host_would_be_one_of_several_is_not_called_decisive():
+    made = scored({"a": 1, "b": 1}, {"lynx": (0, 1), "puma": (0, 0), "serval": (0, 2)})
+    assert outcome_and_lines(made) == [
+        "3 hosts: puma is best",
+        "puma: 1st of 3, cost 0 = a 1 × 0 + b 1 × 0",
+        "lynx: 2nd of 3, cost 1 = a 1 × 0 + b 1 × 1; without b it would be 1st",
+        "serval: 3rd of 3, cost 2 = a 1 × 0 + b 1 × 2; without b it would be 1st",
+    ]
+
+
+def test_all_that_would_be_best_without_a_unit_are_named():
+    made = scored({"a": 1, "b": 1}, {"lynx": (0, 9), "puma": (5, 1), "serval": (0, 9)})
+    assert outcome_and_lines(made)[-1] == (
+        "b was decisive: without it lynx and serval would be best"
+    )
 
 
 def test_the_only_function_is_decisive_where_it_did_not_choose_the_first():

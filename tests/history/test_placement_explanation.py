@@ -45,6 +45,11 @@ def test_a_cost_that_was_cut_stands_in_the_grid_as_it_counts():
     assert grid([costs])[1] == [["puma", "500000000", "1000000000", "1"]]
 
 
+def test_hosts_that_cost_the_same_share_a_rank_in_the_grid():
+    _, rows = grid([scored({"Even": 1}, {"puma": (4,), "lynx": (4,), "ocelot": (5,)})])
+    assert rows == [["puma", "4", "4", "1"], ["lynx", "4", "4", "1"], ["ocelot", "5", "5", "3"]]
+
+
 def last_of(*decisions):
     """The calls of the last placement, of these decisions, the newest first."""
     kept = {str(number): each for number, each in enumerate(decisions)}

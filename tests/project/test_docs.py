@@ -165,7 +165,7 @@ def test_ten_lines_go_from_a_new_plugin_to_a_replayed_change(reader):
     assert status == 0, out + err
     assert "as it was: 1 of 1 decisions come out the same" in out
     assert "with the change: 1 of 1 decisions differ;" in out
-    assert "before: 4 hosts: lynx is best\n    now: 4 hosts: ocelot is best\n" in out
+    assert "before: 4 hosts: all cost the same\n    now: 4 hosts: ocelot is best\n" in out
     assert "stopping on SIGTERM" in err
 
 

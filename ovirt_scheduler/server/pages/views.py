@@ -74,13 +74,15 @@ def summaries(records: Iterable[Record]) -> list[PageValues]:
 
 def decision(of: Record) -> PageValues:
     """All that the page of one decision shows."""
-    columns = placement_explanation.columns(of)
+    columns, places = placement_explanation.columns(of), ranking.places(of)
     hosts, most = explanation.in_order(of), explanation.MOST_HOSTS
     return {
         **_summary({**of, **outcomes.summary(of)}),
-        "ranked": ranking.best(of) is not None,
+        "ranked": bool(places),
         "columns": columns,
-        "rows": [_row(host, columns) for host in hosts[:most]] if columns else (),
+        "rows": [_row(host, columns, places.get(host["id"])) for host in hosts[:most]]
+        if columns
+        else (),
         "left_out": max(0, len(hosts) - most),
         "sentences": [
             line.text.strip() for line in itertools.islice(explanation.lines(of), 2, None)
@@ -97,13 +99,13 @@ def _summary(of: Record) -> PageValues:
     }
 
 
-def _row(host: Host, columns: Sequence[UnitRecord]) -> PageValues:
+def _row(host: Host, columns: Sequence[UnitRecord], place: Optional[int]) -> PageValues:
     """The row of a host in a table whose columns are units."""
     return {
         "host": host.get("name") or host["id"],
-        "rank": host.get("rank", "-"),
+        "rank": place or "-",
         "total": host.get("total", "-"),
-        "chosen": host.get("rank") == 1,
+        "chosen": place == 1,
         "cells": [(unit, placement_explanation.entry_of(unit, host)) for unit in columns],
     }
 

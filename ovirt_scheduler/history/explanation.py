@@ -126,13 +126,17 @@ def why(decision: Record) -> dict[str, str]:
 
 
 def is_plain(decision: Record) -> bool:
-    """Whether one unit decided alone and gave no reasons, so that its answer says it all."""
+    """Whether one unit decided alone and gave no reasons, so that its answer says it all.
+
+    Units in shadow decide nothing.
+    """
+    units = [unit["name"] for unit in decision.get("units", ()) if unit.get("mode") != "shadow"]
     has_reasons = any(
-        entry.get("reason")
+        entry.get("reason") and entry["unit"] in units
         for host in decision.get("hosts", ())
         for entry in (*host.get("verdicts", ()), *host.get("costs", ()))
     )
-    return len(decision.get("units", ())) < 2 and not has_reasons
+    return len(units) < 2 and not has_reasons
 
 
 def vm_name(decision: Record) -> str:

@@ -11,7 +11,7 @@ import functools
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Optional
 
@@ -21,12 +21,13 @@ from ovirt_scheduler.command.calls.daemon_client import MethodCaller
 from ovirt_scheduler.command.calls.input_files import CommandInputs, names, read_options, running_on
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadUsage
-from ovirt_scheduler.history import explanation, outcomes
-from ovirt_scheduler.history.record import Record
+from ovirt_scheduler.history import explanation, outcomes, ranking
+from ovirt_scheduler.history.record import OK, Record
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.model.results import CallResult
+from ovirt_scheduler.model.units import Kind
 
 _DESIGN, _ENGINE = AnswerForm.DESIGN, AnswerForm.ENGINE
 
@@ -135,13 +136,13 @@ def discover(call: MethodCaller) -> Shown:
 
 def run_filters(call: MethodCaller, units: Sequence[str], inputs: CommandInputs) -> Shown:
     """Ask which hosts every filter accepts."""
-    answer = _Answer(call, inputs, "runFilters", list(units), *inputs.parameters())
+    answer = _Answer(call, inputs, "runFilters", list(units), *inputs.parameters(), units=units)
     accepted = answer.result
     accepted_ids = {*accepted}
     rejected = [host for host in answer.hosts if host not in accepted_ids]
     text = answer.table("VERDICT", {**dict.fromkeys(accepted, "accepted"),
                                     **dict.fromkeys(rejected, "rejected")})  # fmt: skip
-    if aggregate.ALL_FILTERS_FAILED in answer.problems:
+    if answer.hosts and not answer.was_judged:
         verdict = "accepts them all" if accepted else "accepts none of them"
         text = f"no filter has judged the hosts: the answer {verdict}\n"
     return answer.shown(text, {"accepted": accepted, "rejected": rejected}, accepted, _NO_HOSTS)
@@ -151,7 +152,9 @@ def run_cost_functions(
     call: MethodCaller, factors: Mapping[str, int], inputs: CommandInputs
 ) -> Shown:
     """Ask for the weighted sum of costs of each host; the best host comes first."""
-    answer = _Answer(call, inputs, "runCostFunctions", dict(factors), *inputs.parameters())
+    answer = _Answer(
+        call, inputs, "runCostFunctions", dict(factors), *inputs.parameters(), units=factors
+    )
     costs: dict[str, int] = {}
     weighted: dict[str, dict[str, int]] = {}  # by unit, if the answer has their names
     for host, cost, *unit in answer.result:
@@ -169,7 +172,7 @@ def run_cost_functions(
 def run_balance(call: MethodCaller, unit: str, inputs: CommandInputs) -> Shown:
     """Ask which VM to migrate, and where it may go."""
     parameters = inputs.parameters(with_vm=False)
-    answer = _Answer(call, inputs, "runLoadBalancing", unit, *parameters)
+    answer = _Answer(call, inputs, "runLoadBalancing", unit, *parameters, units=[unit])
     vm, targets = answer.result
     if not vm:
         return answer.shown("", {"migration": None}, nothing=f"nothing to do\n{answer.reasons()}")
@@ -280,15 +283,24 @@ def schedule(call: MethodCaller, topic: str, method: str, arguments: Mapping[str
 class _Answer:
     """The answer to a call in the engine form, taken apart (contract 3.2).
 
+    Args:
+        units: the names of the policy units that are called.
+
     Attributes:
         hosts: the name of each host that was asked about, by its id.
     """
 
     def __init__(
-        self, call: MethodCaller, inputs: CommandInputs, method: str, *parameters: object
+        self,
+        call: MethodCaller,
+        inputs: CommandInputs,
+        method: str,
+        *parameters: object,
+        units: Collection[str] = (),
     ) -> None:
         reply = call(_ENGINE, method, *parameters)
         fields: dict[str, Any] = reply.answer
+        self._units = units
         self.hosts = names(inputs.hosts)
         self.result = fields["result"]
         self._calls = reply.results
@@ -304,6 +316,14 @@ class _Answer:
     def record(self) -> Optional[Record]:
         """The record of the decision, if it is known (contract 8.1)."""
         return self._record()
+
+    @property
+    def was_judged(self) -> bool:
+        """Whether a filter that counts has judged the hosts, as far as it is known."""
+        if self.record is None:
+            return aggregate.ALL_FILTERS_FAILED not in self.problems
+        filters = ranking.units_of(self.record, Kind.FILTER)
+        return any(unit.get("outcome", OK) == OK for unit in filters)
 
     @property
     def decision(self) -> Optional[Record]:
@@ -357,6 +377,17 @@ class _Answer:
         ranks = {each["id"]: each["rank"] for each in decided if "rank" in each}
         return sorted(self.hosts, key=lambda host: ranks.get(host, len(ranks) + 1))
 
+    def _in_shadow(self) -> list[str]:
+        """The units that the call names, and that only look on, as far as it is known.
+
+        What they say is added to the record later; it has every other unit.
+        """
+        record: Optional[Record] = vars(self).get("record")
+        if record is None:
+            return []
+        live = {unit["name"] for unit in record["units"] if unit.get("mode") != "shadow"}
+        return [name for name in self._units if name not in live]
+
     def shown(
         self, text: str, fields: Mapping[str, object], listed: Sequence[str] = (), nothing: str = ""
     ) -> Shown:
@@ -368,8 +399,12 @@ class _Answer:
         """
         lines = [text or ("" if self.problems else nothing)]
         lines += [f"problem: {printable(problem)}\n" for problem in self.problems]
+        lines += [
+            f"note: {printable(name)} is in shadow and does not count; why shows what it said\n"
+            for name in self._in_shadow()
+        ]
         fields = {**fields, "problems": self.problems}
-        if vars(self).get("record") is not None:  # that of a topic's method is not waited for
+        if vars(self).get("record") is not None:
             fields["decision"] = self.record
         if self._calls:
             fields["calls"] = [_call_fields(result) for result in self._calls]

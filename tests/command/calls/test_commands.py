@@ -77,6 +77,8 @@ def plugins(tmp_path_factory):
     (folder / "Falls.py").write_text(FALLS)
     (folder / "Empty.py").write_text("def do_filter(hosts, vm, properties):\n    return []\n")
     (folder / "night.py").write_text(TOPIC)
+    (folder / "Looks.py").write_text(PLUGIN)
+    (folder / "Looks.conf").write_text("shadow = true\n")
     return folder
 
 
@@ -101,7 +103,10 @@ def call(request, daemon, plain, plugins):
     else:
         settings = scheduler_conf.load(None, {})
         settings = dataclasses.replace(
-            settings, plugins_path=(plugins,), plugins_path_optional=frozenset()
+            settings,
+            plugins_path=(plugins,),
+            plugins_path_optional=frozenset(),
+            conf_beside=True,
         )
         with daemon_client.local(settings) as here:
             yield here
@@ -195,6 +200,27 @@ def test_a_unit_that_fails_is_told(call, unit, told):
     assert not shown.well
     assert shown.fields["accepted"] == IDS[:1]
     assert f"problem: {told}" in shown.text
+
+
+@pytest.mark.parametrize("units", [["Nobody"], ["Nobody", "Falls"], ["Night"]])
+def test_no_verdicts_are_shown_where_no_filter_gave_one(call, units):
+    """As it is missing, fails, or is none."""
+    shown = commands.run_filters(call, units, CommandInputs(HOSTS))
+    assert shown.text.startswith("no filter has judged the hosts: the answer accepts them all\n")
+    assert "VERDICT" not in shown.text
+    assert shown.fields["accepted"] == IDS
+
+
+def test_a_unit_in_shadow_is_told_of(call):
+    """It counts for nothing, and explains nothing."""
+    note = "note: Looks is in shadow and does not count; why shows what it said\n"
+    alone = commands.run_cost_functions(call, {"First": 1}, CommandInputs(HOSTS)).text
+    beside = commands.run_cost_functions(call, {"First": 1, "Looks": 2}, CommandInputs(HOSTS)).text
+    assert beside == f"{alone}{note}"
+    assert "WHY" not in alone
+    shown = commands.run_filters(call, ["Looks"], CommandInputs(HOSTS))
+    assert shown.text == (f"no filter has judged the hosts: the answer accepts them all\n{note}")
+    assert shown.well
 
 
 def test_nothing_is_said_of_an_answer_that_a_failure_emptied(call):

@@ -16,7 +16,7 @@ OTHER = "def do_score(hosts, vm, properties):\n    return []\n"
 BOTH = f"{GOOD}{OTHER}"
 HOSTS = str(PROJECT / "demo" / "hosts.xml")
 TOLD = re.compile(
-    r"Quiet: the version of (\d\d:\d\d) answers; the file has not loaded since (\d\d:\d\d): "
+    r"Quiet: the version of (\d\d:\d\d:\d\d) answers; the file has not loaded since (\d\d:\d\d:\d\d): "
     r"line 5: syntax error: .*"
 )
 

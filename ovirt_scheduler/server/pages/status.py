@@ -137,8 +137,8 @@ def _unit(unit: UnitState, tally: UnitTally, now: float) -> Status:
     if unit.old_since is not None and unit.old_version is not None:
         state, since = "old version", unit.old_since
         old = (
-            f"the version of {clock(unit.old_version)} answers; the file has not loaded "
-            f"since {clock(since)}: {unit.old_because}"
+            f"the version of {clock(unit.old_version, True)} answers; the file has not loaded "
+            f"since {clock(since, True)}: {unit.old_because}"
         )
     because = old
     if tally.is_corrected(unit.checksum):

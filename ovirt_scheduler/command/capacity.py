@@ -29,7 +29,7 @@ from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.settings.value_types import TYPES
 from ovirt_scheduler.workbench import snapshot
 from ovirt_scheduler.workbench.entity_document import EntityDocument
-from ovirt_scheduler.workbench.host_loss import ACT, WAITS, Questions
+from ovirt_scheduler.workbench.host_loss import WAITS, Questions
 from ovirt_scheduler.workbench.simulated_cluster import UP, SimulatedVm
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
@@ -132,7 +132,7 @@ def _order(questions: Questions, about: _About) -> Shown:
         (hosts[key].name, (after, f"{vms[vm].name} has no place: {why}"))
         for key, (vm, why) in order.blocked.items()
     )
-    lines = [f"{vm.name} {WAITS}: it {vm.why_stays}; {ACT}" for vm in waiting]
+    lines = [f"{vm.name} {WAITS}: it {vm.why_stays}; {vm.remedy}" for vm in waiting]
     lines += [f"{host.name} {status_words(host.status)}, and is not in the order"
               for host in hosts.values() if host.status != UP]  # fmt: skip
     lines += [f"{host} cannot be emptied {when}: {why}" for host, (when, why) in whys.items()]
@@ -301,8 +301,11 @@ class _About:
         self._silent: set[str] = set()  # VMs about which the engine says nothing
         source = f"{file.name}, saved {saved.time}{_age(saved.time)}" if file else "the engine"
         filters = "" if offers else ", without the engine's own filters"
-        policy = "as in [clusters]" if section.file else "the default scheduler alone"
-        self._policy = f"{saved.cluster} from {source}{filters}; policy: {policy}"
+        policy = f"the section {section.name}" if section.file else "the default scheduler alone"
+        self._policy = (
+            f"{saved.cluster} from {source}{filters}: as {policy} would place the VMs; the "
+            "engine's own choice may differ"
+        )
 
     def offered(self, vm: str) -> Optional[Collection[str]]:
         """The hosts that the engine would migrate a VM to; None: it does not say."""
@@ -313,15 +316,13 @@ class _About:
 
     def shown(self, table: str, lines: Sequence[str], well: bool, **values: object) -> Shown:
         """An answer, with what it rests on."""
-        head = (
-            "the engine chooses by its own policy; the cluster's section would place VMs like this",
-            self._policy,
-        )
         notes = [f"problem: {problem}; the answer counts without it" for problem in self.problems]
         if self._silent:
             number = count_of(len(self._silent), "VM")
             notes.append(f"the engine does not say where it would migrate {number}")
-        texts = ["".join(f"{line}\n" for line in each) for each in (head, [*lines, *notes])]
+        texts = [
+            "".join(f"{line}\n" for line in each) for each in ([self._policy], [*lines, *notes])
+        ]
         fields = {
             "cluster": self.cluster, "taken": self._time, "policy": self._policy,
             "engine_filters": bool(self._offers), "silent": len(self._silent),

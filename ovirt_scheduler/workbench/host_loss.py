@@ -25,7 +25,6 @@ from ovirt_scheduler.workbench.simulated_rules import read_rules
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 BLOCKS, BREAKS, WAITS = "blocks", "breaks", "waits for you"
-ACT = "shut it down, migrate it by hand, or wait until it may leave"
 _CAN_GIVE = (UP, "preparing_for_maintenance")  # VMs away, by migration
 _TRIES_IN_ALL = 10_000  # in which VMs are asked about again, over all hosts that are lost
 _MOST_MORE = 1000  # VMs of a kind that fit on one host, as far as they are counted
@@ -130,7 +129,7 @@ class Questions:
         self._placing.may_break = self._is_now = False
         leaving = [self._leaving(vm, hosts_of[vm.id], placed) for vm in vms]
         leaving += [
-            Leaving(vm.name, vm.memory, (), "", f"it {why}", WAITS, ACT)
+            Leaving(vm.name, vm.memory, (), "", f"it {why}", WAITS, vm.remedy)
             for vm, why in staying.items()
         ]
         host.set("status", "maintenance")

@@ -87,7 +87,8 @@ class SimulatedVm(EntityDocument):
         self.ends = math.inf
         self.waits = ""
         self.fell: Optional[SimulatedHost] = None
-        self.is_movable = self.values.get("placement_policy/affinity") in (None, "migratable")
+        self._affinity = self.values.get("placement_policy/affinity", "migratable")
+        self.is_movable = self._affinity == "migratable"
         self.is_highly_available = self.values.get("high_availability/enabled") == "true"
 
     @property
@@ -111,9 +112,18 @@ class SimulatedVm(EntityDocument):
     def why_stays(self) -> str:
         """Why an engine does not migrate it off a host that goes to maintenance; empty: it does."""
         if not self.is_movable:
-            return "may not be migrated, or by hand only"
+            by_hand = self._affinity == "user_migratable"
+            return "may be migrated by hand only" if by_hand else "may not be migrated"
         status = self.values.get("status", UP)
         return "" if status == UP or status.startswith("migrating") else status_words(status)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a VM that stays."""
+        if self._affinity == "pinned":
+            return "shut it down"
+        act = "wait until it may leave" if self.is_movable else "migrate it by hand"
+        return f"{act}, or shut it down"
 
     @property
     def is_up(self) -> bool:

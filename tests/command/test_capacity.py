@@ -142,7 +142,15 @@ def test_what_waits_for_somebody_is_told_and_is_an_obstacle(ask):
     )
     status, said = ask(saved, "maintenance", "lynx")
     assert status == 1
-    assert {each["obstacle"] for each in said["vms"]} == {"waits for you"}
+    assert {each["vm"]: (each["obstacle"], each["why"], each["remedy"]) for each in said["vms"]} == {
+        "db": ("waits for you", "it may not be migrated", "shut it down"),
+        "web": (
+            "waits for you", "it may be migrated by hand only", "migrate it by hand, or shut it down",
+        ),
+    }  # fmt: skip
+    assert said["policy"].endswith(
+        ": as the section Default would place the VMs; the engine's own choice may differ"
+    )
     status, said = ask(saved, "maintenance", "--all", "Default")
     assert (status, {*said["order"]}) == (1, {"puma", "lynx"})
     assert {*said["waiting"]} == {"db", "web"}

@@ -28,6 +28,7 @@ from ovirt_scheduler.model.values import spelling
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
 _MANY, _FEW = 100, 10  # decisions to show; with --follow, before the new ones
+_CHECKSUM = re.compile(r"\b(sha256:[0-9a-f]{12})[0-9a-f]+\b")
 _PAUSE = 0.5  # seconds between two queries for new ones
 _FIRST_LIMIT = 50  # decisions of such a query; the next one has more, if all of them are new
 
@@ -169,11 +170,15 @@ def _events(recorded: RecordReader, options: argparse.Namespace, selection: Quer
 
 def _event(event: Mapping[str, Any]) -> tuple[str, str, str]:
     more = (
-        f"{name} {'; '.join(value) if isinstance(value, list) else value}"
-        for name, value in event.items()
-        if name not in ("time", "event")
+        f"{name} {_detail(value)}" for name, value in event.items() if name not in ("time", "event")
     )
     return explanation.when(event["time"]), event["event"], ", ".join(more)
+
+
+def _detail(value: object) -> str:
+    """A value of an event; of a checksum the first 12 digits: -o json has all."""
+    text = "; ".join(value) if isinstance(value, list) else str(value)
+    return _CHECKSUM.sub(r"\1", text)
 
 
 def follow(recorded: RecordSource, selection: Query, output: str) -> NoReturn:

@@ -320,9 +320,8 @@ class _About:
         if self._silent:
             number = count_of(len(self._silent), "VM")
             notes.append(f"the engine does not say where it would migrate {number}")
-        texts = [
-            "".join(f"{line}\n" for line in each) for each in ([self._policy], [*lines, *notes])
-        ]
+        below = "".join(f"{line}\n" for line in (*lines, *notes))
+        texts = (f"{self._policy}\n", below)
         fields = {
             "cluster": self.cluster, "taken": self._time, "policy": self._policy,
             "engine_filters": bool(self._offers), "silent": len(self._silent),

@@ -17,7 +17,14 @@ from typing import Any, Callable, NoReturn, Optional
 
 from ovirt_scheduler.command import tables
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.errors import BadInput, BadUsage, NotOverwritten, NotPermitted, OutputUnwritten
+from ovirt_scheduler.errors import (
+    BadInput,
+    BadUsage,
+    ConfigError,
+    NotOverwritten,
+    NotPermitted,
+    OutputUnwritten,
+)
 from ovirt_scheduler.history import store
 from ovirt_scheduler.log.format import printable
 from ovirt_scheduler.settings import scheduler_conf
@@ -265,6 +272,13 @@ def settings(options: argparse.Namespace, for_daemon: bool = False) -> Settings:
             settings, plugins_path=folders, plugins_path_optional=frozenset(), conf_beside=True
         )
     return settings
+
+
+def no_engine(settings: Settings, hint: str) -> ConfigError:
+    """That a command needs the section ``[engine]``, with the file that lacks it."""
+    file = settings.file
+    lacks = "has no section [engine]" if file and file.exists() else "is not there: no [engine]"
+    return ConfigError(f"{file} {lacks}; --config FILE names other settings; {hint}")
 
 
 @contextlib.contextmanager

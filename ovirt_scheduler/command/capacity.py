@@ -19,7 +19,7 @@ from ovirt_scheduler.command.arguments import progress_line
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.command.workbench import section_of
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadUsage, CallRefused, ConfigError, NoAnswer
+from ovirt_scheduler.errors import BadUsage, CallRefused, NoAnswer
 from ovirt_scheduler.history import query
 from ovirt_scheduler.model.cluster_state import status_words
 from ovirt_scheduler.model.losses import Loss, reservation_words
@@ -262,7 +262,7 @@ def _questions(options: argparse.Namespace) -> Iterator[tuple[Questions, _About]
         elif not (options.all or options.host):
             raise BadUsage("name a cluster, or a --cluster FILE")
         elif settings.engine is None or inventory is None:
-            raise ConfigError("there is no section [engine] in the settings; name a --cluster FILE")
+            raise arguments.no_engine(settings, "name a --cluster FILE")
         else:
             name = options.all or snapshot.cluster_of(inventory, options.host, tell)
             saved = snapshot.take(settings.engine, name, tell)

@@ -15,7 +15,7 @@ from ovirt_scheduler.command.arguments import progress_line
 from ovirt_scheduler.command.calls import input_files
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.errors import BadUsage, ConfigError, NotOverwritten, NotRecorded
+from ovirt_scheduler.errors import BadUsage, NotOverwritten, NotRecorded
 from ovirt_scheduler.history import explanation
 from ovirt_scheduler.history.query import Query
 from ovirt_scheduler.history.record_reader import RecordReader
@@ -281,11 +281,10 @@ def _snapshot(options: argparse.Namespace) -> Shown:
       snapshot Default -f cluster.xml.gz
     """
     arguments.expect_writable(options.file)
-    engine = arguments.settings(options).engine
+    settings = arguments.settings(options)
+    engine = settings.engine
     if engine is None:
-        raise ConfigError(
-            "there is no section [engine] in the settings: it says which engine to ask"
-        )
+        raise arguments.no_engine(settings, "it says which engine to ask")
     with progress_line() as tell:
         cluster = snapshot.take(engine, options.cluster, tell)
     cluster.write(options.file)

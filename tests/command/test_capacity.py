@@ -16,6 +16,7 @@ import pytest
 from ovirt_scheduler.clusters.migration_limits import Migrated
 from ovirt_scheduler.clusters.persistence import FILE, DriveMemory
 from ovirt_scheduler.engine import inventory
+from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.workbench import host_loss
 from tests.support.command import program, run
 from tests.support.paths import PROJECT
@@ -383,3 +384,13 @@ class TestFromTheEngine:
         status, said = answer("capacity", "Default")
         assert (status, said["worst"], said["engine_filters"]) == (0, "", False)
         assert not any(query.target_of for query in engine.queries)
+
+
+@pytest.mark.parametrize("words", [("capacity", "Default"), ("maintenance", "lynx")])
+def test_settings_that_are_not_there_are_named(tmp_path, monkeypatch, words):
+    conf = tmp_path / "none.conf"
+    monkeypatch.setattr(scheduler_conf, "DEFAULT_FILE", conf)
+    status, _, err = run(tmp_path, *words)
+    assert status == 78
+    assert f"{conf} is not there: no [engine]; --config FILE names other settings" in err
+    assert "name a --cluster FILE" in err

@@ -24,7 +24,7 @@ def test_snapshot_saves_a_cluster_of_the_engine(tmp_path):
     conf.write_text("")
     status, out, err = run(tmp_path, *call)
     assert (status, out) == (78, "")
-    assert "there is no section [engine] in the settings" in err
+    assert f"{conf} has no section [engine]; --config FILE names other settings" in err
     with RestServer(tmp_path, [Host("lynx")], [Vm("web", host="lynx")]) as engine:
         conf.write_text(engine.conf())
         status, out, err = run(tmp_path, *call)

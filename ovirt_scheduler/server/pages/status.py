@@ -241,8 +241,9 @@ def facts(report: Status) -> list[tuple[str, str]]:
         rows.append(("Engine", f"{report['engine']['url']} {well}"))
     if "engine_followed" in report:
         yes, no = (report["engine_followed"][word] for word in ("yes", "no"))
-        text = f"{count_of(yes + no, 'VM')} started or moved, {yes} of them to the best host"
-        rows.append(("Engine follows", text if yes + no else "no VM has gone anywhere yet"))
+        if yes + no:
+            text = f"{count_of(yes + no, 'VM')} started or moved, {yes} of them to the best host"
+            rows.append(("Engine follows", text))
     if "history" in report:
         history = report["history"]
         lost = f", {history['dropped']} lost" if history["dropped"] else ""

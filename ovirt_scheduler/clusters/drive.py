@@ -108,6 +108,7 @@ class ClusterDrive:
                 self.ownership.add_marks(events.correlation_ids)
                 self._reader.note_named(events.named)
             again = self.run_due()
+        self._services.following.forget(self.name)
 
     def run_due(self) -> float:
         """Do what is due.
@@ -181,7 +182,11 @@ class ClusterDrive:
         state = view.state
         running = {key: vm.host for key, vm in state.vms.items() if vm.host is not None}
         self._services.decisions.note_cluster(self.name, running, self._affinity.read(state))
-        self._services.following.note_places(self.name, running, self._migrations.under_way)
+        following, migrated = self._services.following, self._migrations.under_way
+        if self.ownership.driven_by:
+            following.forget(self.name)  # the migrations of the daemon that drives are not known
+        else:
+            following.note_places(self.name, running, migrated, self._begun)
         self._migrations.follow(state)
         if self.ownership.driven_by:
             self._services.plans.drop(self.name, "another daemon drives the cluster")

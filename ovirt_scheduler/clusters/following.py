@@ -3,7 +3,7 @@
 ::
 
     a decision that ranks hosts ──► waits ──► the VM has started or moved ──► counted: yes or no
-                                      │         (two looks at its cluster differ)
+                                      │         (two looks at its cluster after it differ)
                                       └── 5 minutes, or the next decision on it: dropped
 
 A decision that leaves the engine no choice is not counted, nor one after which nobody saw the VM
@@ -36,7 +36,8 @@ class Following:
         self._lock = threading.Lock()
         # By VM: when it was decided (monotonic), and the best hosts; the oldest first.
         self._waiting: dict[str, tuple[float, frozenset[str]]] = {}
-        self._running: dict[str, Mapping[str, str]] = {}  # by cluster, as of its latest look
+        # By cluster: when its latest look began (monotonic), and VM to host.
+        self._looks: dict[str, tuple[float, Mapping[str, str]]] = {}
         self._counts = {"yes": 0, "no": 0}
 
     @property
@@ -60,27 +61,38 @@ class Following:
                 del self._waiting[next(iter(self._waiting))]
 
     def note_places(
-        self, cluster: str, running: Mapping[str, str], migrated: Collection[str]
+        self, cluster: str, running: Mapping[str, str], migrated: Collection[str], begun: float
     ) -> None:
         """Count the VMs of a cluster that have started or moved since the latest look at it.
+
+        A VM that moves is counted if that look came after the decision: it may have moved before.
 
         Args:
             cluster: its name.
             running: VM to host, by their ids; it is kept, and nobody changes it.
             migrated: VMs that this daemon has asked the engine to migrate.
+            begun: when the look began, on the monotonic clock.
         """
         with self._lock:
-            former = self._running.get(cluster, running)
-            self._running[cluster] = running
+            former_begun, former = self._looks.get(cluster, (begun, running))
+            self._looks[cluster] = begun, running
             oldest = time.monotonic() - _SECONDS
             while self._waiting and next(iter(self._waiting.values()))[0] < oldest:
                 del self._waiting[next(iter(self._waiting))]
             for vm in self._waiting.keys() & running.keys():
                 if vm in migrated:
                     del self._waiting[vm]
-                elif running[vm] != former.get(vm):
-                    _, best = self._waiting.pop(vm)
+                    continue
+                decided_at, best = self._waiting[vm]
+                is_later = former_begun > decided_at or vm not in former
+                if is_later and running[vm] != former.get(vm):
+                    del self._waiting[vm]
                     self._counts["yes" if running[vm] in best else "no"] += 1
+
+    def forget(self, cluster: str) -> None:
+        """Forget the latest look at a cluster: this daemon does not drive it now."""
+        with self._lock:
+            self._looks.pop(cluster, None)
 
 
 def _best_hosts(decision: Decision) -> frozenset[str]:

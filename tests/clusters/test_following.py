@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 import pytest
 
 from ovirt_scheduler.clusters import following
 from ovirt_scheduler.clusters.following import Following
 from ovirt_scheduler.clusters.inquiries import Inquiries
+from ovirt_scheduler.clusters.ownership import Mark
 from ovirt_scheduler.model.jobs import Decision, Execution, Request
 from ovirt_scheduler.model.requests import AnswerForm, Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import Kind
 from tests.support.command import run
 from tests.support.driven import cluster
 from tests.support.pages import get
-from tests.support.rest_server import Vm, id_of
+from tests.support.rest_server import Host, Vm, id_of
 
 BY_NAME = """
 def do_score(hosts, vm, properties):
@@ -25,11 +27,17 @@ def do_score(hosts, vm, properties):
 NOWHERE = "def do_filter(hosts, vm, properties):\n    return []\n"
 
 
+def look(counting, running, migrated=(), at=None):
+    """It begins now, or before (on the monotonic clock)."""
+    begun = following.time.monotonic() if at is None else at
+    counting.note_places("Default", running, migrated, begun)
+
+
 @pytest.fixture
 def counting():
     """Of a cluster in which web runs on lynx."""
     counting = Following()
-    counting.note_places("Default", {"web": "lynx"}, ())
+    look(counting, {"web": "lynx"})
     return counting
 
 
@@ -42,11 +50,11 @@ def decided(counting, vm, costs, kind=Kind.COST_FUNCTION, cluster="", time=0.0):
 def test_a_vm_that_starts_or_moves_is_counted_once(counting):
     decided(counting, "web", {"lynx": 5, "puma": 1})
     decided(counting, "new", {"lynx": 1, "puma": 1, "ocelot": 4})
-    counting.note_places("Default", {"web": "lynx"}, ())
+    look(counting, {"web": "lynx"})
     assert counting.counts == {"yes": 0, "no": 0}
-    counting.note_places("Default", {"web": "ocelot", "new": "puma"}, ())
+    look(counting, {"web": "ocelot", "new": "puma"})
     assert counting.counts == {"yes": 1, "no": 1}
-    counting.note_places("Default", {"web": "puma", "new": "lynx"}, ())
+    look(counting, {"web": "puma", "new": "lynx"})
     assert counting.counts == {"yes": 1, "no": 1}
 
 
@@ -63,7 +71,7 @@ def test_a_vm_that_starts_or_moves_is_counted_once(counting):
 )
 def test_a_decision_that_leaves_no_choice_or_is_ours_is_not_counted(counting, costs, how):
     decided(counting, "web", costs, **how)
-    counting.note_places("Default", {"web": "puma"}, ())
+    look(counting, {"web": "puma"})
     assert counting.counts == {"yes": 0, "no": 0}
 
 
@@ -71,25 +79,72 @@ def test_what_was_decided_later_counts_alone(counting):
     """The engine that places a VM anew asks filters first, and may then have no choice."""
     decided(counting, "web", {"lynx": 5, "puma": 1})
     decided(counting, "web", ("ocelot",), Kind.FILTER)
-    counting.note_places("Default", {"web": "ocelot"}, ())
+    look(counting, {"web": "ocelot"})
     assert counting.counts == {"yes": 0, "no": 0}
+
+
+def test_a_vm_that_moved_before_its_decision_is_not_counted_but_its_next_move_is(counting):
+    decided(counting, "web", {"lynx": 5, "puma": 1})
+    look(counting, {"web": "ocelot"})
+    assert counting.counts == {"yes": 0, "no": 0}
+    look(counting, {"web": "puma"})
+    assert counting.counts == {"yes": 1, "no": 0}
+
+
+def test_a_look_that_had_begun_before_the_decision_may_be_of_before_it(counting):
+    begun = following.time.monotonic()
+    decided(counting, "web", {"lynx": 5, "puma": 1})
+    look(counting, {"web": "lynx"}, at=begun)
+    look(counting, {"web": "ocelot"})
+    assert counting.counts == {"yes": 0, "no": 0}
+
+
+def test_who_stands_by_or_drives_no_more_counts_nothing(looks):
+    """The migrations of the daemon that drives are none of the engine's choices."""
+    looks.engine.hosts = [Host(name, measured=True) for name in ("lynx", "puma")]
+    looks.engine.vms = [Vm("web", "lynx")]
+    looks.begin(policy="none")
+    looks.look()
+    web, lynx, puma = map(id_of, ("web", "lynx", "puma"))
+    decided(looks.following, web, {lynx: 1, puma: 5})
+    looks.look()
+    tag = f"{zlib.crc32(b'Default') & 0xFFFF:04x}"
+    looks.cluster.ownership.add_marks([str(Mark(True, 1, "far-0000", tag))])
+    looks.engine.vms[0].host = "puma"
+    looks.cluster._reader.note_named(None)
+    looks.look()
+    assert looks.cluster.state().driven_by == "far-0000"
+    assert looks.following.counts == {"yes": 0, "no": 0}
+    assert looks.following._looks == {}
+
+
+def test_the_places_of_a_cluster_are_kept_only_while_it_is_looked_after(looks):
+    """Its section may be gone when the settings are read again."""
+    looks.engine.hosts = [Host("lynx", measured=True)]
+    looks.begin(policy="none")
+    looks.look()
+    assert [*looks.following._looks] == ["Default"]
+    looks.cluster._services.stopping.set()
+    looks.cluster.run()
+    assert looks.following._looks == {}
 
 
 def test_a_question_of_the_daemon_changes_nothing(counting):
     decided(counting, "web", {"lynx": 5, "puma": 1})
     with counting.inquiries.about("web"):
         decided(counting, "web", ("ocelot",), Kind.FILTER, time=following.time.time())
-    counting.note_places("Default", {"web": "puma"}, ())
+    look(counting, {"web": "lynx"})
+    look(counting, {"web": "puma"})
     assert counting.counts == {"yes": 1, "no": 0}
 
 
 def test_what_moves_late_or_by_our_own_hand_or_is_gone_is_not_counted(counting, monkeypatch):
     for vm in ("web", "mail", "gone"):
         decided(counting, vm, {"lynx": 5, "puma": 1})
-    counting.note_places("Default", {"web": "puma"}, ["web"])
+    look(counting, {"web": "puma"}, ["web"])
     later = following.time.monotonic() + 301
     monkeypatch.setattr(following.time, "monotonic", lambda: later)
-    counting.note_places("Default", {"mail": "puma"}, ())
+    look(counting, {"mail": "puma"})
     assert counting.counts == {"yes": 0, "no": 0}
     assert counting._waiting == {}
 
@@ -97,7 +152,7 @@ def test_what_moves_late_or_by_our_own_hand_or_is_gone_is_not_counted(counting, 
 def test_a_first_look_shows_no_move():
     counting = Following()
     decided(counting, "web", {"lynx": 5, "puma": 1})
-    counting.note_places("Default", {"web": "puma"}, ())
+    look(counting, {"web": "puma"})
     assert counting.counts == {"yes": 0, "no": 0}
 
 
@@ -145,6 +200,8 @@ def test_a_daemon_says_how_often_the_engine_followed(driven):
         properties = {"cost_functions": "ByName"}
         chosen = design.selectHost("default", driven.engine.ids(), id_of("chosen"), properties)
         assert chosen == id_of("lynx")
+    goal, web = driven.looks() + 3, driven.vm("web")
+    driven.wait(lambda: driven.engine.happened(web) or driven.looks() >= goal)
     for vm, host in (("new", "lynx"), ("web", "puma"), ("chosen", "lynx")):
         driven.vm(vm).host, driven.vm(vm).status = host, "up"
         driven.engine.happened(driven.vm(vm))

@@ -142,6 +142,8 @@ def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
                 "save a cluster: ovirt-scheduler snapshot CLUSTER -f cluster.xml; try it there: "
                 f"ovirt-scheduler try {file} --cluster cluster.xml"
             )
+            if state.engine is None:  # a snapshot is taken of the engine
+                trial = f"add a section [engine] to scheduler.conf; {trial}"
             if state.history is not None and state.history.records:
                 decision = unit["last_error_decision"]
                 trial = f"try it on the last one: ovirt-scheduler try {file} --decision {decision}"

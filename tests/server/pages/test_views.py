@@ -91,8 +91,11 @@ def test_commands_stand_in_monospace(tmp_path: Path) -> None:
         folder = tmp_path / str(records)
         folder.mkdir()
         site = MadeSite(folder, [failed], units=(unit_state("Night"),), history=history)
-        shown = page_of(site, "/status").xpath("//span[@class='mend']/code/text()")
+        page = page_of(site, "/status")
+        shown = page.xpath("//span[@class='mend']/code/text()")
         assert shown == ["ovirt-scheduler decisions --unit Night", *commands]
+        # A snapshot is taken of the engine, and this daemon has none.
+        assert ("add a section [engine]" in page.xpath("string(//span[@class='mend'])")) != records
 
 
 def test_the_same_failure_is_one_row_with_how_often_and_since_when(tmp_path: Path) -> None:

@@ -1,3 +1,3 @@
 """An external scheduler for oVirt: filters, cost functions and balances as small Python plugins."""
 
-__version__ = "1.0.0.dev0"
+__version__ = "1.0.0"

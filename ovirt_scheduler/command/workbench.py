@@ -28,7 +28,7 @@ from ovirt_scheduler.workbench.comparison import Comparison, Difference
 from ovirt_scheduler.workbench.expectations import Finding
 from ovirt_scheduler.workbench.replay import Changes, Policy
 from ovirt_scheduler.workbench.scenario import Scenario
-from ovirt_scheduler.workbench.sections import changed_section
+from ovirt_scheduler.workbench.sections import changed_section, used_policy
 from ovirt_scheduler.workbench.simulation import Simulation, SimulationResult
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
@@ -396,7 +396,12 @@ def _policies(
             changes.update(more)
             section = changed_section(section, more, option)
             texts = (f"{key} = {value}".rstrip() for key, value in changes.items())
-            policies[", ".join(texts) or unchanged] = section
+            words = ", ".join(texts) or unchanged
+            used = used_policy(section)
+            unsaid = [f"{key} {value}" for key, value in used.items() if not changes.get(key)]
+            words += f"; {', '.join(unsaid)}" if unsaid else ""
+            words += ", which balances nothing" if unsaid == ["policy none"] else ""
+            policies[words] = section
     return policies
 
 

@@ -50,5 +50,15 @@ def changed_section(
     return replace(section, file=file, lines={}, **values)  # the text has no lines of a file
 
 
+def used_policy(section: ClusterSettings) -> dict[str, str]:
+    """What says when VMs are migrated under a section: the keys with their values, in order."""
+    if section.balance:
+        return {"balance": section.balance.name}
+    if section.scheduler == "default":
+        return {POLICY: section.properties.get(POLICY, "none")}
+    policy = section.properties.get(POLICY)
+    return {"scheduler": section.scheduler, **({POLICY: policy} if policy else {})}
+
+
 def _quoted(value: str) -> str:
     return f"'{value}'" if '"' in value else f'"{value}"'

@@ -78,7 +78,9 @@ def test_json_has_all_of_a_simulation(tmp_path, cluster):
     assert (status, err) == (0, "")
     assert (told["cluster"], told["seed"], told["scenario"]) == ("Default", 3, "more.conf")
     (policy,) = told["policies"]
-    assert policy["policy"] == "defaults, as [clusters] has no Default"
+    assert policy["policy"] == (
+        "defaults, as [clusters] has no Default; policy none, which balances nothing"
+    )
     assert [move["vm"] for move in policy["moves"]] == ["web-1", "web-2"]
     assert sum(host["vms"] for host in policy["after"]["hosts"]) == 14
 
@@ -141,20 +143,25 @@ def test_a_section_of_the_settings_is_the_policy(tmp_path, cluster):
     status, _, err = run(tmp_path, "simulate", cluster, "--config", str(conf), *wrong)
     assert status == 78
     assert f"{conf} with --set: [clusters] [[Night]] filters: there is no filter 'MaxVms'" in err
-    for more, hosts_without in (
-        ((), "1"),
-        (("--set", "policy=none"), "0"),
-        (("--set", "properties=high_utilization=79"), "1"),  # the policy stays
-        (("--section", "night"), "0"),
-    ):
+    for more, hosts_without, words in (
+        ((), "1", "as in [clusters]; policy power_saving"),
+        (("--set", "policy=none"), "0", "policy = none"),
+        (("--set", "policy="), "0", "policy =; policy none, which balances nothing"),
+        (("--set", "scheduler=default"), "1", "scheduler = default; policy power_saving"),
+        (("--set", "balance=VmBalance"), "0", "balance = VmBalance"),
+        (
+            ("--set", "properties=high_utilization=79"), "1",  # the policy stays
+            "properties = high_utilization=79; policy power_saving",
+        ),
+        (("--section", "night"), "0", "as in [clusters]; policy none, which balances nothing"),
+    ):  # fmt: skip
         status, out, _ = run(
             tmp_path, "simulate", cluster, "--config", str(conf), "--plugins", "plugins", *more
         )
         assert status == 0
         line = next(each for each in out.splitlines() if each.startswith("hosts up without VMs"))
         assert line.split()[-1] == hosts_without
-        changes = more[1].replace("=", " = ", 1) if "--set" in more else "as in [clusters]"
-        assert out.splitlines()[0] == f"section: {changes}"
+        assert out.splitlines()[0] == f"section: {words}"
     status, _, err = run(tmp_path, "simulate", cluster, "--config", str(conf), "--section", "Nigth")
     assert status == 2
     assert "--section Nigth: there is no such section in [clusters]; did you mean Night?" in err
@@ -176,7 +183,11 @@ def test_a_key_without_a_value_has_its_default(tmp_path):
         status, out, err = run(tmp_path, *call, *words)
         assert (status, err) == (0, "")
         *_, policy = json.loads(out)["policies"]
-        assert policy["policy"] == ", ".join(changes).replace("=", " =")
+        used = (
+            "; policy evenly_distribute" if option == "--set"
+            else "; policy none, which balances nothing"
+        )  # fmt: skip
+        assert policy["policy"] == ", ".join(changes).replace("=", " =") + used
         targets = [move["target"] for move in policy["moves"]]
         assert targets[:1] == (["puma"] if option == "--set" else [])
     unchanged = json.loads(out)["policies"][0]["moves"]

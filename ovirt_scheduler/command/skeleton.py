@@ -42,11 +42,11 @@ def _run(options: argparse.Namespace) -> Shown:
         raise BadUsage(f"say what it is to be: {there}")
     plugin, conf, test = write(options.folder, options.name, parts)
     missing = "" if importlib.util.find_spec("pytest") else " (after: pip install pytest)"
-    tried_with = "--hosts hosts.xml"
-    if {"balance", "scheduler"}.intersection(parts):  # they ask for VMs
-        tried_with = "--cluster cluster.xml"
-    elif parts == ["driver"]:
-        tried_with = "--call shares 'amounts={\"web\": 1}'"
+    tried_with = (
+        "--call shares 'amounts={\"web\": 1}'" if parts == ["driver"]
+        else "--cluster cluster.xml.gz\n"
+        "(which has your cluster after: ovirt-scheduler snapshot CLUSTER -f cluster.xml.gz)"
+    )  # fmt: skip
     return Shown(
         f"{plugin}\n{conf}\n{test}\n"
         f"next: {shlex.join(['python3', '-m', 'pytest', str(test)])}{missing}, or "

@@ -41,17 +41,15 @@ def test_the_plugin_loads(tmp_path, executor, parts):
     assert ("on_failure" in conf.read_text("utf-8")) is ("filter" in parts)  # which alone has it
 
 
-def test_what_asks_for_vms_is_to_be_tried_on_a_cluster(tmp_path):
-    """With hosts alone, a new balance would fail at its first try."""
+def test_what_a_new_plugin_is_to_be_tried_on_is_told_with_how_to_get_it(tmp_path):
+    """A cluster of the engine has both hosts and VMs; a driver needs neither."""
     told = run(tmp_path, "new", "A", "--filter", "--folder", str(tmp_path / "a b"))[1]
-    assert f"or ovirt-scheduler try '{tmp_path}/a b/A.py' --hosts hosts.xml;" in told  # for a shell
-    for part, words in (
-        ("filter", "--hosts hosts.xml"),
-        ("balance", "--cluster cluster.xml"),
-        ("scheduler", "--cluster cluster.xml"),
-    ):
+    assert f"or ovirt-scheduler try '{tmp_path}/a b/A.py' --cluster cluster" in told  # for a shell
+    saves = "ovirt-scheduler snapshot CLUSTER -f cluster.xml.gz"
+    for part in skeleton.PARTS:
         out = run(tmp_path, "new", f"A_{part}", f"--{part}", "--folder", str(tmp_path))[1]
-        assert f"or ovirt-scheduler try {tmp_path}/A_{part}.py {words};" in out
+        assert f"or ovirt-scheduler try {tmp_path}/A_{part}.py --c" in out
+        assert ("--cluster cluster.xml.gz\n" in out, saves in out) == (part != "driver",) * 2
 
 
 def test_what_the_tests_need_is_told(tmp_path, monkeypatch):

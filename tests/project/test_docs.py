@@ -286,6 +286,14 @@ def test_links_between_the_pages_lead_somewhere():
         assert not heading or heading in anchors(target), f"{page.name}: {file}#{heading}"
 
 
+def test_a_page_whose_settings_name_the_file_of_a_password_says_how_to_make_it():
+    """Its mode and owner are checked, so an editor's file would not do."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for path in re.findall("^password_file = (.*)$", text, re.M):
+            assert re.search(f"^    install -m 600 .*/dev/stdin {path}$", text, re.M), page
+
+
 def test_the_table_of_contents_names_every_page_once_for_its_reader():
     text = (PROJECT / "docs" / "README.md").read_text("utf-8")
     named = re.findall(r"\]\((\w+\.md)[)#]", text)

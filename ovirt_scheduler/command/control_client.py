@@ -223,7 +223,8 @@ def _status_text(report: dict[str, Any]) -> str:
     shown = [f"{term:<{width}}  {text}" for term, text in facts]
     for cluster in report["clusters"]:
         look = cluster.get("last_look")
-        looked = f"looked at {times.shown(look)}" if look else "not looked at yet"
+        never = "not looked at" if "problem" in cluster else "not looked at yet"
+        looked = f"looked at {times.shown(look)}" if look else never
         if "imbalance" in cluster:
             looked += f", imbalance {cluster['imbalance']} %"
         waiting = sum(plan["state"] == "waiting" for plan in cluster["plans"])

@@ -62,13 +62,15 @@ def test_check_notes_that_an_older_version_answers(asked, one_executor):
 
 
 def test_status_tells_of_the_older_version_once(asked):
-    """As a problem of each of its units, and not as a file without a unit besides."""
+    """As one problem of the file that names its units, and not as a file without a unit besides."""
     status, out, _ = asked("status", "-o", "json")
     told = json.loads(out)
     assert status == 1
     # Another test has asked for a filter that is a cost function.
-    kinds = [problem["kind"] for problem in told["problems"] if problem["kind"] != "other kind"]
-    assert kinds == ["old version"] * 2
+    (old,) = [problem for problem in told["problems"] if problem["kind"] != "other kind"]
+    assert old["kind"] == "old version"
+    assert old["what"] == "an older version of Quiet (cost function, filter) answers"
+    assert "; 1 of an older version: Quiet, since " in told["line"]
     units = [unit for unit in told["units"] if unit["name"] == "Quiet"]
     assert len(units) == 2
     for unit in units:

@@ -6,6 +6,7 @@ and its exit status, and the line of ``systemctl status`` all come from these pr
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ _MOST_NAMED = 20  # missing units, and refused VMs, that are named; the others a
 _MOST_IN_LINE = 3  # names of one kind of problem in the line
 _LONGEST_NAME, _LONGEST_REASON = 60, 160  # characters in the line
 
+_PLACE = re.compile(r" \([^()]*:\d+\)$")  # of a mistake, at the end of its text: (Night.py:3)
 _POLICY_UNITS = frozenset(kind.label for kind in Kind)
 
 _SEVERAL = {  # how the line begins to tell problems that have names: of one, and of several
@@ -114,7 +116,8 @@ def _in_line(problems: Sequence[Problem]) -> str:
         labelled = [problem for problem in problems if problem.label][:_MOST_IN_LINE]
         labels = dict.fromkeys(shortened(problem.label, _LONGEST_NAME) for problem in labelled)
         text += f": {', '.join(labels)}"
-        text += f" and {count - len(labelled)} more" if count > len(labelled) else ""
+        unnamed = count - sum(problem.stands_for for problem in labelled)
+        text += f" and {unnamed} more" if unnamed else ""
     else:
         text = first.what
         text += f": {one_line(first.detail, _LONGEST_REASON)}" if first.detail else ""
@@ -135,24 +138,7 @@ def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
                 "mistake", "the daemon made a mistake", "Report it, with the log: journalctl -u "
                 "ovirt-scheduler", f"{thread.work}: {thread.problem}",
             )  # fmt: skip
-    for unit in units:
-        if unit["state"] == "failing":
-            name, file = shlex.quote(unit["name"]), shlex.quote(unit["file"])
-            trial = (
-                "save a cluster: ovirt-scheduler snapshot CLUSTER -f cluster.xml; try it there: "
-                f"ovirt-scheduler try {file} --cluster cluster.xml"
-            )
-            if state.engine is None:  # a snapshot is taken of the engine
-                trial = f"add a section [engine] to scheduler.conf; {trial}"
-            if state.history is not None and state.history.records:
-                decision = unit["last_error_decision"]
-                trial = f"try it on the last one: ovirt-scheduler try {file} --decision {decision}"
-            yield Problem(
-                "failing", f"{unit['name']} ({unit['kind']}) is failing",
-                f"See its calls: ovirt-scheduler decisions --unit {name}; {trial}",
-                unit.get("because", ""), unit["since"], unit["name"],
-                page=path_of("units", unit["name"]),
-            )  # fmt: skip
+    yield from _failing(state, units)
     files = {_name_of(unloaded) for unloaded in state.unloaded}
     in_vain = [unit for unit in state.missing if unit.kinds or unit.name not in files]
     most_named = sorted(in_vain, key=lambda unit: -unit.times)
@@ -166,6 +152,47 @@ def _of_calls(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[P
             "See which: ovirt-scheduler decisions",
             since=moment(min(unit.since for unit in others)), stands_for=len(others),
         )  # fmt: skip
+
+
+def _failing(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[Problem]:
+    """Units whose last call failed; those with the same mistake, such as no engine, together."""
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for unit in units:
+        if unit["state"] == "failing":
+            alike.setdefault(_PLACE.sub("", unit.get("because", "")), []).append(unit)
+    for mistake, failing in alike.items():
+        unit = failing[0]
+        name, file = shlex.quote(unit["name"]), shlex.quote(unit["file"])
+        trial = (
+            "save a cluster: ovirt-scheduler snapshot CLUSTER -f cluster.xml; try it there: "
+            f"ovirt-scheduler try {file} --cluster cluster.xml"
+        )
+        if state.engine is None:  # a snapshot is taken of the engine
+            trial = f"add a section [engine] to scheduler.conf; {trial}"
+        if state.history is not None and state.history.records:
+            decision = unit["last_error_decision"]
+            trial = f"try it on the last one: ovirt-scheduler try {file} --decision {decision}"
+        yield Problem(
+            "failing", f"{_with_kinds(failing)} {'is' if len(failing) == 1 else 'are'} failing",
+            f"See its calls: ovirt-scheduler decisions --unit {name}; {trial}",
+            mistake if len(failing) > 1 else unit.get("because", ""),
+            min(unit["since"] for unit in failing), _names(failing), len(failing),
+            path_of("units", unit["name"]),
+        )  # fmt: skip
+
+
+def _with_kinds(units: Sequence[dict[str, Any]]) -> str:
+    """``Quiet (filter, cost function), Other (filter)``."""
+    kinds: dict[str, list[str]] = {}
+    for unit in units:
+        kinds.setdefault(unit["name"], []).append(unit["kind"])
+    texts = [f"{name} ({', '.join(of_name)})" for name, of_name in kinds.items()]
+    more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
+    return ", ".join(texts[:_MOST_NAMED]) + more
+
+
+def _names(units: Sequence[dict[str, Any]]) -> str:
+    return ", ".join(dict.fromkeys(unit["name"] for unit in units))
 
 
 def _of_answers(units: Sequence[dict[str, Any]], homeless: Sequence[Homeless]) -> Iterator[Problem]:
@@ -215,14 +242,18 @@ def _name_of(unloaded: UnloadedFile) -> str:
 
 def _of_files(state: DaemonState, units: Sequence[dict[str, Any]]) -> Iterator[Problem]:
     """Plugins' files that do not load."""
+    outdated: dict[str, list[dict[str, Any]]] = {}
     for unit in units:
         if "old_version" in unit:
-            yield Problem(
-                "old version", f"an older version of {unit['name']} ({unit['kind']}) answers",
-                "Mend the file, or put its former text back: the daemon reads it again by itself",
-                unit["old_version"], unit["since"] if unit["state"] == "old version" else None,
-                unit["name"], page=path_of("units", unit["name"]),
-            )  # fmt: skip
+            outdated.setdefault(unit["file"], []).append(unit)
+    for of_file in outdated.values():
+        since = [unit["since"] for unit in of_file if unit["state"] == "old version"]
+        yield Problem(
+            "old version", f"an older version of {_with_kinds(of_file)} answers",
+            "Mend the file, or put its former text back: the daemon reads it again by itself",
+            of_file[0]["old_version"], min(since, default=None), _names(of_file),
+            page=path_of("units", of_file[0]["name"]),
+        )  # fmt: skip
     times: dict[str, int] = {}
     for missing in (unit for unit in state.missing if not unit.kinds):
         times[missing.name] = times.get(missing.name, 0) + missing.times

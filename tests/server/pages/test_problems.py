@@ -190,3 +190,21 @@ def test_two_looks_within_a_minute_have_different_times(tmp_path):
     page = lxml.html.fromstring(MadeSite(tmp_path, clusters=looks).text("/clusters/East"))
     times = [" ".join(term.getparent().text_content().split()) for term in page.iter("dt")][:2]
     assert times == ["Last look2026-01-31 12:00:05", "Next look2026-01-31 12:00:45"]
+
+
+def test_units_that_fail_alike_are_one_problem(tmp_path):
+    """As without an engine; the place in each file is no difference."""
+    mistake = "EngineUnavailable: scheduler.conf has no [engine] section"
+    units = tuple(unit_state(name) for name in ("Calm", "Night", "Other"))
+    calls = [
+        call("Calm", outcome="raised", message=f"{mistake} (Calm.py:3)"),
+        call("Night", outcome="raised", message=f"{mistake} (Night.py:44)"),
+        call("Other", outcome="raised", message="RuntimeError: no (Other.py:3)"),
+    ]
+    site = MadeSite(tmp_path, [record(calls)], units=units)
+    status = json.loads(site.text("/status.json"))
+    assert status["line"].startswith("3 units; 3 failing: Calm, Night, Other, since ")
+    assert [(problem["what"], problem["detail"]) for problem in status["problems"]] == [
+        ("Calm (filter), Night (filter) are failing", mistake),
+        ("Other (filter) is failing", "RuntimeError: no (Other.py:3)"),
+    ]

@@ -4,6 +4,7 @@
 
     run ──► scenarios ──► client ──raw sockets──► servers: the daemon, the version before,
                 │                                     ▲    fresh, front (no-op); fake_engine
+                ├──► effort (how much, how often)     │
                 ├──► limits (bare costs)              └── usage (processor, memory)
                 ├──► measurement ──► goals, report, plot
                 └──► stages (of one call)

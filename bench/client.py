@@ -112,6 +112,33 @@ class Connection:
         self.socket.close()
 
 
+def call_maker(
+    address: Address,
+    trust: Optional[ssl.SSLContext],
+    wanted: bytes,
+    *,
+    resumed: Optional[bool],
+) -> Callable[[bytes], bytes]:
+    """What makes one call: on a kept connection, or on one of its own."""
+    first = Connection(address, trust)
+    first.ask(wanted)
+    if resumed is None:
+        return first.ask
+    session = first.session if resumed and trust is not None else None
+
+    def call(data: bytes) -> bytes:
+        connection = Connection(address, trust, session)
+        try:
+            answer = connection.ask(data)
+            if connection.resumed != (session is not None):
+                raise ConnectionError("the session was not resumed")
+            return answer
+        finally:
+            connection.close()
+
+    return call
+
+
 @dataclass
 class Load:
     """What many calls came to."""

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Optional
 
 from bench import goals, limits, plot, report, stages
+from bench.effort import FULL, QUICK, SMALLEST
 from bench.measurement import Row
-from bench.scenarios import FULL, QUICK, SMALLEST, Benchmark
+from bench.scenarios import Benchmark
 from bench.servers import PROJECT
 
 _BLUE, _LIGHT_BLUE, _NAVY = "#2b7bba", "#7fb6de", "#123f66"

@@ -6,12 +6,13 @@ import contextlib
 import shutil
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
 from bench import client, documents, fake_engine, limits, plugins, servers, usage
+from bench.effort import Effort
 from bench.limits import Limits
 from bench.measurement import Contender, Figures, Row, contest, crowd
 from tests.support.rest_server import PASSWORD
@@ -31,62 +32,6 @@ _TITLES = [f"ovirt-scheduler: plugin {name}" for name in plugins.BY_ENTITIES]
 _APART = 0.010  # seconds from the begin of one call to that of the next
 _NOOP = client.request(documents.call("system.listMethods"))
 _LOOK = client.request(documents.call("discover"))  # looks at the plugins' folder anew
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much is measured, and for how long."""
-
-    bound: float  # seconds after which no further scenario begins
-    seconds: float  # for one scenario of the daemon
-    least: int  # calls of it, but for the slowest
-    turns: int  # in which the contenders alternate
-    ids: Mapping[int, Sequence[int]]  # numbers of filters: numbers of ids
-    documents: Mapping[tuple[str, int], Sequence[int]]  # kind and number of units: hosts
-    fresh_ids: Mapping[int, Sequence[int]]  # where a process for each call is measured as well
-    fresh_hosts: Sequence[int]  # the same, with documents
-    clients: Sequence[int]
-    fresh_clients: Sequence[int]
-    starts: int
-    idle: int  # connections
-    rest: float  # seconds without a new or an ended process, until a daemon is at rest
-    rounds: int  # of each bare limit
-    stages: int  # calls in which stages are told apart
-
-    @property
-    def hosts(self) -> list[int]:
-        """Every number of hosts in documents."""
-        return sorted({count for counts in self.documents.values() for count in counts})
-
-
-_KINDS = (("filter", 1), ("filter", 5), ("cost function", 5))
-_IDS = (10, 100, 1000, 10000)
-
-FULL = Effort(
-    bound=530.0, seconds=2.4, least=30, turns=3,
-    ids=dict.fromkeys((1, 5, 20), _IDS),
-    documents=dict.fromkeys(_KINDS, (10, 100, 1000, 5000)),
-    fresh_ids=dict.fromkeys((1, 5, 20), (10, 1000)), fresh_hosts=(10, 100),
-    clients=(1, 8, 32, 128), fresh_clients=(8, 32, 128), starts=7,
-    idle=400, rest=11.0, rounds=7, stages=200,
-)  # fmt: skip
-QUICK = Effort(
-    bound=50.0, seconds=0.3, least=5, turns=1,
-    ids={1: (10, 1000, 10000), 5: (10, 1000), 20: (10,)},
-    documents={("filter", 1): (10, 1000), ("filter", 5): (10, 1000, 5000),
-               ("cost function", 5): (10, 1000)},
-    fresh_ids={1: (10,), 5: (10,)}, fresh_hosts=(),
-    clients=(1, 8, 32, 128), fresh_clients=(8,), starts=1, idle=100, rest=1.0, rounds=1, stages=20,
-)  # fmt: skip
-SMALLEST = replace(
-    QUICK,
-    seconds=0.1,
-    ids={1: (10,)},
-    documents={("filter", 1): (10,)},
-    rest=0.3,
-    rounds=1,
-    stages=10,
-)
 
 
 @dataclass(frozen=True)
@@ -391,8 +336,8 @@ class Benchmark:
             trust = ssl.create_default_context(cafile=str(certificate))
             call = documents.call("runFilters", plugins.BY_IDS[:1], ids, documents.VM_ID, {})
             wanted = client.request(call)
-            asks = _tls_calls(server.address, trust, wanted, resumed=resumed)
-            noop = _tls_calls(self._noop.address, None, wanted, resumed=resumed)
+            asks = client.call_maker(server.address, trust, wanted, resumed=resumed)
+            noop = client.call_maker(self._noop.address, None, wanted, resumed=resumed)
             seconds, least = effort.seconds, effort.least
             figures = contest(
                 {
@@ -466,30 +411,3 @@ class Benchmark:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _tls_calls(
-    address: client.Address,
-    trust: Optional[ssl.SSLContext],
-    wanted: bytes,
-    *,
-    resumed: Optional[bool],
-) -> Callable[[bytes], bytes]:
-    """What makes one call: on a kept connection, or on one of its own."""
-    first = client.Connection(address, trust)
-    first.ask(wanted)
-    if resumed is None:
-        return first.ask
-    session = first.session if resumed and trust is not None else None
-
-    def call(data: bytes) -> bytes:
-        connection = client.Connection(address, trust, session)
-        try:
-            answer = connection.ask(data)
-            if connection.resumed != (session is not None):
-                raise ConnectionError("the session was not resumed")
-            return answer
-        finally:
-            connection.close()
-
-    return call

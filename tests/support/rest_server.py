@@ -30,14 +30,12 @@ import threading
 import time
 import uuid
 from collections.abc import Collection, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Callable, NamedTuple, Optional, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
 from ovirt_scheduler.security import certificates
 from ovirt_scheduler.settings.table import EngineSettings
-from tests.support import rest_affinity, rest_cluster, rest_events
+from tests.support import rest_affinity, rest_cluster, rest_http
 from tests.support.elements import API, Element, at, collection, id_of
 from tests.support.rest_affinity import Group, Label
 from tests.support.rest_cluster import GIB, Event, Host, Named, Vm
@@ -52,10 +50,6 @@ Self = TypeVar("Self", bound="RestServer")
 
 USER = "scheduler@internal"
 PASSWORD = "correct+horse & batterie"  # has to be escaped in a form
-
-_SSO = "/ovirt-engine/sso/oauth/token"
-_LOGOUT = "/ovirt-engine/services/sso-logout"
-_HTML = "<html><head><title>Error</title></head><body>Error</body></html>"
 
 
 class Query(NamedTuple):
@@ -119,7 +113,7 @@ class RestServer:
         self.password_file.chmod(0o600)  # else the daemon refuses it
         self.password_file.write_text(f"{PASSWORD}\n", "utf-8")
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = rest_http.Server(("127.0.0.1", 0), rest_http.Handler)
         self._server.engine = self
         self.ca_file: Optional[Path] = None
         if tls:
@@ -278,7 +272,7 @@ class RestServer:
     def _named(self, names: Optional[list[str]]) -> list[Host]:
         return [host for host in self.hosts if names is None or host.name in names]
 
-    # What the handler asks.
+    # What its handler (``rest_http``) asks.
 
     def login(self, form: Mapping[str, str]) -> Reply:
         wanted = {"grant_type": "password", "scope": "ovirt-app-api", "username": USER,
@@ -424,74 +418,3 @@ class RestServer:
 
     def _on(self, host: Host) -> list[Vm]:
         return [vm for vm in self.vms if vm.host == host.name]
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    engine: RestServer
-
-    def handle_error(self, *_: object) -> None:
-        """A client that went away, or that does not trust the certificate."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # an answer leaves in one piece
-    server: _Server
-
-    def do_GET(self) -> None:
-        url = urlsplit(self.path)
-        engine = self.server.engine
-        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
-        if url.path != API and not url.path.startswith(f"{API}/"):
-            self._answer(Reply(404, "text/html", _HTML))
-        elif scheme != "Bearer" or token not in engine.tokens:
-            self._answer(Reply(401, "text/html", _HTML))
-        else:
-            self._answer(engine.get(url.path[len(API) + 1 :], _flat(url.query)))
-
-    def do_POST(self) -> None:
-        of_vm = re.fullmatch(rf"{API}/vms/([^/]+)/migrate(?:\?(.*))?", self.path)
-        if of_vm:
-            self._act(of_vm[1], _flat(of_vm[2] or "").get("correlation_id", ""))
-            return
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode("utf-8")
-        engine = self.server.engine
-        if self.path == f"{API}/events":
-            self._answer(rest_events.answer(engine, self.headers.get("Authorization", ""), body))
-            return
-        form = _flat(body)
-        offered: dict[str, Callable[[Mapping[str, str]], Reply]] = {
-            _SSO: engine.login,
-            _LOGOUT: engine.logout,
-        }
-        action = offered.get(self.path)
-        self._answer(action(form) if action else Reply(404, "text/html", _HTML))
-
-    def _act(self, vm_id: str, correlation_id: str) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode("utf-8")
-        _, _, token = self.headers.get("Authorization", "").partition(" ")
-        engine, good = self.server.engine, token in self.server.engine.tokens
-        engine.actions += 1
-        if engine.hangs_up:
-            self.close_connection = True
-            return
-        done = (
-            engine.migrate(vm_id, body, correlation_id) if good else Reply(401, "text/html", _HTML)
-        )
-        self._answer(done)
-
-    def _answer(self, reply: Reply) -> None:
-        body = reply.body.encode("utf-8")
-        self.send_response(reply.status)
-        self.send_header("Content-Type", reply.content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
-
-
-def _flat(query: str) -> dict[str, str]:
-    return {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}

@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import configobj
 
@@ -28,8 +28,6 @@ from ovirt_scheduler.security import trust
 from ovirt_scheduler.settings.value_types import Key
 
 ErrorType = type[FileMistake]  # what to raise about the file
-
-_Refuse = Callable[[str, int], None]  # notes a problem and its line
 
 _LARGEST = 1 << 20  # bytes of a file
 _LONGEST = 4096  # characters of a line; configobj takes time with the square of it
@@ -69,29 +67,65 @@ def content(path: Path, error_type: ErrorType, trusted: bool = False) -> bytes:
         error_type: it is no plain file, a link to nothing, too long, unreadable, or not trusted.
     """
     try:
-        if path.exists() and not path.is_file():
-            raise error_type("is not a plain file; put one in its place", str(path))
         problem = trust.tampering(path.absolute()) if trusted else None  # also of one that is gone
-        if problem:
-            raise error_type(problem, str(path))
-        with open(path, "rb", opener=_open_at_once) as file:
-            data = file.read(_LARGEST + 1)
+        if path.exists() and not path.is_file():
+            problem = "is not a plain file; put one in its place"
+        if not problem:
+            with open(path, "rb", opener=_open_at_once) as file:
+                data = file.read(_LARGEST + 1)
+            if len(data) <= _LARGEST:
+                return data
+            problem = f"is longer than {_LARGEST >> 10} KiB; make it shorter"
     except FileNotFoundError:
-        if path.is_symlink():
-            raise error_type("links to nothing; mend the link, or remove it", str(path)) from None
-        raise
+        if not path.is_symlink():
+            raise
+        problem = "links to nothing; mend the link, or remove it"
     except OSError as error:
         problem = f"cannot be read: {error.strerror}; see its owner and mode"
-        raise error_type(problem, str(path)) from error
-    if len(data) > _LARGEST:
-        problem = f"is longer than {_LARGEST >> 10} KiB; make it shorter"
-        raise error_type(problem, str(path))
-    return data
+    raise error_type(problem, str(path))
 
 
 def _open_at_once(path: str, flags: int) -> int:
     """Open a file without waiting, even if it is a pipe by now."""
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+class Mistakes:
+    """The mistakes of one file.
+
+    Args:
+        path: where the file is, for messages.
+        error_type: of each of them.
+    """
+
+    def __init__(self, path: Path, error_type: ErrorType) -> None:
+        self._path, self._error_type = str(path), error_type
+        self._noted: list[FileMistake] = []
+
+    def exception(self, problem: str, line: Optional[int] = None) -> FileMistake:
+        """The exception to raise about a line; None: about the file."""
+        return self._error_type(problem, self._path, line)
+
+    def note(self, problem: str, line: Optional[int] = None) -> None:
+        """Note a mistake, to be raised with the others."""
+        self._noted.append(self.exception(problem, line))
+
+    def has(self, words: str) -> bool:
+        """Whether one of them is told in these words."""
+        return any(words in mistake.message for mistake in self._noted)
+
+    def check(self) -> None:
+        """Check that there are none.
+
+        Raises:
+            FileMistake: the file's ``error_type``, with all of them.
+        """
+        mistakes = sorted(self._noted, key=lambda mistake: mistake.line or 0)
+        more = len(mistakes) - _MOST_TOLD
+        if more > 0:
+            mistakes[_MOST_TOLD:] = [self.exception(f"{more} more mistakes follow")]
+        if mistakes:
+            raise self._error_type.together(mistakes)
 
 
 class Section:
@@ -109,10 +143,8 @@ class Section:
 
     def __init__(
         self,
-        path: Path,
-        error_type: ErrorType,
+        mistakes: Mistakes,
         table: Collection[Key],
-        mistakes: list[FileMistake],
         name: str = "",
         line: Optional[int] = None,
     ) -> None:
@@ -128,8 +160,6 @@ class Section:
         self.values: dict[str, Any] = {key.name: key.default_value for key in table}
         self.line = line
         self.lines = dict.fromkeys(self.values, line)
-        self._path = path
-        self._error_type = error_type
         self._prefix = f"{name} ".lstrip()
         self._entries: dict[str, Entry] = {}
 
@@ -145,12 +175,11 @@ class Section:
         Args:
             line: unless it is the key's own.
         """
-        words = f"{self._prefix}{key}: {problem}"
-        return self._error_type(words, str(self._path), line or self.lines[key])
+        return self.mistakes.exception(f"{self._prefix}{key}: {problem}", line or self.lines[key])
 
     def refuse(self, key: str, problem: str, line: Optional[int] = None) -> None:
-        """Note a mistake about a key. ``ConfFile.check`` raises it."""
-        self.mistakes.append(self.mistake(key, problem, line))
+        """Note a mistake about a key; as ``mistake``."""
+        self.mistakes.note(f"{self._prefix}{key}: {problem}", line or self.lines[key])
 
     def add(self, entry: Entry) -> None:
         """Add an entry, whose key is in the table: its value is the one in use.
@@ -205,33 +234,18 @@ class ConfFile(Section):
         tables: dict[str, tuple[Key, ...]] = {"": (), **subsection_tables}
         for key in table:
             tables[key.section] = (*tables.get(key.section, ()), key)
-        super().__init__(path, error_type, tables.pop(""), [])
+        super().__init__(Mistakes(path, error_type), tables.pop(""))
         self.sections = {
-            name: Section(path, error_type, keys, self.mistakes, f"[{name}]")
-            for name, keys in tables.items()
+            name: Section(self.mistakes, keys, f"[{name}]") for name, keys in tables.items()
         }
         self.subsections: dict[str, dict[str, Section]] = {name: {} for name in subsection_tables}
         self._subsection_tables = subsection_tables
-        for entry in entries(data, path, error_type, self.mistakes):
+        for entry in entries(data, self.mistakes):
             if entry.key:
                 self._add(entry)
             else:
                 self._open(entry)
-        self.check()
-
-    def check(self) -> None:
-        """Check that no mistake has been noted.
-
-        Raises:
-            FileMistake: the file's ``error_type``, with all of them.
-        """
-        mistakes = sorted(self.mistakes, key=lambda mistake: mistake.line or 0)
-        more = len(mistakes) - _MOST_TOLD
-        if more > 0:
-            words = f"{more} more mistakes follow"
-            mistakes[_MOST_TOLD:] = [self._error_type(words, str(self._path))]
-        if mistakes:
-            raise self._error_type.together(mistakes)
+        self.mistakes.check()
 
     def _open(self, header: Entry) -> None:
         """Begin a section, if the file may have it."""
@@ -241,16 +255,10 @@ class ConfFile(Section):
         shown += f" [[{_section_words(header.subsection)}]]" if header.subsection else ""
         if section not in names:
             if not header.subsection or section in self.sections:  # else that has been told
-                problem = f"{shown}: {_unknown('section', section, names)}"
-                self.mistakes.append(self._error_type(problem, str(self._path), line))
+                self.mistakes.note(f"{shown}: {_unknown('section', section, names)}", line)
         elif header.subsection:
             self.subsections[section][header.subsection] = Section(
-                self._path,
-                self._error_type,
-                self._subsection_tables[section],
-                self.mistakes,
-                shown,
-                line,
+                self.mistakes, self._subsection_tables[section], shown, line
             )
 
     def _add(self, entry: Entry) -> None:
@@ -265,7 +273,7 @@ class ConfFile(Section):
             section.add(entry)
             return
         problem = self._place_of(entry.key) or _unknown("key", entry.key, section.values)
-        if any(problem in mistake.message for mistake in self.mistakes):  # the long list, once
+        if self.mistakes.has(problem):  # the long list, once
             problem = problem.partition(";")[0]
         section.refuse(_key_words(entry.key), problem, entry.line)
 
@@ -286,9 +294,7 @@ def _unknown(what: str, word: str, names: Collection[str]) -> str:
     return f"there is no such {what}; {allowed if meant is None else f'did you mean {meant}?'}"
 
 
-def entries(
-    data: bytes, path: Path, error_type: ErrorType, mistakes: list[FileMistake]
-) -> tuple[Entry, ...]:
+def entries(data: bytes, mistakes: Mistakes) -> list[Entry]:
     """The entries of a conf file in their order, the headers of its sections too.
 
     A mistake is a control character, or an invisible one outside of comments, a line or name that
@@ -300,18 +306,13 @@ def entries(
         mistakes: those in lines that are no entries are added.
 
     Raises:
-        error_type: it is no text that could be read line by line.
+        FileMistake: it is no text that could be read line by line.
     """
-
-    def refuse(problem: str, line: int) -> None:
-        mistakes.append(error_type(problem, str(path), line))
-
-    lines = text_lines(data, path, error_type)
-    config = _parsed(lines, refuse)
-    return tuple(_located_entries(config, lines, refuse))
+    lines = text_lines(data, mistakes)
+    return _located_entries(_parsed(lines, mistakes), lines, mistakes)
 
 
-def _parsed(lines: list[str], refuse: _Refuse) -> configobj.ConfigObj:
+def _parsed(lines: list[str], mistakes: Mistakes) -> configobj.ConfigObj:
     """The lines that can be read. The others become empty; after a header none is read."""
     for _ in range(_MOST_UNREADABLE):
         try:
@@ -323,30 +324,30 @@ def _parsed(lines: list[str], refuse: _Refuse) -> configobj.ConfigObj:
             index = error.line_number - 1
             is_header = lines[index].startswith("[")
             rest = "; what follows is not looked at" if is_header and lines[index + 1 :] else ""
-            refuse(f"{_unreadable(error)}{rest}", error.line_number)
+            mistakes.note(f"{_unreadable(error)}{rest}", error.line_number)
             lines[index:] = [] if is_header else ["", *lines[index + 1 :]]
     return configobj.ConfigObj()
 
 
-def text_lines(data: bytes, path: Path, error_type: ErrorType) -> list[str]:
+def text_lines(data: bytes, mistakes: Mistakes) -> list[str]:
     """The lines of a conf file, without white space around them, whatever they say.
 
     Raises:
-        error_type: it is not UTF-8, a line is too long, or holds a character that nobody sees.
+        FileMistake: it is not UTF-8, a line is too long, or holds a character that nobody sees.
     """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
-        raise error_type("is not UTF-8 text here", str(path), number) from error
+        raise mistakes.exception("is not UTF-8 text here", number) from error
     lines = [line.strip(" \t\r") for line in text.split("\n")]
     for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST:
-            raise error_type(f"is longer than {_LONGEST} characters", str(path), number)
+            raise mistakes.exception(f"is longer than {_LONGEST} characters", number)
         hidden = _hidden(line)
         if hidden:
             problem = f"holds the character U+{ord(hidden):04X}, which is invisible; remove it"
-            raise error_type(problem, str(path), number)
+            raise mistakes.exception(problem, number)
     return lines
 
 
@@ -385,7 +386,9 @@ def _section_words(name: str) -> str:
     return "…" if _PASSWORD.search(name) else name
 
 
-def _located_entries(config: configobj.ConfigObj, lines: list[str], refuse: _Refuse) -> list[Entry]:
+def _located_entries(
+    config: configobj.ConfigObj, lines: list[str], mistakes: Mistakes
+) -> list[Entry]:
     """The entries with their lines, counted with the comment lines that configobj keeps."""
     located: list[Entry] = []
     number = len(config.initial_comment)
@@ -399,17 +402,19 @@ def _located_entries(config: configobj.ConfigObj, lines: list[str], refuse: _Ref
             outer, inner = section.parent.name, section.name
         if len(name) > _LONGEST_NAME:
             problem = f"`{_key_words(name)}`: the name goes on for {len(name)} characters"
-            refuse(f"{problem}; at most {_LONGEST_NAME}", number)
+            mistakes.note(f"{problem}; at most {_LONGEST_NAME}", number)
         elif section.depth > _DEEPEST:  # that has been told
             pass
         elif name in section.scalars:
             problem = _ambiguity(section, name, lines[number - 1])
             if problem:
-                refuse(f"{_key_words(name)}: {problem}", number)
+                mistakes.note(f"{_key_words(name)}: {problem}", number)
             else:
                 located.append(Entry(outer, name, _unquoted(section[name]), number, inner))
         elif inner:
-            refuse(f"[[{_section_words(inner)}]]: holds another section, three levels down", number)
+            mistakes.note(
+                f"[[{_section_words(inner)}]]: holds another section, three levels down", number
+            )
         elif outer:
             located.append(Entry(outer, "", "", number, name))
         else:

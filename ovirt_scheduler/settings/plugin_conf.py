@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ovirt_scheduler.errors import PluginError
 from ovirt_scheduler.model.units import OnFailure
-from ovirt_scheduler.settings.conf_file import ConfFile, text_lines
+from ovirt_scheduler.settings.conf_file import ConfFile, Mistakes, text_lines
 from ovirt_scheduler.settings.table import PLUGIN, PluginConf
 
 # Searched in the lines of a conf file that has a mistake, which may be just here: ``on_failure:
@@ -31,7 +31,7 @@ def parse(data: bytes, path: Path) -> PluginConf:
     conf = ConfFile(data, path, PluginError, PLUGIN)
     if conf["defaultValues"] and not conf["customProperties"]:
         conf.refuse("defaultValues", "there are no customProperties that it could be for")
-        conf.check()
+        conf.mistakes.check()
     values = dict(conf.values)
     return PluginConf(
         name=values.pop("name") or path.stem,
@@ -58,7 +58,7 @@ def rejects(data: bytes, path: Path, default: OnFailure) -> bool:
         conf = parse(data, path)
     except PluginError:
         try:
-            lines = text_lines(data, path, PluginError)
+            lines = text_lines(data, Mistakes(path, PluginError))
         except PluginError:
             return True
         meant = default is OnFailure.REJECT or any(map(_MEANT_TO_REJECT.match, lines))

@@ -61,7 +61,7 @@ def load(path: Optional[Path], environ: Mapping[str, str], for_daemon: bool = Tr
     folders, optional = _plugin_folders(conf["plugins_path"], environ)
     plugin_user, engine = _plugin_user(conf, for_daemon), _engine(conf)
     cluster_sections = tuple(_clusters(conf, file))
-    conf.check()
+    conf.mistakes.check()
     derived = {
         "file": file.absolute(),
         "plugins_path": folders,
@@ -95,7 +95,7 @@ def clusters(data: bytes, path: Path) -> tuple[ClusterSettings, ...]:
     """
     conf = parse(data, path)
     sections = tuple(_clusters(conf, path))
-    conf.check()
+    conf.mistakes.check()
     return sections
 
 
@@ -234,8 +234,7 @@ def _clusters(conf: ConfFile, file: Path) -> Iterator[ClusterSettings]:
         if not CLUSTER_NAME.fullmatch(name):
             problem = "is not the name of a cluster: at most 40 letters, digits, - _ and ."
         if problem:
-            mistake = ConfigError(f"[clusters] [[{name}]]: {problem}", str(file), section.line)
-            conf.mistakes.append(mistake)
+            conf.mistakes.note(f"[clusters] [[{name}]]: {problem}", section.line)
         for key in ("policy", "filters", "cost_functions"):
             if key in section["properties"]:
                 problem = f"{key} is a key of its own: write it on a line of its own"

@@ -151,7 +151,7 @@ def read(path: Path, figures: Collection[str] = ()) -> Scenario:
                 section.refuse("count", f"makes a second VM of the name {arrival.name}")
             arrivals[arrival.name] = arrival
     events = [each for item in sections["hosts"].items() for each in _host_events(*item)]
-    conf.check()
+    conf.mistakes.check()
     return Scenario(
         str(path),
         hours,

@@ -8,9 +8,9 @@ from typing import Optional
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ovirt_scheduler.errors import ConfigError, FileMistake, PluginError
+from ovirt_scheduler.errors import ConfigError, PluginError
 from ovirt_scheduler.settings import plugin_conf, scheduler_conf
-from ovirt_scheduler.settings.conf_file import Entry, entries
+from ovirt_scheduler.settings.conf_file import Entry, Mistakes, entries
 from ovirt_scheduler.settings.table import PLUGIN, SCHEDULER
 from ovirt_scheduler.settings.value_types import Key
 from tests.support.fuzzing import assert_told, bounded, damaged, mostly, tries
@@ -115,7 +115,7 @@ def test_every_entry_of_a_good_file_is_told_with_its_line(
     """Whatever comments, blank lines, quotes and sections stand around it."""
     text: list[str] = []
     expected: list[Entry] = []
-    mistakes: list[FileMistake] = []
+    mistakes = Mistakes(PATH, ConfigError)
     for section in ["", *sections]:
         if section:
             expected.append(Entry(section, "", "", len(text) + 1))
@@ -124,5 +124,5 @@ def test_every_entry_of_a_good_file_is_told_with_its_line(
             if pair:
                 expected.append(Entry(section, *pair, len(text)))
     end = data.draw(st.sampled_from(["\n", "\r\n"]))
-    assert list(entries(end.join(text).encode(), PATH, ConfigError, mistakes)) == expected
-    assert not mistakes
+    assert entries(end.join(text).encode(), mistakes) == expected
+    mistakes.check()

@@ -9,18 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from ovirt_scheduler.errors import ConfigError, FileMistake, PluginError
-from ovirt_scheduler.settings.conf_file import Entry, ErrorType, content, entries
+from ovirt_scheduler.errors import ConfigError, PluginError
+from ovirt_scheduler.settings.conf_file import Entry, ErrorType, Mistakes, content, entries
 
 PATH = Path("/etc/some.conf")
 
 
 def read_bytes(data: bytes, error_type: ErrorType = PluginError) -> tuple[Entry, ...]:
-    mistakes: list[FileMistake] = []
-    in_file = entries(data, PATH, error_type, mistakes)
-    if mistakes:
-        raise error_type.together(mistakes)
-    return in_file
+    mistakes = Mistakes(PATH, error_type)
+    in_file = entries(data, mistakes)
+    mistakes.check()
+    return tuple(in_file)
 
 
 def read(text: str) -> tuple[Entry, ...]:

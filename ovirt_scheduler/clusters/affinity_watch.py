@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ovirt_scheduler.clusters.engine_side import EngineSide
@@ -22,7 +22,6 @@ from ovirt_scheduler.clusters.reader_reports import (
     GROUPS,
     LABELS,
     LabelMembers,
-    Report,
     resolve_labels,
 )
 from ovirt_scheduler.engine.inventory import PAGE_SECONDS, Inventory
@@ -35,8 +34,6 @@ from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.settings.table import ClusterSettings
 
 _log = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 _EVERY = 60.0  # seconds between two readings
 _PATIENCE = 2  # looks in which the engine's enforcer may mend rules
@@ -150,7 +147,7 @@ class ClusterAffinity(RuleWatch):
         share = self._inventory.share()
         path = f"/clusters/{quote(cluster, safe='')}/affinitygroups"
         document = self._document(path, share)
-        groups = self._read(document, GROUPS).values()
+        groups = GROUPS.read(self._executor, document)[1].values()
         if self._engine_side.version is None:
             self._engine_side.ask()
         version = self._engine_side.version
@@ -158,18 +155,12 @@ class ClusterAffinity(RuleWatch):
         labels: dict[str, LabelMembers] = {}
         if has_implicit or any(group.vm_labels or group.host_labels for group in groups):
             document = self._document("/affinitylabels?follow=vms,hosts", share)
-            labels = self._read(document, LABELS)
+            _, labels = LABELS.read(self._executor, document)
         return resolve_labels(groups, labels, has_implicit)
 
     def _document(self, path: str, share: Share) -> Document:
         deadline = time.monotonic() + PAGE_SECONDS
         return self._inventory.document_at(path, deadline, share=share)
-
-    def _read(self, document: Document, report: Report[_T]) -> dict[str, _T]:
-        """What a reader reports of a document."""
-        deadline = time.monotonic() + PAGE_SECONDS
-        _, reported = self._executor.read_page(report.role, document, report.function, deadline)
-        return report.unpack(reported)
 
     def _note_failure(self, error: SchedulerError) -> None:
         """Go on by the rules that were read before; without any, where the engine refuses them."""

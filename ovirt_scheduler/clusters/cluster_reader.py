@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 from ovirt_scheduler.clusters.reader_reports import HOSTS, VMS, HostOrVm, Report
-from ovirt_scheduler.engine.inventory import PAGE_SECONDS, STATISTICS, Inventory
+from ovirt_scheduler.engine.inventory import STATISTICS, Inventory
 from ovirt_scheduler.errors import EngineUnavailable, SchedulerError, UnreadableDocument
 from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.requests import Document
@@ -194,9 +194,7 @@ class ClusterReader:
     def _read(self, kind: str, page: Document) -> tuple[dict[str, Any], EngineReply]:
         report: Report[Any] = HOSTS if kind == HOSTS.role.value else VMS
         try:
-            deadline = time.monotonic() + PAGE_SECONDS
-            pack, packed = self._executor.read_page(report.role, page, report.function, deadline)
-            by_id = report.unpack(packed)
+            pack, by_id = report.read(self._executor, page)
         except UnreadableDocument as error:
             raise UnreadableDocument(f"the engine's reply cannot be read: {error}") from None
         if self._stopping.is_set():

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Callable, Generic, NamedTuple, Optional, TypeVar
 
+from ovirt_scheduler.engine.inventory import PAGE_SECONDS
 from ovirt_scheduler.errors import UnreadableDocument
 from ovirt_scheduler.model.affinity import AffinityGroup, Rule
 from ovirt_scheduler.model.cluster_state import HostState, VmState
-from ovirt_scheduler.model.tasks import Role
+from ovirt_scheduler.model.requests import Document
+from ovirt_scheduler.model.tasks import Pack, Role
+from ovirt_scheduler.processes.executor import Executor
 from ovirt_scheduler.processes.protocol.packed_answers import (
     MISSHAPEN,
     amount,
@@ -43,6 +47,19 @@ class Report(Generic[_T]):
     values: Mapping[str, Callable[[object], object]]
     make: Callable[..., _T]
     fewest: int = 3
+
+    def read(self, executor: Executor, document: Document) -> tuple[Pack, dict[str, _T]]:
+        """Have a reader read a document, within ``PAGE_SECONDS``.
+
+        Returns:
+            The entities packed; and the state of each by id.
+
+        Raises:
+            UnreadableDocument, Overloaded, ExecutorUnavailable: as for ``Executor.read_page``.
+        """
+        deadline = time.monotonic() + PAGE_SECONDS
+        pack, reported = executor.read_page(self.role, document, self.function, deadline)
+        return pack, self.unpack(reported)
 
     def unpack(self, reported: Any) -> dict[str, _T]:
         """The state of each entity by id.

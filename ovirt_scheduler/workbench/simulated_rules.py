@@ -5,7 +5,6 @@ A snapshot has the groups in the cluster's element, and the labels in its hosts 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, Optional
@@ -24,7 +23,6 @@ from ovirt_scheduler.workbench.simulated_cluster import (
 )
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
-_READ_SECONDS = 60.0
 _NEWEST = "99"  # the version of a cluster that does not tell it
 
 
@@ -49,12 +47,8 @@ def read_rules(executor: Executor, snapshot: Snapshot) -> AffinityRules:
                                for group in groups for kind in ("vm", "host"))  # fmt: skip
     labels = dict(_labels(snapshot)) if has_labels else {}
     data = b"<affinity_groups>%b</affinity_groups>" % b"".join(map(tostring, groups))
-    deadline = time.monotonic() + _READ_SECONDS
     try:
-        _, reported = executor.read_page(
-            GROUPS.role, Document(data, "utf-8"), GROUPS.function, deadline
-        )
-        groups_by_id = GROUPS.unpack(reported)
+        _, groups_by_id = GROUPS.read(executor, Document(data, "utf-8"))
     except UnreadableDocument as error:
         raise BadInput(f"the affinity groups of {snapshot.cluster}: {error}") from None
     return AffinityRules(resolve_labels(groups_by_id.values(), labels, is_old))

@@ -1,4 +1,4 @@
-"""A certificate that ends: told at start and again, the next one, and the switch to it."""
+"""cert makes, shows and exports a certificate; one that ends is told, and the next one is switched to."""
 
 from __future__ import annotations
 
@@ -222,3 +222,43 @@ def test_what_root_makes_belongs_to_the_daemons_user():
         places = list(state.rglob("*"))
         assert len(places) == 6
         assert {(place.stat().st_uid, place.stat().st_gid) for place in places} == {(12345, 12346)}
+
+
+def test_cert_makes_shows_and_checks(tmp_path):
+    """Made once; shown with names, days and fingerprint; checked against --days."""
+    status, out, _ = run(tmp_path, "cert", "check")
+    assert status == 1
+    assert "there is none yet" in out
+    status, out, err = run(tmp_path, "cert", "make")
+    assert (status, err) == (0, "")
+    assert f"ssl_certificate  {tmp_path}/state/certificate/certificate.pem\n" in out
+    assert run(tmp_path, "cert", "make")[1] == out  # the one that is there stays
+    status, shown, _ = run(tmp_path, "cert", "show", "-o", "json")
+    (fields,) = json.loads(shown)
+    assert status == 0
+    assert "localhost" in fields["names"]
+    assert fields["days_left"] > 3600
+    assert fields["sha256"] in out
+    assert run(tmp_path, "cert", "check")[0] == 0
+    status, out, _ = run(tmp_path, "cert", "check", "--days", "4000")
+    assert status == 1
+    assert "days left; ovirt-scheduler cert renew before" in out
+
+
+def test_cert_export_gives_callers_what_they_are_to_trust(tmp_path):
+    """The certificates of the file alone, which may hold the key as well."""
+    status, out, err = run(tmp_path, "cert", "export")
+    assert (status, out) == (66, "")
+    assert "there is none yet: ovirt-scheduler cert make" in err
+    run(tmp_path, "cert", "make")
+    made = tmp_path / "state" / "certificate"
+    certificate = (made / "certificate.pem").read_text()
+    assert run(tmp_path, "cert", "export") == (0, certificate, "")
+    both = tmp_path / "both.pem"
+    both.write_text((made / "key.pem").read_text() + certificate)
+    both.chmod(0o600)
+    conf = tmp_path / "s.conf"
+    conf.write_text(f"ssl_certificate = {both}\nssl_key = {both}\n")
+    assert run(tmp_path, "cert", "export", "--config", str(conf)) == (0, certificate, "")
+    conf.write_text("ssl = false\n")
+    assert run(tmp_path, "cert", "export", "--config", str(conf))[0] == 78

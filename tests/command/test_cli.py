@@ -186,46 +186,6 @@ def test_every_command_has_help_with_examples_and_exit_statuses(tmp_path, comman
         assert cli.parser().parse_args(words[1:]).run
 
 
-def test_cert_makes_shows_and_checks(tmp_path):
-    """Made once; shown with names, days and fingerprint; checked against --days."""
-    status, out, _ = run(tmp_path, "cert", "check")
-    assert status == 1
-    assert "there is none yet" in out
-    status, out, err = run(tmp_path, "cert", "make")
-    assert (status, err) == (0, "")
-    assert f"ssl_certificate  {tmp_path}/state/certificate/certificate.pem\n" in out
-    assert run(tmp_path, "cert", "make")[1] == out  # the one that is there stays
-    status, shown, _ = run(tmp_path, "cert", "show", "-o", "json")
-    (fields,) = json.loads(shown)
-    assert status == 0
-    assert "localhost" in fields["names"]
-    assert fields["days_left"] > 3600
-    assert fields["sha256"] in out
-    assert run(tmp_path, "cert", "check")[0] == 0
-    status, out, _ = run(tmp_path, "cert", "check", "--days", "4000")
-    assert status == 1
-    assert "days left; ovirt-scheduler cert renew before" in out
-
-
-def test_cert_export_gives_callers_what_they_are_to_trust(tmp_path):
-    """The certificates of the file alone, which may hold the key as well."""
-    status, out, err = run(tmp_path, "cert", "export")
-    assert (status, out) == (66, "")
-    assert "there is none yet: ovirt-scheduler cert make" in err
-    run(tmp_path, "cert", "make")
-    made = tmp_path / "state" / "certificate"
-    certificate = (made / "certificate.pem").read_text()
-    assert run(tmp_path, "cert", "export") == (0, certificate, "")
-    both = tmp_path / "both.pem"
-    both.write_text((made / "key.pem").read_text() + certificate)
-    both.chmod(0o600)
-    conf = tmp_path / "s.conf"
-    conf.write_text(f"ssl_certificate = {both}\nssl_key = {both}\n")
-    assert run(tmp_path, "cert", "export", "--config", str(conf)) == (0, certificate, "")
-    conf.write_text("ssl = false\n")
-    assert run(tmp_path, "cert", "export", "--config", str(conf))[0] == 78
-
-
 def test_no_daemon_is_exit_status_69(tmp_path):
     """And the next step is told."""
     run(tmp_path, "cert", "make")

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from unittest import mock
 
 import pytest
 
@@ -133,13 +133,6 @@ def test_a_call_ends_where_another_of_its_request_gets_no_process(unit_named, tm
         wait_until(lambda: offspring(zygote_of(own)), suits=lambda seen: pid not in seen)
 
 
-def raising(error: BaseException) -> Callable[..., NoReturn]:
-    def fail(*_: object) -> NoReturn:
-        raise error
-
-    return fail
-
-
 def once(error: BaseException, then: Callable[[Worker], None]) -> Callable[[Worker], None]:
     errors = [error]
 
@@ -155,7 +148,9 @@ def test_a_process_that_cannot_be_set_up_is_given_back(own, unit_named, monkeypa
     """The kernel has no memory for what is sent: the call fails, its process ends."""
     unit = unit_named("keeps_all")
     with monkeypatch.context() as patched:
-        patched.setattr(Worker, "send", raising(OSError(errno.ENOBUFS, "No buffer space")))
+        patched.setattr(
+            Worker, "send", mock.Mock(side_effect=OSError(errno.ENOBUFS, "No buffer space"))
+        )
         result = only(own.run(job_of([unit])))
     assert result.message == "its task cannot be sent: No buffer space"
     assert own._pool._busy == {}
@@ -167,7 +162,9 @@ def test_a_reader_whose_task_cannot_be_sent_is_no_fault_of_the_documents(
 ):
     """The kernel has no memory for what is sent."""
     job = job_of([unit_named("keeps_all")], hosts=Document(b"<hosts><host id='a'/></hosts>"))
-    monkeypatch.setattr(Worker, "send", raising(OSError(errno.ENOBUFS, "No buffer space")))
+    monkeypatch.setattr(
+        Worker, "send", mock.Mock(side_effect=OSError(errno.ENOBUFS, "No buffer space"))
+    )
     with pytest.raises(ExecutorUnavailable, match="documents cannot be read: its task cannot be"):
         own.run(job)
 
@@ -220,7 +217,7 @@ def test_a_call_for_which_there_is_no_memory_loses_no_process(
     """Neither as it begins nor when it was answered."""
     unit = unit_named("keeps_all")
     with monkeypatch.context() as patched:
-        patched.setattr(where, name, raising(MemoryError()))
+        patched.setattr(where, name, mock.Mock(side_effect=MemoryError()))
         with pytest.raises(MemoryError):
             own.run(job_of([unit]))
     assert own._pool._busy == {}
@@ -232,7 +229,7 @@ def test_a_call_for_which_there_is_no_memory_loses_no_process(
 def test_a_process_that_cannot_be_waited_for_is_not_lost(own, unit_named, monkeypatch, name):
     """Memory lacks: neither one that died, nor one that has to end before its answer counts."""
     with monkeypatch.context() as patched:
-        patched.setattr(Worker, "end", raising(MemoryError()))
+        patched.setattr(Worker, "end", mock.Mock(side_effect=MemoryError()))
         with pytest.raises(MemoryError):
             own.run(job_of([unit_named(name)]))
     assert own._pool._busy == {}
@@ -269,7 +266,7 @@ def test_an_analysis_for_which_there_is_no_memory_leaves_no_descriptor(own, monk
     for where, name in ((exchange, "_wait"), (messages, "unpack_analysis")):
         spare = wait_until(lambda: own._pool._spare[:], suits=lambda seen: len(seen) == pool.SPARE)
         with monkeypatch.context() as patched:
-            patched.setattr(where, name, raising(MemoryError()))
+            patched.setattr(where, name, mock.Mock(side_effect=MemoryError()))
             with pytest.raises(MemoryError):
                 own.analyse(_PROBE)
         assert spare[-1].channel.fileno() == -1
@@ -287,7 +284,9 @@ def test_who_replaces_a_zygote_does_not_wait_until_the_next_has_started(own, mon
     forked = threading.Event()
     waited: list[bool] = []
     monkeypatch.setattr(own._forker, "_on_death", lambda: waited.append(forked.wait(LONG)))
-    monkeypatch.setattr(own._forker._zygote, "fork", raising(OSError(errno.EPIPE, "Broken pipe")))
+    monkeypatch.setattr(
+        own._forker._zygote, "fork", mock.Mock(side_effect=OSError(errno.EPIPE, "Broken pipe"))
+    )
     own._forker.fork(math.inf).close()
     forked.set()
     assert wait_until(lambda: waited) == [True]
@@ -309,7 +308,7 @@ def test_a_process_that_cannot_be_made_is_not_counted_as_started(own, monkeypatc
     wait_until(lambda: len(own._pool._spare), suits=lambda seen: seen == pool.SPARE)
     wait_until(lambda: own._pool._idle)
     before = own.state().started
-    fails = raising(OSError(errno.ENOMEM, "Cannot allocate memory"))
+    fails = mock.Mock(side_effect=OSError(errno.ENOMEM, "Cannot allocate memory"))
     monkeypatch.setattr(own._forker._zygote, "fork", fails)
     with pytest.raises(ExecutorUnavailable):
         own._forker.fork(math.inf)

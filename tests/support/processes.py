@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pwd
 import resource
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from typing import Optional
 from ovirt_scheduler.processes import pool
 from ovirt_scheduler.processes.executor import Executor
 
+NOBODY = pwd.getpwnam("nobody")
 STRANGER = 12345
 
 

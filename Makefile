@@ -1,4 +1,4 @@
-# make run    the daemon with the sample plugins, one call of each kind, then it serves
+# make run    the daemon with the sample plugins, each call of an engine, then it serves
 # make test   the short tests, and a fifth of the fuzzing
 # make test-long   the others: real systemd, a JVM, torture, recovery, fuzzing, each change of a process
 # make lint   ruff, mypy, import-linter: who may import whom; and names that say what they hold

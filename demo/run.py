@@ -1,4 +1,4 @@
-"""Starts the daemon with the sample plugins, makes one call of each kind, and keeps serving.
+"""Starts the daemon with the sample plugins, makes each call of an engine, and keeps serving.
 
 ``make run`` runs it. The certificate and the settings lie in a folder of the run's own. The engine
 that plugins ask for VMs is the made one of the tests, with the hosts of ``hosts.xml``.

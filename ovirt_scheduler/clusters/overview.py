@@ -28,10 +28,11 @@ def hosts(reader: ClusterReader) -> tuple[HostLook, ...]:
 def policy(section: ClusterSettings) -> dict[str, str]:
     """What a section says about balancing, in words."""
     costs = ", ".join(f"{each.name} × {each.factor}" for each in section.cost_functions)
+    properties = {key: value for key, value in section.properties.items() if key != "policy"}
     words = {
         "Scheduler": section.scheduler,
         "Policy": section.policy or "the scheduler's first",
-        "Properties": "; ".join(f"{key}={value}" for key, value in section.properties.items()),
+        "Properties": "; ".join(f"{key}={value}" for key, value in properties.items()),
         "Filters": ", ".join(each.name for each in section.filters),
         "Cost functions": costs,
         "Balance": section.balance.name if section.balance else "",

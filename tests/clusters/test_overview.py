@@ -34,10 +34,12 @@ def test_hosts_have_their_vms_now_and_their_use_of_the_last_balancing(looks: Loo
 def test_a_section_is_shown_in_words() -> None:
     section = ClusterSettings(
         "Default", filters=(RequestedUnit("MaxVms"),), cost_functions=(RequestedUnit("Even", 3),),
-        hold=90.0, margin=7.5,
+        hold=90.0, margin=7.5, policy="power_saving",
+        properties={"policy": "power_saving", "high_utilization": "80"},
     )  # fmt: skip
     words = overview.policy(section)
     assert [words[each] for each in ("Filters", "Cost functions", "Hold", "Margin")] == [
         "MaxVms", "Even × 3", "1.5 min", "7.5 %",
     ]  # fmt: skip
     assert "Balance" not in words
+    assert (words["Policy"], words["Properties"]) == ("power_saving", "high_utilization=80")

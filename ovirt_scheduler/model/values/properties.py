@@ -108,8 +108,8 @@ class Filled(dict[str, str]):
 
     def __missing__(self, key: object) -> str:
         raise KeyError(
-            f"property {key} was not given, and has no default in a conf file that is read: "
-            "ovirt-scheduler check tells of one that is not"
+            f"property {key} was not given, and has no default; "
+            "ovirt-scheduler check names a conf file that is not read"
         )
 
 

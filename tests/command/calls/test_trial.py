@@ -116,7 +116,7 @@ def test_a_property_that_was_not_given_is_named(tmp_path):
     path = tmp_path / "Needs.py"
     path.write_text("def do_filter(hosts, vm, properties):\n    return properties['least']\n")
     (fields,) = run(path).fields
-    assert "KeyError: 'property least was not given, and has no default" in fields["message"]
+    assert "KeyError: 'property least was not given, and has no default; " in fields["message"]
 
 
 def test_limits_hold_as_in_the_daemon():

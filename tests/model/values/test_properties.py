@@ -113,7 +113,7 @@ def test_a_plugin_gets_defaults_under_what_was_given():
 def test_a_property_that_is_not_there_is_told_in_words():
     """Of a lookup alone; it is a KeyError still, and the rest is as in any dict."""
     filled = properties.fill(HEAT, {})
-    with pytest.raises(KeyError, match="property least was not given, and has no default in a "):
+    with pytest.raises(KeyError, match="property least was not given, and has no default; "):
         filled["least"]
     assert filled.get("least") is None
     assert "least" not in filled

@@ -52,6 +52,18 @@ def test_the_grid_has_each_verdict(tmp_path):
     assert found["lynx"] == {"MaxVms": "removedruns 12 VMs", "Night": "not asked"}
 
 
+@pytest.mark.parametrize(
+    ("ended", "heads"),
+    [({}, 5), ({"message": "KeyError"}, 6), ({"notes": ["3 ids were not in the call"]}, 6)],
+)
+def test_messages_have_a_column_where_a_call_has_one(tmp_path, ended, heads):
+    site = MadeSite(tmp_path, [record([call("MaxVms"), call("Night", **ended)])])
+    page = lxml.html.fromstring(site.text(f"/decisions/{DECISION}"))
+    table = page.xpath("//div[@aria-label='How the calls ended']/table")[0]
+    assert len(table.xpath("./thead/tr/th")) == heads
+    assert {len(row) for row in table.xpath("./tbody/tr")} == {heads}
+
+
 def test_a_decision_that_left_no_host_is_not_shown_as_a_good_one(tmp_path):
     """Nor one in which a unit failed, whose name is told."""
     removed = [{**LYNX, "verdicts": [verdict("MaxVms", "removed")]}]
@@ -194,13 +206,16 @@ def test_an_older_version_that_fails_is_told_as_both(tmp_path):
 
 
 def test_the_page_of_a_file_with_several_units_has_what_each_says(tmp_path):
-    """Its description, its properties, and a chart of its calls."""
+    """Its description, its properties, and a chart of its calls if there are any."""
     filtering = unit_state("Rack", description="Keeps racks.", properties=(("rack", "[A-Z]"),))
     scoring = unit_state("Rack", kind="cost function", description="Counts racks.")
-    text = MadeSite(tmp_path, units=(scoring, filtering)).text("/units/Rack")
+    site = MadeSite(tmp_path, [record([call("Rack")])], units=(scoring, filtering))
+    text = site.text("/units/Rack")
     for words in ("Keeps racks.", "Counts racks.", "Property rack", "[A-Z]",
-                  "Filter: calls in the last hour", "Cost function: calls in the last hour"):  # fmt: skip
+                  "Filter: calls in the last hour"):  # fmt: skip
         assert words in text
+    assert "Cost function: calls in the last hour" not in text
+    assert text.count("median") == 1
 
 
 def test_a_cluster_has_its_plans_and_its_imbalance(tmp_path):

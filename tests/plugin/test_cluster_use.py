@@ -8,8 +8,7 @@ from ovirtsdk4 import types
 from ovirt_scheduler.errors import UnreadableState
 from ovirt_scheduler.plugin.cluster_use import HostUse, is_hosted_engine, uses
 from ovirt_scheduler.processes.documents import packing, sdk_entities
-
-GIB = 2**30
+from tests.support.clusters import GIB, host, vm
 
 # What an engine tells of a host that it has not measured yet.
 UNMEASURED = {f"cpu_current_{name}": 0 for name in ("user", "system", "idle")}
@@ -148,3 +147,15 @@ def test_a_fraction_is_known_where_the_host_tells_it(told, known):
 )
 def test_the_engines_own_vm_is_known_by_its_origin(origin, runs_the_engine):
     assert is_hosted_engine(types.Vm(id="1", origin=origin)) is runs_the_engine
+
+
+def test_averages_count_instead_of_figures_but_not_for_room():
+    """What is not known stays so; and a host that is full now takes no VM."""
+    full, silent = host("lynx", used=1.0, busy=90.0), types.Host(id="puma", memory=64 * GIB)
+    web = vm("web", "lynx")
+    averages = {"lynx": (4.0, 16 * GIB), "puma": (8.0, 32 * GIB), "web": (1.5, 4 * GIB)}
+    lynx, puma = uses([full, silent], [web], averages)
+    assert lynx.known_fractions == {"CPU": 0.25, "memory": 0.25}
+    assert lynx.processors_of(web) == 1.5
+    assert lynx.refusal(vm("mail"))
+    assert puma.known_fractions == {"memory": 0.0}

@@ -68,3 +68,8 @@ def available(priority=1):
 
 def is_free(found):
     return found.placement_policy.affinity is types.VmAffinity.MIGRATABLE
+
+
+def target_ids(migrations):
+    """The ids of the VMs that are moved, each with those of the hosts it may go to."""
+    return {moved.id: [target.id for target in targets] for moved, targets in migrations.items()}

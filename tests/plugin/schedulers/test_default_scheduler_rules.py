@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.plugin import AffinityGroup, AffinityRules, PlacedVms, Rule
-from tests.support.clusters import DefaultScheduler, host, properties, vm
+from tests.support.clusters import DefaultScheduler, host, properties, target_ids, vm
 
 TOGETHER, APART = Rule(positive=True, enforcing=True), Rule(positive=False, enforcing=True)
 NEAR, FAR = Rule(positive=True, enforcing=False), Rule(positive=False, enforcing=False)
@@ -20,8 +20,7 @@ def balanced(hosts, vms, groups, policy="evenly_distribute", **others):
     scheduler = DefaultScheduler()
     placement = {member.id: member.host.id for member in vms}
     scheduler.rules = PlacedVms(AffinityRules(groups), placement)
-    migrations = scheduler.load_balance(hosts, vms, properties(policy, **others))
-    return {member.id: [target.id for target in to] for member, to in migrations.items()}
+    return target_ids(scheduler.load_balance(hosts, vms, properties(policy, **others)))
 
 
 def test_a_unit_goes_where_all_of_it_has_room():

@@ -106,6 +106,8 @@ class History:
         self._split = split
         self._at_rest = at_rest
         self._is_inquiry = is_inquiry
+        # Ids of decisions for such questions that units in shadow have yet to complete.
+        self._beforehand: set[str] = set()
         self._days, self._size, self._keeps, self._records = 30.0, 256 << 20, True, False
         self.reader = RecordReader(path)
         self.tally = Tally()
@@ -148,7 +150,10 @@ class History:
         inputs = None
         if self._records:
             inputs = input_recording.inputs(what.request, what.replies, what.selected)
-        light, beforehand = self._lightened(what)
+        vm, light = what.execution.vm, conversion.without_documents(what)
+        beforehand = vm is not None and self._is_inquiry(vm, what.time)
+        if beforehand and what.shadows:
+            self._beforehand.add(what.caller.decision)
         make = partial(conversion.make_record, light, beforehand=beforehand)
         self.put(make, conversion.size(light), inputs)
 
@@ -158,15 +163,10 @@ class History:
         Args:
             decision: that was given to ``decided`` before.
         """
-        light, beforehand = self._lightened(decision)
-        make = partial(conversion.make_record, light, shadows, beforehand)
+        light, name = conversion.without_documents(decision), decision.caller.decision
+        make = partial(conversion.make_record, light, shadows, name in self._beforehand)
+        self._beforehand.discard(name)
         self._append(_QueueEntry(make, conversion.size(light, shadows), completes=True))
-
-    def _lightened(self, decision: Decision) -> tuple[Decision, bool]:
-        """The decision without documents, and whether it was for a question of this daemon's."""
-        vm = decision.execution.vm
-        beforehand = vm is not None and self._is_inquiry(vm, decision.time)
-        return conversion.without_documents(decision), beforehand
 
     def put(self, make: Make, size: int = 0, inputs: Optional[Inputs] = None) -> None:
         """Have a decision written.

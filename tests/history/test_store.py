@@ -293,5 +293,26 @@ def test_what_units_in_shadow_say_is_added_to_the_record_that_is_there(tmp_path:
     assert len(RecordReader(tmp_path / "history.sqlite", LONG).decisions(Query())) == 2
 
 
+def test_a_question_of_the_daemons_own_stays_one_when_units_in_shadow_complete_it(tmp_path: Path):
+    """Though the engine was asked about the VM again meanwhile."""
+    caller = Caller("5" * 16, AnswerForm.ENGINE, "here")
+    request = Request(caller, Entities(("h",), vm="vm-1"), {}, {Kind.FILTER: ()})
+    unit = PolicyUnit(
+        "New", Kind.FILTER, "", PluginCode("New", "/", ()), "", Limits(1, 1, 1, 1), shadow=True
+    )
+    decision = Decision(request, Execution(("h",), vm="vm-1"), ("h",), time=time.time())
+    decision = decision._replace(shadows=(UnitCall(unit, {}),))
+    answers = iter([True, False])
+    history = History(tmp_path / "history.sqlite", is_inquiry=lambda _vm, _at: next(answers))
+    history.start()
+    for decided in (decision, decision._replace(request=of_other(request))):
+        history.decided(decided)
+        history.add_shadows(decided, [ShadowCall(decided.shadows[0], problem="no place")])
+    history.close(LONG)
+    (second, first) = RecordReader(tmp_path / "history.sqlite", LONG).decisions(Query())
+    assert [len(record["units"]) for record in (first, second)] == [1, 1]
+    assert (first.get("beforehand"), second.get("beforehand")) == (True, None)
+
+
 def of_other(request: Request, request_id: str = "7" * 16) -> Request:
     return request._replace(caller=replace(request.caller, request_id=request_id))

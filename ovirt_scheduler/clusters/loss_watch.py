@@ -80,8 +80,12 @@ class ClusterLosses:
 
     @property
     def worst(self) -> Optional[WorstLoss]:
-        """The worst loss, as it was counted last, also before a reload; None: not counted yet."""
-        return self._services.memory.worst_losses.get(self._settings.name)
+        """The worst loss, as it was counted last, also before a reload.
+
+        None: it was not counted yet, or no host was up.
+        """
+        counted = self._services.memory.worst_losses.get(self._settings.name)
+        return counted if counted and counted.loss.host else None
 
     def begin_look(self, begun: float) -> bool:
         """Drop what still waits to be counted, if it is time for a new count: it takes memory.
@@ -131,8 +135,8 @@ class ClusterLosses:
                 exc_info=error,
             )
 
-    def _worst_of(self, count: _Count) -> Optional[Loss]:
-        """The loss of the host whose VMs find a place least; None: no host is up.
+    def _worst_of(self, count: _Count) -> Loss:
+        """The loss of the host whose VMs find a place least; that of no host if none is up.
 
         Raises:
             Overloaded, ExecutorUnavailable: no slot is free, or the filters cannot be called now.
@@ -155,7 +159,7 @@ class ClusterLosses:
                     UnplacedVm(state.vms[vm].name, vm in urgent, "") for vm in placed.homeless
                 ]
             count.losses.append(Loss.of(state.hosts[host].name, homeless, placed.is_best))
-        return max(count.losses, key=lambda loss: loss.severity, default=None)
+        return max(count.losses, key=lambda loss: loss.severity, default=Loss(""))
 
     def _ask_filters(self, count: _Count, vm: str, hosts: tuple[str, ...]) -> None:
         """Ask the filters of the section which hosts could take a VM; without those that fail.
@@ -196,10 +200,11 @@ class ClusterLosses:
         if not self._services.executor.is_free or self._services.stopping.is_set():
             raise Overloaded("no slot is free")
 
-    def _note_worst(self, count: _Count, worst: Optional[Loss]) -> None:
+    def _note_worst(self, count: _Count, worst: Loss) -> None:
         """Keep what was counted, and log when the cluster cannot lose a host, and when it can."""
-        losses, name, former = self._services.memory.worst_losses, self._settings.name, self.worst
-        if worst is None or self._ownership.driven_by:
+        losses, name = self._services.memory.worst_losses, self._settings.name
+        former = losses.get(name)
+        if self._ownership.driven_by:
             losses.pop(name, None)
             return
         has_urgent = any(vm.is_highly_available and vm.host for vm in count.view.state.vms.values())

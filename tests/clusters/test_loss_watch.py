@@ -195,6 +195,20 @@ def test_a_host_that_is_up_alone_is_counted_and_is_no_news(three, place, tmp_pat
     assert caplog.text.count("if lynx fails, VMs find no place: 1") == short
 
 
+def test_a_time_without_a_host_that_is_up_is_not_counted_and_the_end_of_a_lack_is_told_after_it(
+    three, caplog
+):
+    caplog.set_level("INFO")
+    three.engine.hosts[1].max_scheduling_memory = 3 * GIB
+    begin(three)
+    assert counted(three) == ("lynx", ["web"])
+    for status, loss in (("non_responsive", None), ("up", ("lynx", []))):
+        for host in three.engine.hosts:
+            host.status, host.max_scheduling_memory = status, 12 * GIB
+        assert counted(three, 11) == loss
+    assert caplog.text.count("cluster Default: every VM finds a place") == 1
+
+
 def test_hard_rules_and_pins_count(three):
     three.engine.hosts[2].max_scheduling_memory = 4 * GIB
     three.engine.groups = [Group("apart", ["db", "mail"], apart=HARD)]

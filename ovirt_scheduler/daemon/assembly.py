@@ -127,6 +127,9 @@ class Assembly:
         self._drive, self._certificate = drive, certificate
         clusters = settings.clusters if settings.drive is Drive.APPROVE else ()
         self._plans.keep_clusters({each.name for each in clusters}, "the settings were read again")
+        losses = self._drive_memory.worst_losses
+        for name in losses.keys() - ({each.name for each in settings.clusters} if drive else ()):
+            del losses[name]
         self.server.renew(server_settings, services.methods())
         self._start_drive()
         self._look_at_certificates()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -14,8 +15,10 @@ from ovirt_scheduler.clusters import threads
 from ovirt_scheduler.daemon import assembly
 from ovirt_scheduler.daemon.assembly import Assembly
 from ovirt_scheduler.daemon.watchdog import Notifier
+from ovirt_scheduler.model.losses import Loss, WorstLoss
 from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import Settings
+from ovirt_scheduler.settings.value_types import Drive
 from tests.support.certificates import write_pair
 from tests.support.rest_server import Host, Reply, RestServer
 from tests.support.waiting import LONG, wait_until
@@ -136,6 +139,19 @@ def test_clusters_whose_threads_cannot_be_started_are_looked_after_later(
         assert "not every cluster is looked after now: can't start new thread" in caplog.text
     made._line()
     assert all(alive())
+    made.stop(0)
+
+
+def test_a_cluster_that_is_let_be_begins_anew_when_it_is_looked_after_again(tmp_path):
+    """What it could lose then is old; that of another one stays."""
+    made = Assembly(driving(tmp_path, 90), tmp_path / "state", Notifier({}))
+    losses = made._drive_memory.worst_losses
+    for name in ("Default", "Former"):
+        losses[name] = WorstLoss(Loss("lynx"), 1.0)
+    made.renew(driving(tmp_path, 80))
+    assert [*losses] == ["Default"]
+    made.renew(replace(made.settings, drive=Drive.OFF))
+    assert losses == {}
     made.stop(0)
 
 

@@ -47,7 +47,11 @@ class Following:
             return dict(self._counts)
 
     def decided(self, what: Reported) -> None:
-        """Note the best hosts of a decision, whose answer is out."""
+        """Note the best hosts of a decision, whose answer is out.
+
+        Args:
+            what: any call; all but decisions on a VM that a caller asked for are passed over.
+        """
         if not isinstance(what, Decision) or what.request.caller.cluster:
             return  # the daemon's own decisions are not for the engine
         vm, best = what.execution.vm, _best_hosts(what)

@@ -49,6 +49,8 @@ class _Count:
     """What is counted: a cluster as a look found it, and what the filters have said by now.
 
     Attributes:
+        view: the hosts and VMs, and the engine's replies, which the filters read.
+        rules: the cluster's affinity rules.
         reserves: whether the cluster's ``ha_reservation`` is on; None: not known.
         accepting: by VM the hosts that the filters leave.
         without: the filters that failed, and so are asked no more.
@@ -69,7 +71,13 @@ class _Count:
 
 
 class ClusterLosses:
-    """What one cluster can lose; one thread notes what is to be counted, and another counts it."""
+    """What one cluster can lose; one thread notes what is to be counted, and another counts it.
+
+    Args:
+        settings: the cluster's section, whose filters are asked.
+        services: which all clusters share; their memory keeps what was counted.
+        ownership: says whether another daemon drives the cluster: then nothing is counted here.
+    """
 
     def __init__(
         self, settings: ClusterSettings, services: ClusterServices, ownership: ClusterOwnership
@@ -111,7 +119,13 @@ class ClusterLosses:
         return begun >= self._due_at and reads_statistics
 
     def note(self, view: ClusterView, rules: AffinityRules, reserves: Optional[bool]) -> None:
-        """Have the losses counted, if the look read all VMs, and if it is time for that."""
+        """Have the losses counted, if the look read all VMs, and if it is time for that.
+
+        Args:
+            view: what the look found.
+            rules: the cluster's affinity rules.
+            reserves: whether the cluster's ``ha_reservation`` is on; None: not known.
+        """
         if view.replies is not None and self._begun >= self._due_at:
             self._due_at = self._begun + _EVERY
             # Without filters nobody is asked, and what they would read is not kept.

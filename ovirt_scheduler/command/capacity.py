@@ -46,7 +46,7 @@ _SOURCE = {
 
 
 def add(to: arguments.Add) -> None:
-    """Add the commands to the command line."""
+    """Add ``maintenance`` and ``capacity`` to the command line."""
     command = arguments.add_command(to, "maintenance", _maintenance, settings=("config", "plugins"))
     command.add_argument("host", metavar="HOST", nargs="?", help="its name")
     arguments.add_options(command, {

@@ -28,6 +28,7 @@ def sentence(options: argparse.Namespace, decisions: Sequence[Record]) -> str:
     """Where the VM of ``options`` runs now, and what its last placement came to there.
 
     Args:
+        options: of ``why``.
         decisions: of that placement, ``explanation.cleaned``.
 
     Returns:

@@ -9,7 +9,12 @@ from ovirt_scheduler.model.values.text import count_of
 
 
 class UnplacedVm(NamedTuple):
-    """A VM that has no place when its host fails."""
+    """A VM that has no place when its host fails.
+
+    Attributes:
+        vm: its name.
+        why: no host takes it, in words; empty: nobody looked for that.
+    """
 
     vm: str
     highly_available: bool
@@ -35,7 +40,11 @@ class Loss(NamedTuple):
     def of(
         cls, host: str, homeless: Iterable[UnplacedVm], is_best: bool, more: Optional[int] = None
     ) -> Loss:
-        """The loss of a host, with the VMs without a place in any order."""
+        """Make the loss of a host.
+
+        Args:
+            homeless: the VMs without a place, in any order.
+        """
         order = sorted(homeless, key=lambda vm: (not vm.highly_available, vm.vm))
         return cls(host, tuple(order), more, is_best)
 
@@ -46,7 +55,7 @@ class Loss(NamedTuple):
 
     @property
     def severity(self) -> tuple[int, int]:
-        """The larger, the worse: the highly available VMs count first."""
+        """How many VMs have no place: first those that are highly available, then all."""
         return self.urgent, len(self.homeless)
 
 
@@ -54,6 +63,7 @@ class WorstLoss(NamedTuple):
     """The worst loss of a host of a cluster that is looked after.
 
     Attributes:
+        loss: of the host whose VMs find a place least.
         time: when it was counted, in seconds since 1970.
         without: the filters that failed, and so do not count.
         reservation: how the cluster's ``ha_reservation`` differs from it; empty: it does not.
@@ -72,6 +82,7 @@ def reservation_words(reserves: Optional[bool], worst: Loss, has_urgent: bool) -
 
     Args:
         reserves: whether it is on; None: not known.
+        worst: the worst loss that was counted.
         has_urgent: whether highly available VMs run in the cluster.
     """
     if reserves and worst.urgent:

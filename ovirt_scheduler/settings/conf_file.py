@@ -43,10 +43,13 @@ _KEY = re.compile(r"[A-Za-z_]+(?:[ .-][A-Za-z_]+)*")
 
 
 class Entry(NamedTuple):
-    """One ``key = value`` of a file.
+    """One ``key = value`` of a file, or the header of a section, which has no key and no value.
 
-    ``section`` is empty above the first section; ``subsection`` is a section in it. The header of
-    either is an entry without key and value.
+    Attributes:
+        section: empty above the first section.
+        value: without the quotes around it.
+        line: its number, from 1.
+        subsection: the section in ``section``; empty: the entry stands in none.
     """
 
     section: str
@@ -60,6 +63,8 @@ def content(path: Path, error_type: ErrorType, trusted: bool = False) -> bytes:
     """Read a conf file, or another file that somebody edits.
 
     Args:
+        path: of the file.
+        error_type: what to raise about it.
         trusted: whether to refuse what other users could change or remove.
 
     Raises:

@@ -25,6 +25,9 @@ def parse(data: bytes, path: Path) -> PluginConf:
         data: what is in the file.
         path: where it is, for messages; its name is the plugin's.
 
+    Returns:
+        All settings, those with defaults too.
+
     Raises:
         PluginError: each mistake with the file, the line and the key, and what is allowed.
     """

@@ -21,7 +21,15 @@ _PROPERTY = re.compile(r"(?:^|;)\s*(\w+)=")  # its name
 
 
 def units(call: MethodCaller) -> list[dict[str, object]]:
-    """What ``discover`` says of each unit."""
+    """What ``discover`` says of each unit.
+
+    Args:
+        call: calls the daemon.
+
+    Returns:
+        Each unit by kind and name, as the document has them: texts by ``name``, ``kind``,
+        ``description``, ``properties``, ``defaults`` and ``checksum``; empty where there is none.
+    """
     document = str(call(AnswerForm.DESIGN, "discover").answer)
     root = ElementTree.fromstring(document)  # noqa: S314  of a daemon that is trusted
     return [_unit(element) for group in root for element in group]
@@ -40,7 +48,12 @@ def _unit(element: ElementTree.Element) -> dict[str, object]:
 
 
 def unknown_properties(call: MethodCaller, options: argparse.Namespace) -> Iterator[str]:
-    """A sentence about each property of a command that nothing which it calls declares."""
+    """A sentence about each property of a command that nothing which it calls declares.
+
+    Args:
+        call: calls the daemon, if the command has properties.
+        options: of ``filter``, ``score``, ``balance`` or ``select``.
+    """
     values = input_files.pairs(getattr(options, "property", ()))
     if not values:
         return iter(())

@@ -27,6 +27,9 @@ def read_unasked(tree: ast.Module, names: Iterable[str]) -> Iterator[Remark]:
     Args:
         tree: of the plugin's file.
         names: all that its code and that of its helpers use.
+
+    Yields:
+        One remark at most: the number of the line, and what is empty and how to ask for it.
     """
     if any(name in _ASKING or name.endswith("_service") for name in names):
         return

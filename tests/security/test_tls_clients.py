@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Optional
 from xmlrpc.client import SafeTransport, ServerProxy
@@ -13,7 +14,7 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from OpenSSL import SSL, crypto
 
-from ovirt_scheduler.security.tls_clients import Clients
+from ovirt_scheduler.security.tls_clients import Clients, refusal
 from tests.support.certificates import PEM, made
 from tests.support.command import executed
 from tests.support.daemon import Daemon
@@ -243,6 +244,27 @@ def run(command: str, folder: Path) -> str:
 
 
 def test_a_pyopenssl_that_does_not_name_the_flag_of_a_partial_chain(folder, monkeypatch):
-    """Such as version 21 of Enterprise Linux 9: clients are admitted all the same."""
+    """Such as version 21 of Enterprise Linux 9: who an intermediate authority signed gets in."""
     monkeypatch.setattr(crypto, "X509StoreFlags", None)
-    Clients(folder / "ca.pem").admit(SSL.Context(SSL.TLS_SERVER_METHOD))
+    (folder / "branch.pem").write_bytes(BRANCH.certificate.public_bytes(PEM))
+    context = SSL.Context(SSL.TLS_SERVER_METHOD)
+    pair = made(["server"]).write(folder, "server")
+    context.use_certificate_file(str(pair))
+    context.use_privatekey_file(str(pair))
+    Clients(folder / "branch.pem").admit(context)
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    below = made(["below"], BRANCH)
+    trust.load_cert_chain(below.write(folder, "below"))
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ThreadPoolExecutor(1) as threads:
+        theirs.settimeout(LONG)
+        server = SSL.Connection(context, ours)
+        server.set_accept_state()
+        accepted = threads.submit(server.do_handshake)
+        with trust.wrap_socket(theirs):
+            accepted.result(LONG)
+    assert refusal(server) is None
+    shown = server.get_peer_certificate()
+    assert shown is not None
+    assert shown.to_cryptography() == below.certificate

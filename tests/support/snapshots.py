@@ -1,9 +1,10 @@
-"""Snapshots of fake clusters."""
+"""Snapshots of fake clusters, and what simulations make of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ovirt_scheduler.workbench.simulation import ClusterMoment
 from ovirt_scheduler.workbench.snapshot import Snapshot
 from tests.support.rest_server import GIB, id_of
 
@@ -104,3 +105,8 @@ def filled(**hosts: Sequence[tuple]) -> Snapshot:
             for number, (memory, busy) in enumerate(each, 1)
         ]
     return snapshot(elements, vms)
+
+
+def vm_counts(view: ClusterMoment) -> dict[str, int]:
+    """How many VMs each host has."""
+    return {host.name: host.vms for host in view.hosts}

@@ -7,23 +7,11 @@ import random
 
 import pytest
 
-from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.host_loss import Questions
 from tests.support.snapshots import host, snapshot, vm
 
 HOSTS = ("ant", "bee", "cat")
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    plugins = tmp_path_factory.mktemp("plugins")
-    conf = plugins / "scheduler.conf"
-    conf.write_text(f"plugins_path = {plugins}\nplugins_conf_path = {plugins}")
-    with runtime.started(scheduler_conf.load(conf, {})) as started:
-        started.registry.refresh()
-        yield started
 
 
 def ends_of_emptying(rooms, sizes, running, emptied) -> list[dict]:

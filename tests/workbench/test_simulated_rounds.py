@@ -1,15 +1,12 @@
-"""What a simulation remembers from one look to the next, and of one host beside another."""
+"""What a simulation remembers from one look to the next."""
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
-from ovirt_scheduler.daemon import runtime
-from ovirt_scheduler.settings import scheduler_conf
-from ovirt_scheduler.settings.table import ClusterSettings
-from ovirt_scheduler.workbench import scenario
-from ovirt_scheduler.workbench.sections import changed_section
-from ovirt_scheduler.workbench.simulation import Simulation, SimulationResult
+from ovirt_scheduler.workbench.simulation import SimulationResult
 from tests.support.snapshots import host, snapshot, vm
 
 RESTLESS = """\
@@ -25,29 +22,13 @@ class Restless(LoadBalancer):
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    plugins = tmp_path_factory.mktemp("plugins")
-    (plugins / "Restless.py").write_text(RESTLESS)
-    conf = plugins / "scheduler.conf"
-    conf.write_text(f"plugins_path = {plugins}\nplugins_conf_path = {plugins}")
-    with runtime.started(scheduler_conf.load(conf, {})) as started:
-        started.registry.refresh()
-        yield started
+def plugin_texts():
+    return {"Restless": RESTLESS}
 
 
 @pytest.fixture
-def simulate(running, tmp_path):
-    def play(taken, happens: str, **keys: str) -> SimulationResult:
-        file = tmp_path / "scenario.conf"
-        file.write_text(happens)
-        settings = changed_section(ClusterSettings("Default"), keys, "--set")
-        return Simulation(running, taken, settings, scenario.read(file), most=1).run()
-
-    return play
-
-
-def told(outcome: SimulationResult) -> list[tuple[float, str, str]]:
-    return [(round(move.hour, 6), move.what, move.vm) for move in outcome.moves]
+def simulate(simulate):
+    return functools.partial(simulate, most=1)
 
 
 def minutes_of(outcome: SimulationResult, name: str) -> list[float]:
@@ -69,30 +50,6 @@ def test_a_vm_does_not_go_back_within_the_hour(simulate):
     keys = {"load_balance_interval": "7.5", "hold": "7.5", "margin": "0"}
     outcome = simulate(taken, "hours = 3\n", scheduler="restless", **keys)
     assert minutes_of(outcome, "web") == [7.5, 75, 142.5]
-
-
-def test_of_two_hosts_that_failed_only_that_which_returns_starts_its_vms(simulate):
-    """And again, when it fails and returns once more."""
-    taken = snapshot(
-        [host("lynx", used=4, running=1), host("puma", used=4, running=1)],
-        [vm("a", "lynx"), vm("b", "puma")],
-    )
-    happens = (
-        "hours = 8\n[hosts]\n[[lynx]]\nfails = 1\nreturns = 3\n[[puma]]\nfails = 2\nreturns = 5\n"
-    )
-    outcome = simulate(taken, happens, load_balance_interval="30")
-    assert told(outcome) == [(3.0, "restarted", "a"), (5.0, "restarted", "b")]
-
-
-def test_a_host_that_leaves_twice_is_emptied_twice(simulate):
-    taken = snapshot([host("lynx", used=4, running=1), host("puma")], [vm("a", "lynx")])
-    happens = (
-        "hours = 8\n[hosts]\n[[lynx]]\nmaintenance = 1\nreturns = 2\n"
-        "[[puma]]\nmaintenance = 3\nreturns = 4\n"
-    )
-    outcome = simulate(taken, happens, load_balance_interval="30")
-    assert told(outcome) == [(1.0, "evacuated", "a"), (3.0, "evacuated", "a")]
-    assert outcome.closed == {}
 
 
 def test_a_balancing_migrates_only_at_its_hours(simulate):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 
 import pytest
 
-from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.errors import BadInput
-from ovirt_scheduler.settings import scheduler_conf
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench import reports, scenario
 from ovirt_scheduler.workbench import snapshot as snapshots
@@ -51,19 +50,12 @@ class Obedient(Scheduler):
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    plugins = tmp_path_factory.mktemp("plugins")
-    (plugins / "Eager.py").write_text(EAGER)
+def plugin_texts():
     manual = (PROJECT / "docs" / "schedulers.md").read_text("utf-8")
     (mender,) = re.findall(
         r"^```python\n(# Mender\.py\n.*?)^```$", manual, re.MULTILINE | re.DOTALL
     )
-    (plugins / "Mender.py").write_text(mender, "utf-8")
-    conf = plugins / "scheduler.conf"
-    conf.write_text(f"plugins_path = {plugins}\nplugins_conf_path = {plugins}")
-    with runtime.started(scheduler_conf.load(conf, {})) as started:
-        started.registry.refresh()
-        yield started
+    return {"Eager": EAGER, "Mender": mender}
 
 
 class _Engine:
@@ -84,12 +76,8 @@ def three_hosts(*vms: str) -> Snapshot:
 
 
 @pytest.fixture
-def simulate(running):
-    def play(saved: Snapshot, **keys: str):
-        settings = changed_section(ClusterSettings("Default"), keys, "--set")
-        return Simulation(running, saved, settings, scenario.Scenario(), most=40).run()
-
-    return play
+def simulate(simulate):
+    return functools.partial(simulate, most=40)
 
 
 def where(outcome):

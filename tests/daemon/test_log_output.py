@@ -223,11 +223,11 @@ def test_a_request_and_its_plugins_are_told_in_fields(run):
     assert value(one(unit="Prints", stream="stdout"), "output") == "two\nlines"
 
 
+@pytest.mark.parametrize("run", ["journal"], indirect=True)
 def test_journald_gets_all_but_what_is_said_to_who_started_it(run):
     """Standard error has that line in its plain form, which goes to the journal as well."""
-    if run.style == "journal":
-        assert run.text.partition("[{")[0].splitlines()[1:] == []
-        assert run.text.startswith("listening on http://")
+    assert run.text.partition("[{")[0].splitlines()[1:] == []
+    assert run.text.startswith("listening on http://")
 
 
 def test_a_file_in_json(start_daemon, tmp_path):

@@ -122,7 +122,9 @@ def test_every_conf_sample_is_accepted(block, tmp_path):
     path = tmp_path / block.file
     path.write_text(block.text, "utf-8")
     if block.file == "scheduler.conf":
-        scheduler_conf.load(path, {})
+        settings = scheduler_conf.load(path, {})
+        path.write_text("")
+        assert settings != scheduler_conf.load(path, {})  # the defaults
     elif block in SCENARIOS:
         assert scenario.read(path, expectations.of_nothing()).hours
     else:
@@ -288,10 +290,15 @@ def test_links_between_the_pages_lead_somewhere():
 
 def test_a_page_whose_settings_name_the_file_of_a_password_says_how_to_make_it():
     """Its mode and owner are checked, so an editor's file would not do."""
-    for page in PAGES:
-        text = page.read_text("utf-8")
-        for path in re.findall("^password_file = (.*)$", text, re.M):
-            assert re.search(f"^    install -m 600 .*/dev/stdin {path}$", text, re.M), page
+    pages = {page.name: page.read_text("utf-8") for page in PAGES}
+    files = [
+        (page, path)
+        for page, text in pages.items()
+        for path in re.findall("^password_file = (.*)$", text, re.M)
+    ]
+    assert files
+    for page, path in files:
+        assert re.search(f"^    install -m 600 .*/dev/stdin {path}$", pages[page], re.M), page
 
 
 def test_the_table_of_contents_names_every_page_once_for_its_reader():

@@ -107,8 +107,8 @@ def test_entities_of_the_sdk_are_packed() -> None:
     """Those that were read elsewhere, by way of their states."""
     read = Reader.read(HOSTS)
     data = packing.pack("Host", [sdk_entities.state_of(host) for host in read])
-    for mine, other in zip(sdk_entities.unpack("Host", [data], IDS), read):
-        assert list(differences(mine, other)) == []
+    found = sdk_entities.unpack("Host", [data], IDS)
+    assert [[*differences(mine, other)] for mine, other in zip(found, read)] == [[] for _ in IDS]
 
 
 @pytest.mark.parametrize("pack", [reading.pack_host, reading.pack_vm])

@@ -314,7 +314,9 @@ def _answer(job: Job, execution: Execution) -> tuple[Any, tuple[str, ...]]:
     if aggregate.have_all_failed(execution.filters, job.of(Kind.FILTER)):
         errors = (aggregate.ALL_FILTERS_FAILED,)
     if execution.cost_functions:
-        total, of_costs = aggregate.summed(job.of(Kind.COST_FUNCTION), execution.cost_functions)
+        total, of_costs = aggregate.summed(
+            job.of(Kind.COST_FUNCTION), execution.cost_functions, execution.remaining
+        )
         errors += of_costs
     if returns is Returns.HOSTS:
         return execution.remaining, errors

@@ -335,14 +335,9 @@ def _decisive(decision: Record) -> Iterator[Line]:
                 f"{_winners(decision, others)} would be best{', too' if others == bests else ''}"
             )
             yield Line(f"with {unit}, which looks on (shadow), {would}")
-    without = ranking.without_each(decision)
-    if len(without) < 2:
-        return  # one alone decides all that is decided
-    for unit in ranking.decisive(decision):
-        others = ranking.bests_by(decision, without[unit])
-        if {*bests}.isdisjoint(others):
-            winners = _winners(decision, others)
-            yield Line(f"{unit} was decisive: without it {winners} would be best")
+    for unit, others in ranking.decisive(decision).items():
+        winners = _winners(decision, others)
+        yield Line(f"{unit} was decisive: without it {winners} would be best")
 
 
 def _winners(decision: Record, hosts: list[str]) -> str:

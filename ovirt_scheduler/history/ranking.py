@@ -11,7 +11,7 @@ the scheduler's own preference would decide between them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple, Optional
 
@@ -88,17 +88,15 @@ def _has_answered(decision: Record) -> bool:
     return any(unit.get("outcome", OK) == OK for unit in functions)
 
 
-def _remaining_hosts(decision: Record) -> list[Host]:
+def _remaining_hosts(decision: Record) -> Iterator[Host]:
     """The hosts that no filter removed."""
     filters = {unit["name"] for unit in units_of(decision, Kind.FILTER)}
-    return [
-        host
-        for host in decision["hosts"]
+    for host in decision.get("hosts", ()):
         if not any(
             verdict.get("verdict") == REMOVED and verdict["unit"] in filters
             for verdict in host.get("verdicts", ())
-        )
-    ]
+        ):
+            yield host
 
 
 def scores(host: Host) -> list[Cost]:
@@ -107,13 +105,15 @@ def scores(host: Host) -> list[Cost]:
 
 
 def has_no_effect(decision: Record, unit: UnitRecord) -> bool:
-    """Whether all costs of a unit were cut to the same bound: it tells no hosts apart."""
+    """Whether a unit scored all hosts that were left, and each cost was cut to the same bound."""
     if unit.get("kind") != Kind.COST_FUNCTION.label:
         return False
-    hosts = decision.get("hosts", ())
-    costs = (cost for host in hosts for cost in scores(host) if cost["unit"] == unit["name"])
-    bound = next(costs, Cost()).get("held")
-    return bound is not None and all(cost.get("held") == bound for cost in costs)
+    bounds = (
+        next((cost.get("held") for cost in scores(host) if cost["unit"] == unit["name"]), None)
+        for host in _remaining_hosts(decision)
+    )
+    bound = next(bounds, None)
+    return bound is not None and all(other == bound for other in bounds)
 
 
 def by_cost(decision: Record) -> list[str]:
@@ -245,13 +245,21 @@ def bests_by(decision: Record, totals: CostTotals) -> list[str]:
     return [host for host, total in totals.items() if total == totals[first]]
 
 
-def decisive(decision: Record) -> dict[str, Optional[str]]:
-    """The cost functions without which another host would be the best, each with that host.
+def instead(decision: Record, totals: CostTotals) -> Optional[list[str]]:
+    """The hosts that would be the best by other totals, where none of them is one of the best now.
 
-    The host is None if the scheduler's own preference would decide between several.
+    None: one is, or that is not known. It is empty if the scheduler's own preference would decide.
     """
-    winners = {name: winner(decision, each) for name, each in without_each(decision).items()}
-    return {name: each.host for name, each in winners.items() if each.is_another}
+    if not winner(decision, totals).is_another:
+        return None
+    others = bests_by(decision, totals)
+    return others if {*bests(decision)}.isdisjoint(others) else None
+
+
+def decisive(decision: Record) -> dict[str, list[str]]:
+    """The cost functions without which others would be the best, each with these (``instead``)."""
+    others = {name: instead(decision, totals) for name, totals in without_each(decision).items()}
+    return {name: hosts for name, hosts in others.items() if hosts is not None}
 
 
 class _Shares:

@@ -176,7 +176,9 @@ class Tally:
     def add_shadows(self, record: Record, time: float) -> None:
         """Count the units in shadow of a decision that was counted without; ``time`` as above."""
         removed, would_be = _removed_hosts(record), ranking.with_shadows(record).items()
-        decisive = {name for name, totals in would_be if ranking.winner(record, totals).is_another}
+        decisive = {
+            name for name, totals in would_be if ranking.instead(record, totals) is not None
+        }
         with self._lock:
             self._add_units(record, "shadow", removed, decisive, time)
 

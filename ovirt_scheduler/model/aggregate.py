@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ovirt_scheduler.model.results import CallResult
 from ovirt_scheduler.model.units import OnFailure, UnitCall
@@ -95,13 +95,14 @@ def _clamped(call: UnitCall, costs: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def summed(
-    calls: Sequence[UnitCall], results: Sequence[CallResult]
+    calls: Sequence[UnitCall], results: Sequence[CallResult], hosts: Collection[str] = ()
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """The weighted sum of the costs, as they count.
 
     Args:
         calls: of the functions, with their factors.
         results: of these calls, in the same order.
+        hosts: the ids of those that were to be scored.
 
     Returns:
         Host to the sum of factor times cost, without a host that nobody scored; and the errors.
@@ -110,13 +111,15 @@ def summed(
     errors: list[str] = []
     functions = [*zip(calls, results)]
     for (call, result), costs in zip(functions, clamped_costs(functions)):
-        errors += _remarks(call, result.value if result.ok else {}, costs)
+        errors += _remarks(call, result.value if result.ok else {}, costs, hosts)
         for host, cost in costs.items():
             total[host] = total.get(host, 0) + call.factor * cost
     return total, tuple(errors)
 
 
-def _remarks(call: UnitCall, costs: Mapping[str, int], counted: Mapping[str, int]) -> Iterator[str]:
+def _remarks(
+    call: UnitCall, costs: Mapping[str, int], counted: Mapping[str, int], hosts: Collection[str]
+) -> Iterator[str]:
     """What is to be said of a function: of its factor, and of costs that were clamped."""
     name, factor, limit = call.unit.name, call.factor, bound(call.factor, call.functions)
     if abs(factor) > _MOST_FACTOR:
@@ -127,7 +130,8 @@ def _remarks(call: UnitCall, costs: Mapping[str, int], counted: Mapping[str, int
     cut = [host for host, cost in costs.items() if counted[host] != cost]
     if cut:
         which, was = f": costs of {count_of(len(cut), 'host')} are", "were"
-        if len(cut) == len(costs) and len({*counted.values()}) == 1:
+        scored_all = all(host in costs for host in hosts)  # else it tells hosts apart by that
+        if scored_all and len(cut) == len(costs) and len({*counted.values()}) == 1:
             which, was = " has no effect: each cost is", "was"
         smaller = f", or make the factor {factor} smaller" if abs(factor) > 1 else ""
         yield (

@@ -279,6 +279,12 @@ def test_huge_costs_are_clamped_so_that_no_sum_overflows(engine, summing, wanted
     assert own == clamped
 
 
+def test_a_unit_whose_clamped_costs_are_not_of_all_hosts_is_not_told_to_have_no_effect(engine):
+    for hosts, words in ((HOSTS, ": costs of 1 host are"), ([H1], " has no effect: each cost is")):
+        (message,) = engine.runCostFunctions([["huge_for_one", 1]], hosts, VM, {})["errors"]
+        assert message.startswith(f"huge_for_one{words} beyond")
+
+
 @pytest.mark.parametrize("properties", [{}, None, "", [], {"last": None}, {"other": "untouched"}])
 def test_properties_may_be_nil_empty_or_have_nil_values(engine, properties):
     """All are an empty map; a nil value counts as not given (contract 3.7)."""

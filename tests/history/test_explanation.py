@@ -100,7 +100,7 @@ def test_equal_totals_rank_in_the_order_given():
     """With and without a unit."""
     made = scored({"a": 1, "b": 1}, {"lynx": (2, 1), "puma": (1, 2), "serval": (1, 3)})
     assert ranking.ranked(made) == ["id-of-lynx", "id-of-puma", "id-of-serval"]
-    assert ranking.decisive(made) == {"b": "id-of-puma"}
+    assert ranking.decisive(made) == {}  # puma is one of the best with b, too
 
 
 def outcome_and_lines(made):
@@ -126,6 +126,7 @@ def test_some_hosts_that_cost_the_same_share_a_place():
 
 def test_a_unit_without_which_the_best_host_would_be_one_of_several_is_not_called_decisive():
     made = scored({"a": 1, "b": 1}, {"lynx": (0, 1), "puma": (0, 0), "serval": (0, 2)})
+    assert ranking.decisive(made) == {}
     assert outcome_and_lines(made) == [
         "3 hosts: puma is best",
         "puma: 1st of 3, cost 0 = a 1 × 0 + b 1 × 0",
@@ -136,15 +137,18 @@ def test_a_unit_without_which_the_best_host_would_be_one_of_several_is_not_calle
 
 def test_all_that_would_be_best_without_a_unit_are_named():
     made = scored({"a": 1, "b": 1}, {"lynx": (0, 9), "puma": (5, 1), "serval": (0, 9)})
+    assert ranking.decisive(made) == {"b": ["id-of-lynx", "id-of-serval"]}
     assert outcome_and_lines(made)[-1] == (
         "b was decisive: without it lynx and serval would be best"
     )
 
 
-def test_the_only_function_is_decisive_where_it_did_not_choose_the_first():
-    """Without it all hosts are equal."""
-    assert ranking.decisive(scored({"a": 1}, {"lynx": (2,), "puma": (1,)})) == {"a": "id-of-lynx"}
-    assert ranking.decisive(scored({"a": 1}, {"lynx": (1,), "puma": (1,)})) == {}
+def test_the_only_function_is_not_called_decisive():
+    """Without it all hosts are equal, the best too."""
+    for cost in (1, 2):
+        made = scored({"a": 1}, {"lynx": (cost,), "puma": (1,)})
+        assert ranking.decisive(made) == {}
+        assert not any("decisive" in line for line in outcome_and_lines(made))
 
 
 def test_a_host_that_nobody_scored_and_a_cost_that_was_clamped():
@@ -241,6 +245,8 @@ def test_a_list_names_a_cost_function_whose_costs_were_all_cut():
     for one in made["hosts"]:
         one["costs"][0]["held"] = 10**9
     assert outcomes.summary(made)["summary"].endswith("; Bytes has no effect")
+    del made["hosts"][0]["costs"][0]  # a host that is left out is told from the others
+    assert "effect" not in outcomes.summary(made)["summary"]
 
 
 def test_a_list_marks_a_call_that_names_a_unit_that_is_not_there():

@@ -104,14 +104,14 @@ def test_the_bound_follows_from_factor_and_functions(factor, functions, bound):
     assert aggregate.bound(factor, functions) == bound
 
 
-def summed(functions):
-    """The sum of what functions answered: pairs of a factor and costs."""
+def summed(functions, hosts=()):
+    """The sum of what functions answered about hosts: pairs of a factor and costs."""
     unit = PolicyUnit(
         "unit", Kind.COST_FUNCTION, "", PluginCode("unit", "/", ()), "", Limits(1, 1, 1, 1)
     )
     calls = [UnitCall(unit, {}, factor, len(functions)) for factor, _ in functions]
     return aggregate.summed(
-        calls, [CallResult("unit", CallOutcome.OK, costs) for _, costs in functions]
+        calls, [CallResult("unit", CallOutcome.OK, costs) for _, costs in functions], hosts
     )
 
 
@@ -153,13 +153,19 @@ def test_a_unit_whose_costs_are_clamped_is_told_with_its_factor():
 
 
 def test_a_unit_whose_costs_are_all_clamped_to_the_same_bound_has_no_effect():
-    total, errors = summed([(1, {"a": -(2**34), "b": -(2**36)})])
+    functions = [(1, {"a": -(2**34), "b": -(2**36)})]
+    total, errors = summed(functions, ("a", "b"))
     assert total == {"a": -(10**9), "b": -(10**9)}
     told = (
         "unit has no effect: each cost is beyond 1000000000 either way and was cut to it; divide "
         "them, such as bytes by 2**30"
     )
     assert errors == (told,)
+
+
+def test_a_unit_that_leaves_a_host_out_has_an_effect_though_its_costs_are_all_clamped():
+    _, (error,) = summed([(1, {"a": -(2**34), "b": -(2**36)})], ("a", "b", "c"))
+    assert error.startswith("unit: costs of 2 hosts are beyond 1000000000 either way and were cut")
 
 
 def test_a_unit_whose_costs_are_all_clamped_on_both_sides_has_an_effect():

@@ -18,3 +18,8 @@ class huge_negative:
 
 class just_too_large:
     do_score = scoring(10**9 + 1)
+
+
+class huge_for_one:
+    def do_score(self, hosts_ids, vm_id, args_map):
+        return [(hosts_ids[0], 10**30)]

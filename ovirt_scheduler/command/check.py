@@ -106,7 +106,10 @@ def _run(options: argparse.Namespace) -> Shown:
         *_rotation_note(settings.log_file),
     )
     lines += (f"note: {note}\n" for note in notes)
-    lines += _lines(settings, catalogue, mend, wrong)
+    lines += _lines(settings, catalogue, mend)
+    warned = bool(catalogue.warnings or old_versions or conflicts)
+    well = "nothing to mend, but see above\n" if warned else "all is well\n"
+    lines.append(f"{wrong} to mend\n" if wrong else well)
     return Shown("".join(lines), fields, not wrong)
 
 
@@ -227,9 +230,7 @@ def _fields(catalogue: Catalogue) -> dict[str, object]:
     }
 
 
-def _lines(
-    settings: Settings, catalogue: Catalogue, mend: Sequence[object], wrong: int
-) -> Iterator[str]:
+def _lines(settings: Settings, catalogue: Catalogue, mend: Sequence[object]) -> Iterator[str]:
     """Lines about units and drivers, files in which nothing is called, and mistakes."""
     units = [(unit.name, unit.label, _file(unit), unit.description) for unit in _units(catalogue)]
     yield tables.table(("UNIT", "KIND", "FILE", "DESCRIPTION"), units)
@@ -257,8 +258,6 @@ def _lines(
             "do_filter, do_score or do_balance\n"
         )
     yield from (f"{problem}\n" for problem in mend)
-    well = "nothing to mend, but see the warnings\n" if catalogue.warnings else "all is well\n"
-    yield f"{wrong} to mend\n" if wrong else well
 
 
 def _conflicts(settings: Settings, inventory: Optional[Inventory]) -> Iterator[str]:

@@ -39,7 +39,7 @@ def test_check_does_not_say_that_all_is_well_beside_a_warning(tmp_path):
     )
     status, out, _ = run(tmp_path, "check", "--config", str(tmp_path / "s.conf"))
     assert (status, "Good.conf: is not read: move it" in out) == (0, True)
-    assert out.endswith("\nnothing to mend, but see the warnings\n")
+    assert out.endswith("\nnothing to mend, but see above\n")
 
 
 def test_check_tells_of_clusters_that_no_scheduler_fits(tmp_path):

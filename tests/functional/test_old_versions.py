@@ -61,6 +61,15 @@ def test_check_notes_that_an_older_version_answers(asked, one_executor):
     assert len([line for line in out.splitlines() if TOLD.fullmatch(line[len("note: ") :])]) == 1
 
 
+def test_check_of_other_plugins_does_not_say_that_all_is_well_beside_such_a_note(
+    asked, one_executor, tmp_path
+):
+    """The daemon is another matter than what is checked; yet it is not well."""
+    _, out, _ = asked("check", "--plugins", str(tmp_path))
+    assert TOLD.search(out)
+    assert out.endswith("\nnothing to mend, but see above\n")
+
+
 def test_status_tells_of_the_older_version_once(asked):
     """As one problem of the file that names its units, and not as a file without a unit besides."""
     status, out, _ = asked("status", "-o", "json")

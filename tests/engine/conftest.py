@@ -17,6 +17,6 @@ def engine(tmp_path):
 
 @pytest.fixture
 def asking(engine):
-    found = Inventory(engine.settings())
-    yield found
-    found.close()
+    inventory = Inventory(engine.settings())
+    yield inventory
+    inventory.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ovirt_scheduler.clusters import engine_events
-from ovirt_scheduler.engine.inventory import Inventory
 from ovirt_scheduler.errors import AnswerLost, EngineDenial, EngineRefusal, EngineUnavailable
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
 
@@ -19,13 +18,6 @@ def engine(tmp_path):
     vms = [Vm("web", host="lynx"), Vm("mail", host="lynx", status="down")]
     with RestServer(tmp_path, [Host("lynx"), Host("puma")], vms) as made:
         yield made
-
-
-@pytest.fixture
-def asking(engine):
-    inventory = Inventory(engine.settings())
-    yield inventory
-    inventory.close()
 
 
 def test_what_the_engine_takes_has_the_mark_in_its_event(engine, asking):

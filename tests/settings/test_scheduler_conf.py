@@ -126,8 +126,7 @@ def test_the_sample_file_can_be_appended_to(conf):
     """No section is open at its end; one that is appended is the only one of its name."""
     sample = (PROJECT / "etc" / "scheduler.conf").read_text(encoding="utf-8")
     assert conf(f"{sample}listening_port = 1\n").listening_port == 1
-    engine = "[engine]\nurl = https://e/\nusername = u\npassword_file = /p\n"
-    assert conf(f"{sample}{engine}").engine is not None
+    assert conf(f"{sample}{ENGINE}").engine is not None
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ case $1 in
       sed -i "s|^$key=.*|$2|" "$values" ;;
 esac
 """
+LEFT_TO_YOU = "left to you, on the engine's machine: engine-config -s "
 VALUES = "ExternalSchedulerEnabled=false\nExternalSchedulerServiceURL=http://localhost:18781/old\n"
 
 
@@ -226,10 +227,7 @@ def test_without_engine_config_the_lines_are_told(root, setup):
     (root / "usr/bin/engine-config").unlink()
     status, told = setup("--engine")
     assert status == 1
-    assert (
-        "left to you, on the engine's machine: engine-config -s ExternalSchedulerEnabled=true\n"
-        in told
-    )
+    assert f"{LEFT_TO_YOU}ExternalSchedulerEnabled=true\n" in told
     assert "\nnext:\n  do what is left to you above: 2 of the steps\n" in told
     assert told.endswith("systemctl restart ovirt-engine\n")
     status, told = setup("--remove")
@@ -256,10 +254,7 @@ def test_a_removal_names_what_it_cannot_undo(root, live_setup):
     (root / "usr/bin/engine-config").unlink()
     status, told = live_setup("--remove")
     assert status == 1
-    assert (
-        "left to you, on the engine's machine: engine-config -s ExternalSchedulerEnabled=false\n"
-        in told
-    )
+    assert f"{LEFT_TO_YOU}ExternalSchedulerEnabled=false\n" in told
     assert (
         "kept: the certificate ovirt-scheduler in /usr/lib/jvm/jre-1/lib/security/cacerts, which"
         in told
@@ -275,7 +270,7 @@ def test_nothing_of_an_image_is_run(root, setup, tmp_path):
         engine = [] if "--remove" in options else ["--engine"]
         told = setup(*engine, *options)[1]
         assert not (tmp_path / "has_run").exists(), told
-        assert "left to you, on the engine's machine: engine-config -s" in told or not engine
+        assert LEFT_TO_YOU in told or not engine
 
 
 @pytest.fixture

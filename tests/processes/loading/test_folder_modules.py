@@ -35,27 +35,8 @@ def names(analysis: Analysis) -> list:
         ("def f():\n    from . import early", []),
         ("import json", []),
         ("def f(name):\n    __import__(name)",
-         ["early", "late", "leads_on", "leads_on_later", "never", "one_way", "other_way"]),
-    ],
-)  # fmt: skip
-def test_the_helpers_that_a_plugin_imports_are_its_modules(analyse, text, used):
-    """Now or later, and those of its helpers; no others of the folder (contract 5.1)."""
-    helpers = {
-        "early": "x = 1",
-        "late": "x = 2",
-        "leads_on": "import early",
-        "leads_on_later": "def f():\n    import late",
-        "one_way": "import other_way",
-        "other_way": "import one_way",
-        "never": "raise SystemExit",
-        "wrong": "x = (",
-    }
-    assert names(analyse(f"{GOOD}{text}", **helpers)) == ["plugin", *sorted(used)]
-
-
-@pytest.mark.parametrize(
-    ("text", "used"),
-    [
+         ["early", "late", "leads_on", "leads_on_later", "never", "one_way", "other_way", "package",
+          "package.part", "package.inner", "package.inner.core"]),
         ("import package", ["package"]),
         ("import package.part", ["package", "package.part", "package.inner", "package.inner.core"]),
         ("from package import inner", ["package", "package.inner"]),
@@ -65,15 +46,23 @@ def test_the_helpers_that_a_plugin_imports_are_its_modules(analyse, text, used):
         ("import package\nassert package.__path__ and package.__file__", ["package"]),
     ],
 )  # fmt: skip
-def test_the_modules_of_a_package_are_helpers_too(analyse, text, used):
-    """With relative imports, now and later."""
+def test_the_helpers_that_a_plugin_imports_are_its_modules(analyse, text, used):
+    """Now or later, those of its helpers, and of a package; no others of the folder (contract 5.1)."""
     helpers = {
+        "early": "x = 1",
+        "late": "x = 2",
+        "leads_on": "import early",
+        "leads_on_later": "def f():\n    import late",
+        "one_way": "import other_way",
+        "other_way": "import one_way",
+        "never": "raise SystemExit",
+        "wrong": "x = (",
         "package": "",
         "package.part": "from .inner import core",
         "package.inner": "",
         "package.inner.core": "x = 1",
     }
-    assert names(analyse(f"{text}\n{GOOD}", **helpers)) == ["plugin", *sorted(used)]
+    assert names(analyse(f"{GOOD}{text}", **helpers)) == ["plugin", *sorted(used)]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ovirt_scheduler.model.units import Kind, PolicyUnit, UnitCall
 from ovirt_scheduler.model.values import properties, spelling
 
 _MOST_HINTS = 4  # unknown names of a call for which the nearest is looked for
+_WHERE_LISTED = "discover lists what there is, ovirt-scheduler check what is not loaded"
 
 UnitKey = tuple[Kind, str]
 
@@ -123,15 +124,12 @@ class Catalogue:
         if unit is None:
             kinds = " and ".join(f"a {kind.label}" for kind in self.kinds_of(name))
             reasons = (f"it is {kinds}" if kinds else "", self.not_loaded.get(name))
-            more = "; ".join(filter(None, reasons)) or self._hint(kind, name if hint else "")
-            raise UnknownUnit(f"there is no {kind.label} named {name!r:.160}; {more}")
+            more = "".join(f"; {reason}" for reason in reasons if reason)
+            if hint and not more:
+                more = spelling.hint(name, (other for its, other in self.units if its is kind))
+            more = more or f"; {_WHERE_LISTED}"
+            raise UnknownUnit(f"there is no {kind.label} named {name!r:.160}{more}")
         return unit
-
-    def _hint(self, kind: Kind, name: str) -> str:
-        meant = spelling.nearest(name, (other for its, other in self.units if its is kind))
-        if meant is not None:
-            return f"did you mean {meant}?"
-        return "discover lists what there is, ovirt-scheduler check what is not loaded"
 
     def job(self, request: Request, deadline: float) -> Job:
         """What to call for a request, in shadow or not, and what is wrong (contract 4.2 to 4.3).

@@ -7,7 +7,8 @@ import ast
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,51 +72,41 @@ def answer_shell(top: argparse.ArgumentParser) -> None:
     parsers = (action.choices for action in top._actions)  # noqa: SLF001
     commands = next(choices for choices in parsers if isinstance(choices, dict))
     for name, command in commands.items():
+        kinds: Sequence[Kind] = (_OF_COMMAND[name],) if name in _OF_COMMAND else (*Kind,)
         for action in command._actions:  # noqa: SLF001
             metavar = str(action.metavar)
-            kinds: Sequence[Kind] = (_OF_COMMAND[name],) if name in _OF_COMMAND else (*Kind,)
-            completer: Callable[..., Collection[str]] = _nothing  # else files are offered
-            if action.dest in _UNITS and metavar.startswith(("NAME", "UNIT")):
-                kinds = (Kind.COST_FUNCTION,) if metavar == "UNIT=FACTOR" else kinds
-                completer = _Units(kinds, "=" if metavar == "UNIT=FACTOR" else "")
+            if action.choices or metavar in _FILES:
+                continue
+            action.completer = lambda **_: ()  # else files are offered
+            if action.dest in _UNITS and metavar == "UNIT=FACTOR":
+                action.completer = partial(_units, (Kind.COST_FUNCTION,), "=")
+            elif action.dest in _UNITS and metavar.startswith(("NAME", "UNIT")):
+                action.completer = partial(_units, kinds, "")
             elif action.dest in _CLUSTERS and metavar in ("CLUSTER", "NAME"):
-                completer = _clusters
-            if not action.choices and metavar not in _FILES:
-                setattr(action, "completer", completer)  # noqa: B010  argcomplete's own
+                action.completer = _clusters
     library().autocomplete(top)
 
 
-class _Units:
+def _units(
+    kinds: Collection[Kind], suffix: str, parsed_args: argparse.Namespace, **_: object
+) -> list[str]:
     """The names of units of some kinds, as the plugins' files have them."""
-
-    def __init__(self, kinds: Collection[Kind], suffix: str) -> None:
-        self._functions = {kind.function for kind in kinds}
-        self._suffix = suffix
-
-    def __call__(self, parsed_args: argparse.Namespace, **_: object) -> list[str]:
-        folders = (
-            folder for settings in _settings(parsed_args) for folder in settings.plugins_path
-        )
-        names = {name for folder in folders for name in self._names_in(folder)}
-        return [f"{name}{self._suffix}" for name in sorted(names)]
-
-    def _names_in(self, folder: Path) -> Iterator[str]:
-        for file in folder.glob("[!_]*.py"):
-            try:
-                tree = ast.parse(file.read_bytes())
-            except (OSError, SyntaxError, ValueError):
-                continue
-            if self._is_defined_in(tree):
-                yield file.stem
-            classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
-            yield from (node.name for node in classes if self._is_defined_in(node))
-
-    def _is_defined_in(self, node: Any) -> bool:
-        return any(getattr(part, "name", "") in self._functions for part in node.body)
+    functions = {kind.function for kind in kinds}
+    folders = (folder for settings in _settings(parsed_args) for folder in settings.plugins_path)
+    names = {name for folder in folders for name in _names_in(folder, functions)}
+    return [f"{name}{suffix}" for name in sorted(names)]
 
 
-def _nothing(**_: object) -> Collection[str]:
-    return ()
+def _names_in(folder: Path, functions: Collection[str]) -> Iterator[str]:
+    for file in folder.glob("[!_]*.py"):
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            continue
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        for name, body in [(file.stem, tree.body), *((node.name, node.body) for node in classes)]:
+            if any(getattr(part, "name", "") in functions for part in body):
+                yield name
 
 
 def _clusters(parsed_args: argparse.Namespace, **_: object) -> list[str]:

@@ -294,9 +294,8 @@ class ConfFile(Section):
 
 def _unknown(what: str, word: str, names: Collection[str]) -> str:
     """The message that a section or key does not exist, with the name that may be meant."""
-    meant = spelling.nearest(word, names)
     allowed = f"known are {', '.join(names)}" if names else f"this file takes no {what}"
-    return f"there is no such {what}; {allowed if meant is None else f'did you mean {meant}?'}"
+    return f"there is no such {what}{spelling.hint(word, names) or f'; {allowed}'}"
 
 
 def entries(data: bytes, mistakes: Mistakes) -> list[Entry]:

@@ -162,7 +162,7 @@ def log_call(
             extra=for_engine(),
         )
     for note in (*result.notes, *result.remarks):
-        _log_hourly(call, kind, result.unit, note, names)
+        _log_hourly(call, result.unit, note, names)
     for stream, printed in (("stdout", result.stdout), ("stderr", result.stderr)):
         if printed.strip():
             output = {"stream": stream, "output": Block(shortened(printed.strip(), _SHOWN_OUTPUT))}
@@ -179,28 +179,23 @@ def log_left_out(request_id: str, kind: str, units: Mapping[str, Sequence[str]])
     for name, problems in units.items():
         unit = {"request": request_id, "kind": kind, "unit": Name(name)}
         for problem in problems:
-            _log_hourly(unit, kind, name, problem)
+            _log_hourly(unit, name, problem)
 
 
 def _log_hourly(
-    fields: Mapping[str, object],
-    kind: str,
-    unit: str,
-    text: str,
-    names: Mapping[str, str] = _NO_NAMES,
+    fields: Mapping[str, object], unit: str, text: str, names: Mapping[str, str] = _NO_NAMES
 ) -> None:
     """Log what is to be said of a unit, unless it was said within the last hour."""
-    before = _hourly.add(kind, unit, text)
+    before = _hourly.add(str(fields["kind"]), unit, text)
     if before is None:
         return
-    text = with_names(text, names)
+    fields = {**fields, "reason": with_names(text, names)}
     if before.times == 0:
-        _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", {**fields, "reason": text})
+        _log.warning("%(request)s %(kind)s %(unit)s: %(reason)s", fields)
         return
-    again = {**fields, "reason": text, "count": before.times, "since": _written(before.since)}
     _log.warning(
         "%(request)s %(kind)s %(unit)s: %(reason)s; the same since %(since)s: %(count)d times",
-        again,
+        {**fields, "count": before.times, "since": _written(before.since)},
     )
 
 

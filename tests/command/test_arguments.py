@@ -15,7 +15,7 @@ import pytest
 from ovirt_scheduler.command import cli
 from tests.support.command import executed, program, run, script, spawned
 from tests.support.paths import PROJECT
-from tests.support.processes import as_stranger
+from tests.support.processes import as_stranger, open_folder
 
 _LOADED = b" argparse\n"  # ends the line of -X importtime on a module that the command line needs
 GOOD = "def do_filter(hosts, vm, properties):\n    return hosts\n"
@@ -171,16 +171,14 @@ for words in json.loads(sys.argv[1]):
 
 def test_a_user_without_rights_asks_the_daemon_and_is_told_what_is_closed(start_daemon):
     """A copy of the certificate is enough to ask; check and cert show say what they cannot read."""
-    with tempfile.TemporaryDirectory() as name:  # which all may enter
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         daemon = start_daemon({"Good": GOOD})
         daemon.state.chmod(0o700)
         for file, data in (("ca.pem", daemon.certificate.read_bytes()), ("ids", b"a b")):
             (folder / file).write_bytes(data)
         conf = folder / "s.conf"
         conf.write_text(f"listening_port = {daemon.url.rpartition(':')[2]}\n")
-        asked = f"filter Good --hosts {name}/ids --ca {name}/ca.pem -o names".split()
+        asked = f"filter Good --hosts {folder}/ids --ca {folder}/ca.pem -o names".split()
         plain = ["--config", str(conf)]
         commands = [[*asked, *plain], ["check", *plain], ["cert", "show", *plain]]
         environment = {**os.environ, "STATE_DIRECTORY": str(daemon.state)}
@@ -194,12 +192,11 @@ def test_a_user_without_rights_asks_the_daemon_and_is_told_what_is_closed(start_
 
 def test_an_ordinary_user_is_told_how_to_have_the_certificate():
     """Whatever is to be done with that of another user's daemon."""
-    with tempfile.TemporaryDirectory() as name:  # which is root's
-        Path(name).chmod(0o755)
-        assert run(Path(name), "cert", "make")[0] == 0
+    with open_folder() as folder:
+        assert run(folder, "cert", "make")[0] == 0
         actions = ("show", "export", "renew", "make")
         words = [["cert", action] for action in actions]
-        environment = {**os.environ, "STATE_DIRECTORY": f"{name}/state"}
+        environment = {**os.environ, "STATE_DIRECTORY": f"{folder}/state"}
         ended = script(AS_STRANGER, json.dumps(words), before=as_stranger(), env=environment)
     told = f"{ended.stdout}{ended.stderr}"
     assert told.count(": Permission denied; run this with sudo, or as its owner") == len(actions)

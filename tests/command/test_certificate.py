@@ -10,7 +10,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from ovirt_scheduler.security import certificates
 from tests.support.certificates import write_pair
 from tests.support.command import run
 from tests.support.paths import PROJECT
-from tests.support.processes import for_all_users
+from tests.support.processes import for_all_users, open_folder
 from tests.support.waiting import wait_until
 
 ENDS = ("127.0.0.1", "localhost")
@@ -205,9 +204,7 @@ def test_a_daemon_that_starts_amid_a_switch_uses_the_next_pair(tmp_path, monkeyp
 @pytest.mark.skipif(os.geteuid() != 0, reason="giving files away takes root")
 def test_what_root_makes_belongs_to_the_daemons_user():
     """Else the daemon could not read its key."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # pytest's folders are root's alone
-        folder = Path(made)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         state = folder / "state"
         state.mkdir(mode=0o700)
         os.chown(state, 12345, 12346)

@@ -10,7 +10,6 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +23,7 @@ from ovirt_scheduler.workbench.comparison import Comparison
 from ovirt_scheduler.workbench.replay import Changes
 from tests.support.command import program, spawned
 from tests.support.daemon import StartDaemon
-from tests.support.processes import for_all_users
+from tests.support.processes import for_all_users, open_folder
 from tests.support.recordings import H0, H1, H2, LYNX, OTHER_PLUGINS, PUMA, Recording, recorded
 from tests.support.rest_server import Host, RestServer, Vm
 
@@ -288,9 +287,7 @@ def test_a_damaged_recording_is_told(recording, tmp_path, monkeypatch, capsys, d
 @pytest.mark.long
 def test_a_replay_as_root_runs_plugins_as_plugin_user(start_daemon: StartDaemon):
     """As the daemon does; it was recorded by one without it."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         text = "import os\ndef do_filter(hosts, vm, properties):\n    return hosts[: os.getuid()]\n"
         daemon = start_daemon({"Who": text}, "ssl = false\nrecord = true", folder=folder)
         assert daemon.design.runFilters(["Who"], [LYNX, PUMA], "v", {}) == []  # root's number is 0

@@ -7,7 +7,6 @@ import re
 import resource
 import shutil
 import stat
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from ovirt_scheduler.settings import scheduler_conf
 from tests.support import setup_root
 from tests.support.command import spawned
 from tests.support.paths import PROJECT
+from tests.support.processes import open_folder
 from tests.support.setup_root import CONF, OLDER, SHIPPED, STATE, UNIT, at, became, refused, tree
 
 EDITED = "connection_timeout = 5\n"
@@ -55,9 +55,7 @@ def test_a_dry_run_tells_each_step_and_leaves_no_trace(root, setup):
 @root_only
 def test_a_dry_run_of_a_user_who_may_not_look_says_who_may(setup):
     """The state folder of a machine that is set up is open to its owner and root alone."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         root = setup_root.made(folder)
         setup(root=root)
         with acting_as(Owner(65534, 65534)):

@@ -1,6 +1,6 @@
 """What the daemon lacks for a while: it is degraded, says so, and is well again afterwards.
 
-Each trouble is a real one: a full disk, a folder that is gone, a limit of the kernel, SIGKILL.
+Each trouble is a real one: a full disk, a folder that is gone, a limit of the kernel.
 docs/testing.md has the table of them.
 """
 
@@ -9,35 +9,28 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import re
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable
 from xmlrpc.client import Fault, ProtocolError
 
 import pytest
 
 from tests.support.command import spawned
 from tests.support.daemon import Daemon
+from tests.support.keeping import AT_REST, HOSTS, IDS, KEEPS, assert_well, at_rest, kept, until
 from tests.support.paths import PROJECT
-from tests.support.processes import SPARE_BELOW, STRANGER, as_stranger, offspring, processes_with
-from tests.support.waiting import LONG, wait_until
+from tests.support.processes import STRANGER, as_stranger, offspring
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.long
 
-IDS = ["host-1", "host-2", "host-3"]
-AT_REST = 2 + SPARE_BELOW  # processes: the zygote, one for the default scheduler, spare ones
-KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:{}]\n"
-HOSTS = "<hosts>" + "".join(f"<host id='{host}'/>" for host in IDS) + "</hosts>"
 NOT_PLAIN = HOSTS.replace("/></hosts>", "><memory>1<b/></memory></host></hosts>")
 
 
@@ -66,34 +59,6 @@ def descriptors(daemon: Daemon) -> int:
     """How many it has, before the first number that is free."""
     taken = {int(each.name) for each in Path(f"/proc/{daemon.pid}/fd").iterdir()}
     return min(set(range(len(taken) + 1)) - taken)
-
-
-def until(condition: Callable[[], object], daemon: Daemon) -> None:
-    wait_until(condition, lambda: daemon.log)
-
-
-def at_rest(daemon: Daemon, plugins: int = 1) -> list[int]:
-    """The processes below the daemon when none of them is about to end: one for each plugin."""
-    seen: list[list[int]] = []
-
-    def nothing_changes() -> bool:
-        seen.append(sorted(offspring(daemon.pid)))
-        return len(seen[-1]) == AT_REST + plugins and seen[-10:].count(seen[-1]) == 10
-
-    until(nothing_changes, daemon)
-    return seen[-1]
-
-
-def kept(daemon: Daemon, name: str = "Keeps") -> int:
-    """How many hosts the filter keeps, asked over a new connection."""
-    return len(daemon.design.runFilters([name], IDS, "vm-1", {}))
-
-
-def assert_well(daemon: Daemon) -> None:
-    """It answers rightly, ends as it should, and nothing unforeseen stands in its log."""
-    assert kept(daemon) == 1
-    assert daemon.stop() == 0
-    assert "Traceback" not in daemon.log, daemon.log
 
 
 # The disk
@@ -265,116 +230,6 @@ def test_without_processes_calls_are_refused_and_told(strangers_daemon):
         limit_processes(daemon, resource.getrlimit(resource.RLIMIT_NPROC)[1])
     assert kept(daemon) == 1
     assert_well(daemon)
-
-
-@pytest.fixture(scope="module")
-def sturdy(start_daemon) -> Daemon:
-    """A daemon for many tests, with a filter whose process starts another, and waits."""
-    waits = (
-        "import subprocess, time\n"
-        "def do_filter(hosts, vm, properties):\n"
-        "    subprocess.Popen(['sleep', properties['marker']], start_new_session=True)\n"
-        "    time.sleep(3600)\n"
-    )
-    return start_daemon({"Keeps": KEEPS.format(1), "Waits": waits})
-
-
-def killed(daemon: Daemon, marker: str, victims: Callable[[], Iterable[int]]) -> list[str]:
-    """Kill while a call is under way; the ids that it is answered with."""
-    with daemon.proxy() as proxy, ThreadPoolExecutor() as pool:
-        call = pool.submit(proxy.runFilters, ["Waits"], IDS, "vm-1", {"marker": marker})
-        until(lambda: processes_with(marker), daemon)
-        for pid in victims():
-            with contextlib.suppress(ProcessLookupError):  # the one above it was faster
-                os.kill(pid, signal.SIGKILL)
-        return call.result(LONG)
-
-
-@pytest.mark.parametrize("victims", ["process", "zygote", "both"])
-def test_what_is_killed_in_a_call_is_an_error_of_that_call_alone(sturdy, marker, victims):
-    """No process of the call lives on, whoever is killed with it; the next call works."""
-
-    def chosen() -> list[int]:
-        (sleeper,) = processes_with(marker)
-        process, zygote = above(sleeper, sturdy.pid)
-        return {"process": [process], "zygote": [zygote], "both": [zygote, process]}[victims]
-
-    assert killed(sturdy, marker, chosen) == IDS
-    assert re.search(
-        "filter Waits killed after .*(died by SIGKILL|ended with the zygote)", sturdy.log
-    )
-    until(lambda: not processes_with(marker), sturdy)
-    assert kept(sturdy) == 1
-    at_rest(sturdy, 2)
-    assert "Traceback" not in sturdy.log
-
-
-def above(pid: int, top: int) -> list[int]:
-    """The pids of the parents of a process, up to the child of ``top``."""
-    found = []
-    while True:
-        stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
-        pid = int(stat[stat.rindex(")") + 2 :].split()[1])
-        if pid == top:
-            return found
-        found.append(pid)
-
-
-def test_what_is_stopped_costs_a_call_its_time_and_no_more(start_daemon, plugins):
-    """SIGSTOP of what waits for a call or a document: it is killed when its time is over."""
-    daemon = start_daemon(plugins, "plugin_timeout = 1\nrequest_timeout = 2")
-    assert kept(daemon) == 1
-    stopped = set(at_rest(daemon)) - {daemon.zygote}
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    failed = 0
-    assert kept(daemon) == len(IDS)
-    with daemon.proxy() as proxy:
-        for hosts in (IDS, HOSTS):
-            answer: object = None
-            while answer != IDS[:1]:
-                failed += 1
-                assert failed <= len(stopped)
-                with contextlib.suppress(Fault):  # of a document
-                    answer = proxy.runFilters(["Keeps"], hosts, "vm-1", {})
-                    assert answer in (IDS, IDS[:1])
-    assert_well(daemon)
-
-
-def kill_one(chosen: random.Random, daemon: Daemon) -> None:
-    with contextlib.suppress(ProcessLookupError, IndexError):  # IndexError: none is there just now
-        os.kill(chosen.choice(offspring(daemon.pid)), signal.SIGKILL)
-
-
-def test_processes_killed_at_random_cost_only_the_calls_they_carry(sturdy):
-    """A call is answered rightly, or with what the contract has for one that was killed."""
-    chosen = random.Random(7)
-    answers: Counter[int] = Counter()
-    done = threading.Event()
-
-    def call() -> None:
-        with sturdy.proxy() as proxy:
-            while not done.is_set():
-                with contextlib.suppress(Fault):
-                    answers[
-                        len(proxy.runFilters(["Keeps"], chosen.choice([IDS, HOSTS]), "v", {}))
-                    ] += 1
-
-    with ThreadPoolExecutor() as pool:
-        callers = [pool.submit(call) for _ in range(4)]
-        try:
-            for _ in range(25):
-                good = answers[1]
-                kill_one(chosen, sturdy)
-                until(lambda good=good: answers[1] > good, sturdy)
-        finally:
-            done.set()
-        for caller in callers:
-            caller.result(LONG)
-    assert set(answers) <= {1, 3}
-    assert kept(sturdy) == 1
-    until(lambda: len(offspring(sturdy.pid)) <= AT_REST + 2, sturdy)
-    assert "Traceback" not in sturdy.log
 
 
 # Memory

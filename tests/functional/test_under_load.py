@@ -14,14 +14,12 @@ import pytest
 
 from tests.support.clients import Clients
 from tests.support.daemon import Daemon
+from tests.support.keeping import HOSTS, IDS, KEEPS
 from tests.support.processes import offspring
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 
-IDS = ["host-1", "host-2", "host-3"]
-HOSTS = "<hosts>" + "".join(f"<host id='{host}'/>" for host in IDS) + "</hosts>"
-KEEPS = "def do_filter(hosts, vm, properties):\n    return hosts[:{}]\n"
 TIMES = 10  # that each harm is done
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.support.daemon import refusal
 from tests.support.paths import PROJECT
 from tests.support.rest_server import GIB, Host, RestServer, Vm, id_of
+from tests.support.samples import CONF, VM, three_hosts, vms_on
 from tests.support.waiting import wait_until
 
 MIB = 2**20
-CONF = f"plugins_conf_path = {PROJECT / 'etc' / 'plugins'}"
-VM = Vm("new", os="rhel_9x64", memory=GIB)
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +23,6 @@ def engine(tmp_path_factory):
 def daemon(start_daemon, engine):
     conf = f"{CONF}\npages = loopback\n{engine.conf(cache_seconds=0)}"
     return start_daemon(PROJECT / "plugins", conf)
-
-
-@pytest.fixture(scope="module")
-def lonely(start_daemon):
-    """A daemon without an [engine] section."""
-    return start_daemon(PROJECT / "plugins", CONF)
 
 
 class Cluster:
@@ -78,21 +69,6 @@ class Cluster:
 def cluster(engine, daemon):
     with daemon.proxy() as proxy:
         yield Cluster(engine, proxy)
-
-
-def vms_on(host, count, **what):
-    """VMs of a host, the first the smallest."""
-    return [
-        Vm(f"{host}-{number}", **{"host": host, "memory": (number + 1) * GIB, **what})
-        for number in range(count)
-    ]
-
-
-def three_hosts(*counts):
-    """lynx, puma and tiger with so many VMs."""
-    names = ["lynx", "puma", "tiger"][: len(counts)]
-    vms = [vm for name, count in zip(names, counts) for vm in vms_on(name, count)]
-    return [Host(name) for name in names], vms
 
 
 def test_the_samples_are_what_the_contract_names(daemon):
@@ -388,56 +364,6 @@ def test_a_host_that_is_being_installed_is_left_out_with_a_reason(daemon, method
         (verdict,) = new["verdicts"]
         assert verdict["verdict"] == "removed"
         assert verdict["reason"].endswith(" not known")
-
-
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [
-        ("runFilters", "MaxVms"),
-        ("runFilters", "Memory"),
-        ("runCostFunctions", "EvenVms"),
-        ("runCostFunctions", "Memory"),
-        ("runCostFunctions", "KsmScore"),
-        ("runLoadBalancing", "VmBalance"),
-        ("runLoadBalancing", "Memory"),
-        ("runLoadBalancing", "HostMemoryBalance"),
-    ],
-)
-def test_without_the_engine_a_sample_fails_and_does_not_guess(lonely, method, name):
-    """Where only ids came: a sentence for the administrator in plugin_errors."""
-    ids = [id_of("lynx"), id_of("puma")]
-    arguments = {
-        "runFilters": ([name], ids, VM.id, {}),
-        "runCostFunctions": ([[name, 1]], ids, VM.id, {}),
-        "runLoadBalancing": (name, ids, {}),
-    }[method]
-    with lonely.proxy("/engine") as proxy:
-        answer = getattr(proxy, method)(*arguments)
-    (message,) = answer["plugin_errors"][name]
-    assert "the engine did not tell" in message or "no connection to the engine" in message
-    nothing = {"runFilters": ids, "runCostFunctions": [], "runLoadBalancing": ["", []]}
-    assert answer["result"] == nothing[method]
-
-
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [
-        ("runCostFunctions", "KsmScore"),
-        ("runLoadBalancing", "VmBalance"),
-        ("runLoadBalancing", "HostMemoryBalance"),
-    ],
-)
-def test_what_needs_vms_says_that_the_engine_is_missing(lonely, engine, method, name):
-    """Even where documents came along."""
-    cluster = Cluster(engine, None).have(*three_hosts(6, 1))
-    hosts, vm = cluster._asked(by_ids=False)
-    arguments = {
-        "runCostFunctions": ([[name, 1]], hosts, vm, {}),
-        "runLoadBalancing": (name, hosts, {}),
-    }[method]
-    with lonely.proxy("/engine") as proxy:
-        answer = getattr(proxy, method)(*arguments)
-    assert "scheduler.conf has no [engine] section" in json.dumps(answer["plugin_errors"][name])
 
 
 @pytest.mark.parametrize("form", ["/design", "/engine"])

@@ -98,13 +98,13 @@ def test_every_folder_says_what_lives_there():
     assert silent == []
 
 
-def test_no_file_is_past_500_lines():
+def test_no_file_has_450_lines_or_more():
     """Tests and tools neither."""
     project = PACKAGE.parent
     files = [path for path in project.glob("*/**/*.py") if ".venv" not in path.parts]
     assert PACKAGE / "server" / "http" / "server.py" in files
     lengths = {path: len(path.read_bytes().splitlines()) for path in files}
-    assert {str(path): length for path, length in lengths.items() if length > 500} == {}
+    assert {str(path): length for path, length in lengths.items() if length >= 450} == {}
 
 
 def test_no_name_stands_for_two_modules_or_two_types():

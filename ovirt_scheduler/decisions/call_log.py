@@ -5,6 +5,7 @@ No line has a property's value, because it may be a password.
 
 from __future__ import annotations
 
+import datetime
 import logging
 import re
 import threading
@@ -230,4 +231,5 @@ def _log_failure(call: Mapping[str, object], result: CallResult, failing: Failin
 
 
 def _written(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S%z", time.localtime(moment))
+    """In local time with its offset, as the log's lines have it."""
+    return datetime.datetime.fromtimestamp(moment).astimezone().isoformat(" ", "seconds")

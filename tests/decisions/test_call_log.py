@@ -134,7 +134,8 @@ def test_equal_failures_are_folded(daemon: Daemon):
         proxy.runFilters(["Fails"], HOSTS, "vm", {})
     logged(daemon, r"filter Fails works again; calls that failed since [0-9-]{10} \S+: 12\n")
     assert len(re.findall(r"filter Fails raised after", daemon.log)) == 1
-    tenth = r"filter Fails raised again, 10 times since \S+ \S+: OSError: no such thing"
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"  # as at the beginning of a line
+    tenth = rf"filter Fails raised again, 10 times since {moment}: OSError: no such thing"
     assert len(re.findall(tenth, daemon.log)) == 1
     assert len(re.findall(r"filter Fails raised", daemon.log)) == 2
 

@@ -43,7 +43,10 @@ class Loss(NamedTuple):
         """Make the loss of a host.
 
         Args:
+            host: its name.
             homeless: the VMs without a place, in any order.
+            is_best: whether no other placement has a place for more VMs.
+            more: how many more of the VM that is asked about fit; None: none is.
         """
         order = sorted(homeless, key=lambda vm: (not vm.highly_available, vm.vm))
         return cls(host, tuple(order), more, is_best)

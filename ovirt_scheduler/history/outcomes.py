@@ -85,9 +85,9 @@ def came_to(decision: Record) -> RequestOutcome:
         return RequestOutcome.UNIT_MISSING
     if failed_units(decision):
         return RequestOutcome.UNIT_FAILED
-    hosts, is_scored = decision.get("hosts"), decision["method"] == Kind.COST_FUNCTION.method
-    no_answer = decision.get("answer") == [] and not is_scored
-    if hosts and (no_answer or are_all_removed(decision)):
+    is_scored = decision["method"] == Kind.COST_FUNCTION.method
+    no_answer = decision.get("answer") == [] and bool(decision.get("hosts")) and not is_scored
+    if no_answer or leaves_none(decision):
         return RequestOutcome.NO_HOST_LEFT
     if decision.get("errors"):
         return RequestOutcome.DEGRADED
@@ -107,16 +107,9 @@ def remaining_hosts(decision: Record) -> str:
     return ", ".join(words)
 
 
-def are_all_removed(decision: Record) -> bool:
-    """Whether filters removed each host."""
-    filters = {unit["name"] for unit in ranking.units_of(decision, Kind.FILTER)}
-    return all(
-        any(
-            verdict.get("verdict") == REMOVED and verdict["unit"] in filters
-            for verdict in host.get("verdicts", ())
-        )
-        for host in decision.get("hosts", ())
-    )
+def leaves_none(decision: Record) -> bool:
+    """Whether there were hosts, and filters removed each of them."""
+    return bool(decision.get("hosts")) and not any(ranking.remaining_hosts(decision))
 
 
 def removed(decision: Record) -> dict[str, Verdict]:

@@ -60,7 +60,7 @@ def put_totals(decision: Record) -> None:
     the answer.
     """
     functions = {unit["name"] for unit in units_of(decision, Kind.COST_FUNCTION)}
-    hosts = _remaining_hosts(decision) if functions else ()
+    hosts = remaining_hosts(decision) if functions else ()
     costs_nothing = is_selection(decision) and _has_answered(decision)
     for host in hosts:
         shares = [cost["weighted"] for cost in scores(host) if cost["unit"] in functions]
@@ -88,7 +88,7 @@ def _has_answered(decision: Record) -> bool:
     return any(unit.get("outcome", OK) == OK for unit in functions)
 
 
-def _remaining_hosts(decision: Record) -> Iterator[Host]:
+def remaining_hosts(decision: Record) -> Iterator[Host]:
     """The hosts that no filter removed."""
     filters = {unit["name"] for unit in units_of(decision, Kind.FILTER)}
     for host in decision.get("hosts", ()):
@@ -110,7 +110,7 @@ def has_no_effect(decision: Record, unit: UnitRecord) -> bool:
         return False
     bounds = (
         next((cost.get("held") for cost in scores(host) if cost["unit"] == unit["name"]), None)
-        for host in _remaining_hosts(decision)
+        for host in remaining_hosts(decision)
     )
     bound = next(bounds, None)
     return bound is not None and all(other == bound for other in bounds)
@@ -138,11 +138,6 @@ def places_by(decision: Record, totals: CostTotals) -> dict[str, int]:
         return {host: place for place, host in in_order if host not in hidden}
     first: dict[int, int] = {}
     return {host: first.setdefault(totals[host], place) for place, host in in_order}
-
-
-def lowest(totals: CostTotals) -> str:
-    """The host that ranks first."""
-    return min(totals, key=totals.__getitem__)
 
 
 def ranked(decision: Record) -> list[str]:
@@ -231,7 +226,7 @@ def unsure(decision: Record, totals: CostTotals) -> frozenset[str]:
 
 def winner(decision: Record, totals: CostTotals) -> Winner:
     """The host that would be the best by other totals."""
-    first, other = best(decision), lowest(totals)
+    first, other = best(decision), min(totals, key=totals.__getitem__)
     if other not in unsure(decision, totals):
         return Winner(other, other != first)
     return Winner(None, first is not None and totals[first] > totals[other])

@@ -149,8 +149,7 @@ class Tally:
             self.requests[record["method"], record["form"], outcome.value] += 1
             if not is_question:
                 self._note_placement(record, outcome, time)
-            is_none_left = bool(record["hosts"]) and outcomes.are_all_removed(record)
-            self.no_host_left[record["method"]] += is_none_left and not is_question
+            self.no_host_left[record["method"]] += outcomes.leaves_none(record) and not is_question
             seconds = record["milliseconds"] / 1000
             self.request_times[record["method"]].add(Exemplar(record["id"], seconds, time))
             self._add_units(record, "live", removed, {*record.get("decisive", ())}, time)

@@ -29,9 +29,9 @@ from ovirt_scheduler.decisions.engine_replies import with_engine
 from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded
 from ovirt_scheduler.log.marked_for_engine import for_engine
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
-from ovirt_scheduler.model.cluster_state import ClusterState, HostState
+from ovirt_scheduler.model.cluster_state import ClusterState, HostState, VmState
 from ovirt_scheduler.model.jobs import Request
-from ovirt_scheduler.model.losses import Loss, UnplacedVm, WorstLoss, reservation_words
+from ovirt_scheduler.model.losses import Loss, WorstLoss, reservation_words
 from ovirt_scheduler.model.requests import Caller, Entities
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.settings.table import ClusterSettings
@@ -167,12 +167,8 @@ class ClusterLosses:
         for host in up[len(count.losses) :]:
             self._need_slot()
             rooms.lost_host = host
-            urgent = {vm for vm in vms_on[host] if state.vms[vm].is_highly_available}
-            with placing.lost(host, vms_on[host], urgent) as placed:
-                homeless = [
-                    UnplacedVm(state.vms[vm].name, vm in urgent, "") for vm in placed.homeless
-                ]
-            count.losses.append(Loss.of(state.hosts[host].name, homeless, placed.is_best))
+            with placing.lost(host, state.hosts[host].name, vms_on[host]) as loss:
+                count.losses.append(loss)
         return max(count.losses, key=lambda loss: loss.severity, default=Loss(""))
 
     def _ask_filters(self, count: _Count, vm: str, hosts: tuple[str, ...]) -> None:
@@ -302,9 +298,9 @@ def _room(host: HostState) -> float:
     return host.room if host.room is not None else host.memory or math.inf
 
 
-def _vms_by_host(state: ClusterState) -> Mapping[str, Sequence[str]]:
-    vms: dict[str, list[str]] = {host: [] for host in state.hosts}
+def _vms_by_host(state: ClusterState) -> Mapping[str, Mapping[str, VmState]]:
+    vms: dict[str, dict[str, VmState]] = {host: {} for host in state.hosts}
     for key, vm in state.vms.items():
         if vm.host in vms:
-            vms[vm.host].append(key)
+            vms[vm.host][key] = vm
     return vms

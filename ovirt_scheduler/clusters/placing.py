@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Callable, NamedTuple, Optional, Protocol
 
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
+from ovirt_scheduler.model.losses import Loss, UnplacedVm
 from ovirt_scheduler.model.values.text import count_of
 
 MOST_TRIES = 1000  # in which a VM is asked about again, after one had no place
@@ -53,6 +54,18 @@ class Places(Protocol):
         """The VMs that leave a host when it is emptied."""
 
 
+class LostVm(Protocol):
+    """A VM, as a loss tells of it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def is_highly_available(self) -> bool:
+        """Whether it is to have a place before others."""
+
+
 class Placed(NamedTuple):
     """Where VMs are placed.
 
@@ -67,11 +80,6 @@ class Placed(NamedTuple):
     whys: Mapping[str, str]
     breaking: frozenset[str]
     is_best: bool
-
-    @property
-    def homeless(self) -> Sequence[str]:
-        """The VMs that have no place."""
-        return [vm for vm, host in self.targets.items() if host is None]
 
 
 class Order(NamedTuple):
@@ -175,18 +183,25 @@ class Placing:
         )
 
     @contextlib.contextmanager
-    def lost(
-        self, host: str, vms: Collection[str], urgent: Collection[str] = ()
-    ) -> Iterator[Placed]:
+    def lost(self, host: str, name: str, vms: Mapping[str, LostVm]) -> Iterator[Loss]:
         """Place the VMs of a host that fails, as ``place`` does it; then they run there again.
 
         Args:
-            host: which the places refuse meanwhile.
+            host: its id; the places refuse it meanwhile.
+            name: the host's.
+            vms: its VMs, by their ids.
         """
         for vm in vms:
             self.places.move(vm, None)
         try:
-            yield self.place(vms, urgent)
+            placed = self.place(vms, [vm for vm in vms if vms[vm].is_highly_available])
+            homeless = [
+                UnplacedVm(vms[vm].name, vms[vm].is_highly_available, placed.whys[vm])
+                for vm, target in placed.targets.items()
+                if target is None
+            ]
+            homeless.sort(key=lambda vm: (not vm.highly_available, vm.vm))
+            yield Loss(name, tuple(homeless), is_best=placed.is_best)
         finally:
             for vm in vms:
                 self.placed_vms.move(vm, host)

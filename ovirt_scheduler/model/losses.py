@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple, Optional
 
 from ovirt_scheduler.model.values.text import count_of
@@ -35,21 +34,6 @@ class Loss(NamedTuple):
     homeless: tuple[UnplacedVm, ...] = ()
     more: Optional[int] = None
     is_best: bool = True
-
-    @classmethod
-    def of(
-        cls, host: str, homeless: Iterable[UnplacedVm], is_best: bool, more: Optional[int] = None
-    ) -> Loss:
-        """Make the loss of a host.
-
-        Args:
-            host: its name.
-            homeless: the VMs without a place, in any order.
-            is_best: whether no other placement has a place for more VMs.
-            more: how many more of the VM that is asked about fit; None: none is.
-        """
-        order = sorted(homeless, key=lambda vm: (not vm.highly_available, vm.vm))
-        return cls(host, tuple(order), more, is_best)
 
     @property
     def urgent(self) -> int:

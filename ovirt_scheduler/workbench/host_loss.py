@@ -12,7 +12,7 @@ from ovirt_scheduler.clusters.placing import MOST_TRIES, Choices, Order, Placed,
 from ovirt_scheduler.daemon.runtime import Runtime
 from ovirt_scheduler.model.affinity import AffinityRules, PlacedVms
 from ovirt_scheduler.model.cluster_state import status_words
-from ovirt_scheduler.model.losses import Loss, UnplacedVm
+from ovirt_scheduler.model.losses import Loss
 from ovirt_scheduler.settings.table import ClusterSettings
 from ovirt_scheduler.workbench.simulated_cluster import (
     UP,
@@ -172,19 +172,15 @@ class Questions:
             more_of: the kind of VM of which is told how many more fit.
         """
         self._doing = f"the loss of {host.name}" if host else "no loss"
-        self._places.lost_host, vms = host, tuple(host.vms.values()) if host else ()
+        self._places.lost_host, vms = host, dict(host.vms) if host else {}
         if host:
             host.set("status", "non_responsive")
-        urgent = {vm.id for vm in vms if vm.is_highly_available}
-        with self._placing.lost(host.id if host else "", [vm.id for vm in vms], urgent) as placed:
+        key, name = (host.id, host.name) if host else ("", "")
+        with self._placing.lost(key, name, vms) as loss:
             more = None if more_of is None else self._more(more_of)
         if host:
             host.set("status", UP)
-        homeless = (
-            UnplacedVm(self.cluster.vms[vm].name, vm in urgent, placed.whys[vm])
-            for vm in placed.homeless
-        )
-        return Loss.of(host.name if host else "", homeless, placed.is_best, more)
+        return loss._replace(more=more)
 
     def _offered(self, vm: str) -> Optional[Collection[str]]:
         """The hosts that the engine would migrate a VM to now; None: it does not say."""

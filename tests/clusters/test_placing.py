@@ -11,6 +11,8 @@ import pytest
 
 from ovirt_scheduler.clusters.placing import Choices, Placing
 from ovirt_scheduler.model.affinity import AffinityGroup, AffinityRules, PlacedVms, Rule
+from ovirt_scheduler.model.cluster_state import VmState
+from ovirt_scheduler.model.losses import Loss
 
 HARD_APART, HARD_TOGETHER = Rule(False, True), Rule(True, True)
 
@@ -214,15 +216,16 @@ def test_each_host_that_is_lost_has_a_search_of_its_own():
     """One that was given up leaves the next as many tries."""
     rooms = {f"host-{number}": 10 for number in range(8)}
     sizes = {f"vm-{number:02}": 6 - number % 2 for number in range(17)}
+    vms = {vm: VmState(vm, "up", "id") for vm in sizes}
     placing_vms = placing(Shelves(rooms, sizes, {}), AffinityRules(), tries=50)
-    with placing_vms.lost("gone", [*sizes]) as crowded:
+    with placing_vms.lost("id", "gone", vms) as crowded:
         pass
-    with placing_vms.lost("gone", ["vm-00"]) as lone:
+    with placing_vms.lost("id", "gone", {"vm-00": vms["vm-00"]}) as lone:
         pass
-    with placing_vms.lost("gone", [*sizes]) as crowded_again:
+    with placing_vms.lost("id", "gone", vms) as crowded_again:
         pass
-    assert (lone.homeless, lone.is_best) == ([], True)
-    assert crowded.homeless == crowded_again.homeless != []
+    assert lone == Loss("gone")
+    assert crowded.homeless == crowded_again.homeless != ()
 
 
 def test_an_arrangement_that_was_come_to_by_another_order_is_not_searched_again():

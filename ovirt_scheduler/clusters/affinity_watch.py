@@ -18,12 +18,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ovirt_scheduler.clusters.engine_side import EngineSide
-from ovirt_scheduler.clusters.reader_reports import (
-    GROUPS,
-    LABELS,
-    LabelMembers,
-    resolve_labels,
-)
+from ovirt_scheduler.clusters.reader_reports import GROUPS, LABELS, LabelMembers, resolve_labels
 from ovirt_scheduler.engine.inventory import PAGE_SECONDS, Inventory
 from ovirt_scheduler.errors import EngineRefusal, SchedulerError
 from ovirt_scheduler.model.affinity import AffinityGroup, AffinityRules, BrokenRule, PlacedVms

@@ -256,9 +256,7 @@ class Placing:
         return best, self._search(following, is_enough)
 
     def _search(
-        self,
-        following: Callable[[], Optional[_Choosing]],
-        is_enough: Callable[[], bool],
+        self, following: Callable[[], Optional[_Choosing]], is_enough: Callable[[], bool]
     ) -> bool:
         """Decide one thing after another; where one cannot be, decide the one before otherwise.
 

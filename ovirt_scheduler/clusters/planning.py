@@ -86,10 +86,7 @@ class ClusterPlanning:
         self.migrations = ClusterMigrations(settings, services)
         self._limits, self._refusals = self.migrations.limits, self.migrations.refusals
         self._offers = Offers(
-            settings.name,
-            services.inventory,
-            settings.refused_pause,
-            services.following.inquiries,
+            settings.name, services.inventory, settings.refused_pause, services.following.inquiries
         )
         self._averages = UseAverages(settings.average)
         self._logged: dict[str, frozenset[str]] = {}  # as ``_log_not_made`` was called last

@@ -19,12 +19,7 @@ from ovirt_scheduler.model.cluster_state import HostState, VmState
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.tasks import Pack, Role
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.processes.protocol.packed_answers import (
-    MISSHAPEN,
-    amount,
-    text,
-    texts,
-)
+from ovirt_scheduler.processes.protocol.packed_answers import MISSHAPEN, amount, text, texts
 
 HostOrVm = TypeVar("HostOrVm", HostState, VmState)
 _T = TypeVar("_T")

@@ -160,7 +160,7 @@ def add_options(command: argparse._ActionsContainer, options: Mapping[str, str])
 # Whom to trust when the daemon is called.
 CA = {
     "--ca FILE": "certificate to trust (default: the daemon's own; name a copy if you may not "
-    "read it)",
+    "read it)"
 }
 # Where to read: in the state folder, unless a daemon is asked.
 URL = {"--url URL": "ask the daemon there, instead of reading the folder", **CA}

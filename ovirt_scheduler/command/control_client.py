@@ -301,13 +301,7 @@ def _plan(options: argparse.Namespace) -> Shown:
     cleaned = explanation.cleaned(answer)
     if listed:
         rows = [
-            (
-                plan["plan"],
-                plan["cluster"],
-                times.shown(plan["time"]),
-                plan["state"],
-                plan["count"],
-            )
+            (plan["plan"], plan["cluster"], times.shown(plan["time"]), plan["state"], plan["count"])
             for plan in cleaned
         ]
         text = tables.table(_PLANS, rows) or "there are no plans\n"

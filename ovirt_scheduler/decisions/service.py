@@ -22,14 +22,7 @@ from ovirt_scheduler.errors import UnknownUnit
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.affinity import NO_RULES, AffinityRules, PlacedVms
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS, Coming, DriverUnit
-from ovirt_scheduler.model.jobs import (
-    Decision,
-    DriverCall,
-    Execution,
-    Job,
-    Reported,
-    Request,
-)
+from ovirt_scheduler.model.jobs import Decision, DriverCall, Execution, Job, Reported, Request
 from ovirt_scheduler.model.requests import UUID, AnswerForm, Document, IdOrDocument
 from ovirt_scheduler.model.results import CallOutcome, CallResult, Migration
 from ovirt_scheduler.model.tasks import EngineReplies, Returns

@@ -138,11 +138,7 @@ class EngineClient:
         self._idle: deque[Any] = deque()
 
     def get(
-        self,
-        path: str,
-        deadline: float,
-        most: int = MOST_BYTES,
-        share: Optional[Share] = None,
+        self, path: str, deadline: float, most: int = MOST_BYTES, share: Optional[Share] = None
     ) -> Optional[Document]:
         """The XML that the engine answers; None if there is no such VM.
 

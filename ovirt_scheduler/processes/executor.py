@@ -16,32 +16,16 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Optional, Union
 
-from ovirt_scheduler.errors import (
-    ExecutorUnavailable,
-    Overloaded,
-    UnreadableDocument,
-)
+from ovirt_scheduler.errors import ExecutorUnavailable, Overloaded, UnreadableDocument
 from ovirt_scheduler.log.trouble import Trouble
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.analysis import Analysis
 from ovirt_scheduler.model.drivers import DriverUnit
 from ovirt_scheduler.model.jobs import DriverCall, Execution, Job
-from ovirt_scheduler.model.plugins import (
-    Candidate,
-    Limits,
-    PluginCode,
-    PluginUser,
-)
+from ovirt_scheduler.model.plugins import Candidate, Limits, PluginCode, PluginUser
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.model.results import CallResult
-from ovirt_scheduler.model.tasks import (
-    CallInputs,
-    Pack,
-    Returns,
-    Role,
-    Setup,
-    Unread,
-)
+from ovirt_scheduler.model.tasks import CallInputs, Pack, Returns, Role, Setup, Unread
 from ovirt_scheduler.model.units import Kind, PolicyUnit
 from ovirt_scheduler.processes import document_reading, single_use
 from ovirt_scheduler.processes.forker import Forker

@@ -9,13 +9,7 @@ from typing import Optional, cast
 from ovirt_scheduler.errors import BadParameters, ExecutorUnavailable, UnreadableDocument
 from ovirt_scheduler.model.jobs import Job
 from ovirt_scheduler.model.requests import Document, Entities
-from ovirt_scheduler.model.tasks import (
-    CallInputs,
-    EngineReply,
-    Pack,
-    Role,
-    Unread,
-)
+from ovirt_scheduler.model.tasks import CallInputs, EngineReply, Pack, Role, Unread
 from ovirt_scheduler.processes import document_reading
 from ovirt_scheduler.processes.kernel import memory_files
 from ovirt_scheduler.processes.pool import Pool

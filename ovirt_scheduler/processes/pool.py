@@ -61,11 +61,7 @@ class Pool:
     """
 
     def __init__(
-        self,
-        fork: Callable[[float], Worker],
-        most: int,
-        parallel: int,
-        times: ProcessTimes = TIMES,
+        self, fork: Callable[[float], Worker], most: int, parallel: int, times: ProcessTimes = TIMES
     ) -> None:
         self.times = times
         self._fork = fork

@@ -16,11 +16,7 @@ from ovirt_scheduler.errors import DriverFailed, UnknownUnit
 from ovirt_scheduler.model import aggregate
 from ovirt_scheduler.model.drivers import INTERFACE_METHODS
 from ovirt_scheduler.model.jobs import Decision, Request
-from ovirt_scheduler.model.requests import (
-    AnswerForm,
-    Caller,
-    EngineScores,
-)
+from ovirt_scheduler.model.requests import AnswerForm, Caller, EngineScores
 from ovirt_scheduler.model.tasks import Returns
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.server import discovery, parameter_values

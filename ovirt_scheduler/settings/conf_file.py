@@ -147,11 +147,7 @@ class Section:
     """
 
     def __init__(
-        self,
-        mistakes: Mistakes,
-        table: Collection[Key],
-        name: str = "",
-        line: Optional[int] = None,
+        self, mistakes: Mistakes, table: Collection[Key], name: str = "", line: Optional[int] = None
     ) -> None:
         """Make a section that sets nothing yet.
 

@@ -16,11 +16,7 @@ from ovirt_scheduler.errors import BadInput, UnreadableDocument
 from ovirt_scheduler.model.affinity import AffinityRules, BrokenRule, PlacedVms
 from ovirt_scheduler.model.requests import Document
 from ovirt_scheduler.processes.executor import Executor
-from ovirt_scheduler.workbench.simulated_cluster import (
-    SimulatedCluster,
-    SimulatedHost,
-    SimulatedVm,
-)
+from ovirt_scheduler.workbench.simulated_cluster import SimulatedCluster, SimulatedHost, SimulatedVm
 from ovirt_scheduler.workbench.snapshot import Snapshot
 
 _NEWEST = "99"  # the version of a cluster that does not tell it

@@ -27,13 +27,7 @@ from ovirt_scheduler.command.calls.recorded_inputs import recorded_inputs
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.daemon import runtime
 from ovirt_scheduler.daemon.runtime import Runtime
-from ovirt_scheduler.errors import (
-    BadInput,
-    BadUsage,
-    OutputUnwritten,
-    PluginError,
-    SchedulerError,
-)
+from ovirt_scheduler.errors import BadInput, BadUsage, OutputUnwritten, PluginError, SchedulerError
 from ovirt_scheduler.history.record_reader import RecordReader
 from ovirt_scheduler.model import manual
 from ovirt_scheduler.model.drivers import DriverUnit

@@ -24,11 +24,7 @@ from ovirt_scheduler.command.setup.engine_steps import (
 )
 from ovirt_scheduler.command.setup.machine import Machine
 from ovirt_scheduler.command.setup.machine_steps import Certificate, Service, User, folders, links
-from ovirt_scheduler.command.setup.shipped_files import (
-    SchedulerConf,
-    UnitFile,
-    conf_files,
-)
+from ovirt_scheduler.command.setup.shipped_files import SchedulerConf, UnitFile, conf_files
 from ovirt_scheduler.command.setup.step import FILE, SetupRecord, SetupStep, load, save
 from ovirt_scheduler.command.tables import Shown
 from ovirt_scheduler.errors import BadInput, BadUsage, NotPermitted, StepFailed

@@ -210,8 +210,7 @@ class ConnectionHandler:
             client = self._stream.start_tls(context)
         except TlsError as error:
             logger.warning(
-                "%(peer)s: no TLS handshake: %(reason)s",
-                {"peer": self._peer, "reason": str(error)},
+                "%(peer)s: no TLS handshake: %(reason)s", {"peer": self._peer, "reason": str(error)}
             )
             return False
         self._context = context

@@ -71,6 +71,7 @@ def test_a_vm_that_starts_or_moves_is_counted_once(counting):
 )
 def test_a_decision_that_leaves_no_choice_or_is_ours_is_not_counted(counting, costs, how):
     decided(counting, "web", costs, **how)
+    look(counting, {"web": "lynx"})
     look(counting, {"web": "puma"})
     assert counting.counts == {"yes": 0, "no": 0}
 
@@ -79,6 +80,7 @@ def test_what_was_decided_later_counts_alone(counting):
     """The engine that places a VM anew asks filters first, and may then have no choice."""
     decided(counting, "web", {"lynx": 5, "puma": 1})
     decided(counting, "web", ("ocelot",), Kind.FILTER)
+    look(counting, {"web": "lynx"})
     look(counting, {"web": "ocelot"})
     assert counting.counts == {"yes": 0, "no": 0}
 
@@ -141,6 +143,7 @@ def test_a_question_of_the_daemon_changes_nothing(counting):
 def test_what_moves_late_or_by_our_own_hand_or_is_gone_is_not_counted(counting, monkeypatch):
     for vm in ("web", "mail", "gone"):
         decided(counting, vm, {"lynx": 5, "puma": 1})
+    look(counting, {"web": "lynx"})
     look(counting, {"web": "puma"}, ["web"])
     later = following.time.monotonic() + 301
     monkeypatch.setattr(following.time, "monotonic", lambda: later)

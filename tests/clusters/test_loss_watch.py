@@ -222,6 +222,17 @@ def test_hard_rules_and_pins_count(three):
     assert counted(three) == ("lynx", ["web"])
 
 
+def test_a_vm_finds_no_place_on_hosts_with_fewer_processors_than_it_has(three):
+    for host in three.engine.hosts:
+        host.busy = 10  # so its document tells its four processors
+    three.engine.vms[1].processors = 5
+    begin(three)
+    assert counted(three) == ("lynx", ["web"])
+    three.engine.vms[1].processors = 4
+    begin(three)
+    assert counted(three) == ("lynx", [])
+
+
 def test_highly_available_vms_have_a_place_first_and_the_reservation_is_compared(three):
     three.engine.hosts[1].max_scheduling_memory = 0
     three.engine.hosts[2].max_scheduling_memory = 4 * GIB
@@ -286,8 +297,11 @@ def test_what_waits_for_a_slot_is_kept_until_it_is_time_for_a_new_count(three):
     three.engine.hosts[1].max_scheduling_memory = 3 * GIB
     assert counted(three) == ("lynx", [])
     three.look(11)
+    assert three.cluster.losses._waiting is not None
+    three.cluster.losses.begin_look(three.now + 660)
+    assert three.cluster.losses._waiting is None  # so there are never two looks in memory
     three.engine.hosts[1].max_scheduling_memory = 12 * GIB
-    assert counted(three, 11) == ("lynx", [])  # so there are never two looks in memory
+    assert counted(three, 11) == ("lynx", [])
 
 
 def test_a_count_ends_though_a_slot_is_free_for_one_step_at_a_time(three, place, monkeypatch):

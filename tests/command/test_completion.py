@@ -43,7 +43,7 @@ PLUGINS = {
         pytest.param("why web --dec", {"--decision"}, marks=pytest.mark.long),
         ("score --plugins PLUGINS C", {"Costs"}),
         pytest.param("score --plugins PLUGINS P", {"Plain"}, marks=pytest.mark.long),
-        ("replay --plugins PLUGINS --set C", {"Costs="}),
+        ("replay --plugins PLUGINS --set ", {"Costs=", "Plain="}),
         pytest.param("filter --plugins PLUGINS OfC", {"OfClass"}, marks=pytest.mark.long),
         pytest.param("balance --plugins PLUGINS O", set(), marks=pytest.mark.long),
         pytest.param("replay --plugins PLUGINS --without O", {"OfClass"}, marks=pytest.mark.long),

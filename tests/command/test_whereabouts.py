@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from ovirt_scheduler.history import ranking, schema
@@ -11,6 +13,7 @@ from ovirt_scheduler.history.store import FILE
 from tests.support.command import run
 from tests.support.rest_server import Host, Reply, RestServer, Vm, id_of
 
+SETTINGS = "ssl = false\nhistory_days = 3650\npages = loopback\n"
 COSTS = {"lynx": 4, "puma": 4, "ocelot": 9}
 WEB = {"id": id_of("web"), "name": "web"}
 
@@ -150,11 +153,22 @@ def test_a_mistake_in_the_settings_is_no_mistake_of_why(engine, tmp_path):
     assert "nonsense" in why(tmp_path)[-1]
 
 
-def test_another_daemon_s_vm_is_not_looked_for_in_this_engine(engine, tmp_path):
-    """Nobody answers at that URL, so that the command fails, and the engine was not asked."""
-    config = str(tmp_path / "scheduler.conf")
-    assert run(tmp_path, "why", "web", "--config", config, "--url", "http://localhost:1")[0] != 0
-    assert engine.queries == []
+def test_a_name_of_the_engine_steers_no_terminal(engine, tmp_path):
+    engine.hosts.append(Host("ca\u202eracal"))
+    engine.vms[0].host = "ca\u202eracal"
+    assert why(tmp_path)[-1].startswith("It runs on ca\\u202eracal now")
+
+
+def test_another_daemon_s_vm_is_not_looked_for_in_this_engine(engine, tmp_path, start_daemon):
+    """Nor where the answer is JSON, which has decisions alone."""
+    config = ("why", "web", "--config", str(tmp_path / "scheduler.conf"))
+    far = tmp_path / "far"
+    shutil.copytree(tmp_path / "state", far / "state")
+    daemon = start_daemon({}, SETTINGS, folder=far)
+    for options in (("--url", daemon.url), ("-o", "json")):
+        status, _, err = run(tmp_path, *config, *options)
+        assert (status, err) == (0, "")
+        assert engine.queries == []
 
 
 def test_without_an_engine_nothing_is_said(engine, tmp_path):

@@ -242,11 +242,32 @@ def test_a_list_names_the_units_that_failed_and_would_have_counted():
 def test_a_list_names_a_cost_function_whose_costs_were_all_cut():
     made = scored({"Bytes": 1, "b": 1}, {"lynx": (2**34, 1), "puma": (2**36, 2)})
     assert "effect" not in outcomes.summary(made)["summary"]
-    for one in made["hosts"]:
-        one["costs"][0]["held"] = 10**9
+    made["hosts"][0]["costs"][0]["held"] = 10**9
+    assert "effect" not in outcomes.summary(made)["summary"]  # it tells the other host apart
+    made["hosts"][1]["costs"][0]["held"] = 10**9
     assert outcomes.summary(made)["summary"].endswith("; Bytes has no effect")
     del made["hosts"][0]["costs"][0]  # a host that is left out is told from the others
     assert "effect" not in outcomes.summary(made)["summary"]
+
+
+def test_what_a_question_of_ours_removed_is_marked_as_nothing_bad():
+    made = decision("runFilters", [unit("MaxVms")], [host("lynx")], [])
+    assert outcomes.summary(made)["is_bad"]
+    told = outcomes.summary({**made, "beforehand": True})
+    assert not told["is_bad"]
+    assert told["summary"].endswith("; asked beforehand")
+
+
+@pytest.mark.parametrize(("costs", "best"), [((1, 9), "lynx would be best, too"),
+                                             ((9, 1), "puma would be best")])  # fmt: skip
+def test_of_a_unit_that_looks_on_it_is_told_whether_the_best_would_stay(costs, best):
+    units = [function("Even"), function("New", mode="shadow")]
+    hosts = [
+        host(name, costs=[("Even", 1, even), ("New", 1, cost)])
+        for name, even, cost in zip(("lynx", "puma"), (1, 2), costs)
+    ]
+    told = text(explanation.lines(decision("runCostFunctions", units, hosts, [])))
+    assert told[-1] == f"  with New, which looks on (shadow), {best}"
 
 
 def test_a_list_marks_a_call_that_names_a_unit_that_is_not_there():

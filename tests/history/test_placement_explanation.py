@@ -181,12 +181,34 @@ def test_a_host_that_is_out_is_told_up_to_there():
         ({**FILTERED, "answer": []}, "The caller was told that no host is fit: an engine places the VM nowhere."),
         (FILTERED, "The engine does not say which host it took."),
         ({**FILTERED, "form": "daemon"}, None),
+        ({**FILTERED, "beforehand": True}, "The engine asked because this daemon had asked it where it would migrate the VM."),
     ],
 )  # fmt: skip
 def test_what_the_engine_decides_is_said(last, told):
     """And nothing where no engine asked."""
     lines = text(placement_explanation.lines([last]))
     assert lines[-1] == told if told else lines[-1].startswith("  ")
+
+
+@pytest.mark.parametrize(
+    ("last", "fate"),
+    [
+        (scored({"Even": 1}, {"puma": (4,), "lynx": (None,)}), ", which no cost function had scored"),
+        (decision("runFilters", [unit("MaxVms")], [host("lynx")], ["id-of-lynx"]), ", which the filters had left"),
+        ({**FILTERED, "hosts": [host("lynx")], "fault": "busy"}, ""),
+    ],
+)  # fmt: skip
+def test_what_a_placement_came_to_on_a_host_is_told_of_unscored_ones_too(last, fate):
+    told = placement_explanation.place_now([last], WEB["id"], "id-of-lynx", "lynx")
+    assert told == f"It runs on lynx now{fate}."
+
+
+@pytest.mark.parametrize(("target", "fate"), [("lynx", "to be"), ("puma", "not to be")])
+def test_of_a_migration_it_is_told_whether_it_was_to_this_host(target, fate):
+    moves = {"vm": WEB["id"], "hosts": [f"id-of-{target}"]}
+    moved = decision("runLoadBalancing", [unit("Memory", "balance")], [host("lynx")], moves)
+    told = placement_explanation.place_now([moved], WEB["id"], "id-of-lynx", "lynx")
+    assert told == f"It runs on lynx now, to which it was {fate} migrated."
 
 
 def test_whoever_asked_is_called_the_caller():

@@ -42,6 +42,7 @@ class Vm:
     origin: str = "ovirt"
     is_highly_available: bool = False
     pinned_to: Sequence[str] = ()  # names of hosts
+    processors: int = 0  # 0: not told
     kind = "vm"
 
     @property
@@ -107,6 +108,8 @@ def of_vm(vm: Vm, follow: bool = False) -> Element:
         Element("placement_policy", [Element("affinity", vm.affinity), Element("hosts", pins)]),
         Element("status", vm.status),
     ]
+    if vm.processors:
+        content.append(Element("cpu", [Element("topology", [Element("cores", vm.processors)])]))
     if vm.host is not None:
         content.append(Element("host", "", at("hosts", id_of(vm.host))))
     return Element("vm", content, at("vms", vm.id))

@@ -43,6 +43,7 @@ OF_HOSTS = 'engine_connection().system_service().hosts_service().list(follow="'
         (TAGGED.replace("h.tags or", "engine.hosts_service().list()[0].tags or h.tags or"), ""),
         (TAGGED.replace("in hosts", "in mine(hosts)"), ""),
         (TAGGED.replace("h.tags", "h.custom"), ""),
+        ("def do_filter(hosts, vm, properties):\n    vm.nics = []\n", ""),
     ],
 )  # fmt: skip
 def test_check_and_try_note_a_link_that_is_read_and_never_asked_for(tmp_path, text, note):

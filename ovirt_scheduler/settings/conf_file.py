@@ -170,16 +170,12 @@ class Section:
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
-    def mistake(self, key: str, problem: str, line: Optional[int] = None) -> FileMistake:
-        """The exception to raise about a key.
+    def refuse(self, key: str, problem: str, line: Optional[int] = None) -> None:
+        """Note a mistake about a key; ``mistakes.check`` raises it.
 
         Args:
             line: unless it is the key's own.
         """
-        return self.mistakes.exception(f"{self._prefix}{key}: {problem}", line or self.lines[key])
-
-    def refuse(self, key: str, problem: str, line: Optional[int] = None) -> None:
-        """Note a mistake about a key; as ``mistake``."""
         self.mistakes.note(f"{self._prefix}{key}: {problem}", line or self.lines[key])
 
     def add(self, entry: Entry) -> None:

@@ -129,7 +129,7 @@ def of_section(section: Optional[Section], figures: Mapping[str, Figure]) -> lis
     A value without an operator is to be equal.
 
     Raises:
-        FileMistake: one cannot be read.
+        FileMistake: each that cannot be read.
     """
     if section is None:
         return []
@@ -140,7 +140,8 @@ def of_section(section: Optional[Section], figures: Mapping[str, Figure]) -> lis
         try:
             expectations.append(parse(f"{name} {bound}", figures))
         except ValueError as error:
-            raise section.mistake(name, str(error)) from None
+            section.refuse(name, str(error))
+    section.mistakes.check()
     return expectations
 
 

@@ -127,9 +127,14 @@ def test_of_very_many_mistakes_the_first_are_told_and_how_many_follow():
 def test_a_mistake_of_several_keys_is_put_on_the_line_of_one():
     """Its reader builds it from the key's name; a key that is not in the file has no line."""
     conf = read("\n\nspeed = 3")
-    assert str(conf.mistake("speed", "is odd")) == "/x.conf:3: speed: is odd"
-    clash = conf.sections["paint"].mistake("colour", "clashes")
-    assert str(clash) == "/x.conf: [paint] colour: clashes"
+    conf.refuse("speed", "is odd")
+    conf.sections["paint"].refuse("colour", "clashes")
+    with pytest.raises(PluginError) as caught:
+        conf.mistakes.check()
+    assert [*map(str, caught.value.mistakes)] == [
+        "/x.conf: [paint] colour: clashes",
+        "/x.conf:3: speed: is odd",
+    ]
 
 
 @pytest.mark.parametrize(

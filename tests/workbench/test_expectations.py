@@ -161,6 +161,14 @@ def test_a_mistake_in_a_scenarios_expectations_is_told_with_its_line(line, told,
     assert str(raised.value).startswith(f"{path}:4: ")
 
 
+def test_all_mistakes_in_a_scenarios_expectations_are_told_at_once(tmp_path: Path):
+    path, figures = tmp_path / "scenario.conf", expectations.of_nothing()
+    path.write_text("hours = 1\n[expect]\nunplaced = few\nmigrations = <= six\n")
+    with pytest.raises(ScenarioError) as raised:
+        expectations.of_section(scenario.read(path, figures).expect, figures)
+    assert [mistake.line for mistake in raised.value.mistakes] == [3, 4]
+
+
 def test_every_number_of_a_replay_is_a_figure():
     """By its name in JSON; a text, a truth and what is within a list is none."""
     figures = expectations.of_replay(Comparison(changed=True))

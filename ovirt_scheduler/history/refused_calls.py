@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from ovirt_scheduler.history import query
 from ovirt_scheduler.history.conversion import shown_properties
 from ovirt_scheduler.history.record import NOT_ASKED, Record, UnitRecord, entity
-from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, listed_units
 from ovirt_scheduler.model.jobs import RefusedCall
 from ovirt_scheduler.model.requests import LONGEST_ID, is_document
 from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS, Kind
@@ -65,9 +65,9 @@ def _units(arguments: Arguments, properties: Mapping[str, str]) -> list[UnitReco
     """The units that a call names in its parameters; or a scheduler and those in its properties."""
     scheduler = arguments.get(_SCHEDULER)
     if _SCHEDULER in arguments:
-        functions = _texts(properties.get(COST_FUNCTIONS, ""))
+        functions = listed_units(properties.get(COST_FUNCTIONS, ""))
         arguments = {
-            "filters": _texts(properties.get(FILTERS, "")),
+            "filters": listed_units(properties.get(FILTERS, "")),
             "cost_functions": [[*item.partition("=")][::2] for item in functions],
         }
     units = itertools.islice(_policy_units(arguments), MOST_UNITS)
@@ -89,10 +89,6 @@ def _policy_units(arguments: Arguments) -> Iterator[UnitRecord]:
             yield {**unit, "factor": 1 if factor is None else int(factor[0])}
     if balance is not None:
         yield _unit(Kind.BALANCE.label, balance)
-
-
-def _texts(text: str) -> Sequence[str]:
-    return [item.strip() for item in text.split(";") if item.strip()]
 
 
 def _unit(kind: str, name: object) -> UnitRecord:

@@ -103,3 +103,8 @@ Migrations = Mapping[str, tuple[str, ...]]
 Destinations = Mapping[str, Mapping[str, int]]
 # Host id to what VMs will use there that come to it: by VM id, its processors and bytes of memory.
 Coming = Mapping[str, Mapping[str, tuple[int, int]]]
+
+
+def listed_units(text: str) -> list[str]:
+    """The items in the value of ``filters`` or ``cost_functions``: ``MaxVms;Memory=2``."""
+    return [name.strip() for name in text.split(";") if name.strip()]

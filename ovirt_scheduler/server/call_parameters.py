@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ovirt_scheduler.errors import BadParameters
-from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, DriverUnit
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, DriverUnit, listed_units
 from ovirt_scheduler.model.jobs import DriverCall, Request
 from ovirt_scheduler.model.requests import Caller, Entities, RequestedUnit
 from ovirt_scheduler.model.units import LONGEST_NAME, MOST_UNITS, Kind
@@ -111,8 +111,8 @@ def driver_request(
     properties = dict(parameter_values.properties(arguments.get("properties")))
     units: dict[Kind, tuple[RequestedUnit, ...]] = {}
     if defined.interface == "HostSelector":
-        filters = tuple(map(RequestedUnit, _names(properties.pop(FILTERS, ""))))
-        cost_functions = tuple(map(_factor, _names(properties.pop(COST_FUNCTIONS, ""))))
+        filters = tuple(map(RequestedUnit, listed_units(properties.pop(FILTERS, ""))))
+        cost_functions = tuple(map(_factor, listed_units(properties.pop(COST_FUNCTIONS, ""))))
         _check_units("properties", (*filters, *cost_functions))
         units = {Kind.FILTER: filters, Kind.COST_FUNCTION: cost_functions}
     entities = Entities(
@@ -124,10 +124,6 @@ def driver_request(
     others = [name for name in ("old_status", "new_status") if name in arguments]
     statuses = {name: parameter_values.string(name, arguments[name]) for name in others}
     return Request(caller, entities, properties, units, DriverCall(driver, method, statuses))
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(";") if name.strip()]
 
 
 def _factor(text: str) -> RequestedUnit:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from ovirt_scheduler.command.calls import input_files
 from ovirt_scheduler.command.calls.daemon_client import MethodCaller
-from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY
+from ovirt_scheduler.model.drivers import COST_FUNCTIONS, FILTERS, POLICY, listed_units
 from ovirt_scheduler.model.requests import AnswerForm
 from ovirt_scheduler.model.units import Kind
 from ovirt_scheduler.model.values import properties
@@ -65,7 +65,7 @@ def unknown_properties(call: MethodCaller, options: argparse.Namespace) -> Itera
                 declared_sets += [[each["name"] for each in scheduler["inputs"]]]
         declared_sets += [[POLICY, FILTERS, COST_FUNCTIONS]]
         for kind, key in ((Kind.FILTER, FILTERS), (Kind.COST_FUNCTION, COST_FUNCTIONS)):
-            named = values.get(key, "").split(";")
+            named = listed_units(values.get(key, ""))
             called += [(kind.label, name.partition("=")[0].strip()) for name in named]
     for unit in units(call):
         if (unit["kind"], unit["name"]) in called:

@@ -337,14 +337,14 @@ def _simulate(options: argparse.Namespace) -> Shown:
         "vms": len(initial.vms), "scenario": options.scenario and options.scenario.name,
         "hours": happens.hours, "seed": options.seed,
     }  # fmt: skip
-    well = not any(each.problems or each.stopped for each in simulated.values())
-    result = Shown(_text(simulated), reports.simulation_fields(simulated, about), well)
-    result = result._replace(stopped=any(bool(each.stopped) for each in simulated.values()))
+    stopped = any(bool(each.stopped) for each in simulated.values())
+    problems = [text for each in simulated.values() for text in each.problems]
+    problems += ["stopped by Ctrl-C"] * stopped
+    fields = reports.simulation_fields(simulated, about)
+    result = Shown(_text(simulated), fields, not problems, stopped=stopped)
     *_, outcome = simulated.values()  # with --against the second policy
     of_policy = expectations.of_simulation(outcome, len(initial.vms) + len(happens.arrivals))
     findings = [each.finding(of_policy) for each in expected]
-    problems = [text for each in simulated.values() for text in each.problems]
-    problems += ["stopped by Ctrl-C"] * any(each.stopped for each in simulated.values())
     result = _with_findings(result, options.junit, "simulate", findings, problems)
     return _with_page(result, options, partial(reports.write_simulation, simulated, about))
 

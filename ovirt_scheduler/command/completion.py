@@ -14,8 +14,9 @@ from typing import Any
 
 from ovirt_scheduler.command import arguments
 from ovirt_scheduler.command.tables import Shown
-from ovirt_scheduler.errors import BadUsage, SchedulerError
+from ovirt_scheduler.errors import BadUsage, PluginError, SchedulerError
 from ovirt_scheduler.model.units import Kind
+from ovirt_scheduler.settings.conf_file import content
 from ovirt_scheduler.settings.table import Settings
 
 _FILES = {"FILE", "DIR", "PATH", "PLUGIN.py", "SNAPSHOT"}  # what an argument is called that is one
@@ -100,8 +101,8 @@ def _units(
 def _names_in(folder: Path, functions: Collection[str]) -> Iterator[str]:
     for file in folder.glob("[!_]*.py"):
         try:
-            tree = ast.parse(file.read_bytes())
-        except (OSError, SyntaxError, ValueError):
+            tree = ast.parse(content(file, PluginError))  # at once, also if it is a pipe
+        except (OSError, PluginError, SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
         for name, body in [(file.stem, tree.body), *((node.name, node.body) for node in classes)]:

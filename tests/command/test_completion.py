@@ -29,6 +29,7 @@ PLUGINS = {
     "Costs": "def do_score(hosts, vm, properties): ...\n",
     "old": "class OfClass:\n    def do_filter(self, hosts_ids, vm_id, args_map): ...\n",
     "broken": "def do_score(:\n",
+    "deep": f"a = {'not ' * 50_000}1\n",
     "_help": "def do_score(hosts, vm, properties): ...\n",
 }
 
@@ -60,6 +61,7 @@ def test_bash_completes(tmp_path, line, words):
     plugins.mkdir()
     for name, text in PLUGINS.items():
         (plugins / f"{name}.py").write_text(text)
+    os.mkfifo(plugins / "pipe.py")
     conf.write_text("[clusters]\n[[East]]\n[[West]]\n")
     line = line.replace("PLUGINS", str(plugins)).replace("CONF", str(conf))
     program = tmp_path / "ovirt-scheduler"

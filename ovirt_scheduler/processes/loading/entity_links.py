@@ -6,7 +6,7 @@ It reads source, and runs nothing.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Union
 
 from ovirt_scheduler.model.units import Kind
@@ -21,7 +21,7 @@ _IN_ORDER = ("enumerate", "list", "reversed", "sorted")
 _FUNCTIONS = [kind.function for kind in Kind]
 
 
-def read_unasked(tree: ast.Module, names: Iterable[str]) -> Iterator[Remark]:
+def read_unasked(tree: ast.Module, names: Collection[str]) -> Iterator[Remark]:
     """Find where a plugin that never asks the engine first reads a link of a host or VM.
 
     Args:
@@ -31,10 +31,13 @@ def read_unasked(tree: ast.Module, names: Iterable[str]) -> Iterator[Remark]:
     Yields:
         One remark at most: the number of the line, and what is empty and how to ask for it.
     """
+    if not any(link in names for link in LINKS):
+        return
     if any(name in _ASKING or name.endswith("_service") for name in names):
         return
-    hosts, vms = _entities(tree)
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]  # of a long file this takes most of the time
+    hosts, vms = _entities(nodes)
+    for node in nodes:
         if isinstance(node, ast.Attribute) and node.attr in LINKS:
             name = getattr(node.value, "id", "")
             query = f"follow_link({name}.{node.attr})"
@@ -51,16 +54,16 @@ def read_unasked(tree: ast.Module, names: Iterable[str]) -> Iterator[Remark]:
                 return
 
 
-def _entities(tree: ast.Module) -> tuple[set[str], set[str]]:
+def _entities(nodes: Sequence[ast.AST]) -> tuple[set[str], set[str]]:
     """The names that units give to a host and to a VM, and those of functions that get these."""
     hosts: set[str] = set()
     vms: set[str] = set()
     functions = {
         node.name: [each.arg for each in node.args.args if each.arg != "self"]
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.FunctionDef)
     }
-    for unit in ast.walk(tree):
+    for unit in nodes:
         if not isinstance(unit, ast.FunctionDef) or unit.name not in _FUNCTIONS:
             continue
         parameters = functions[unit.name]
@@ -71,17 +74,17 @@ def _entities(tree: ast.Module) -> tuple[set[str], set[str]]:
                 targets = ast.walk(node.target)
                 hosts.update(each.id for each in targets if isinstance(each, ast.Name))
     for names in (hosts, vms):
-        names.update(_passed_on(tree, functions, names))
+        names.update(_passed_on(nodes, functions, names))
     return hosts, vms
 
 
 def _passed_on(
-    tree: ast.Module, functions: Mapping[str, list[str]], names: Container[str]
+    nodes: Iterable[ast.AST], functions: Mapping[str, list[str]], names: Container[str]
 ) -> list[str]:
     """The names that functions give to what is passed to them by one of some names."""
     return [
         parameter
-        for call in ast.walk(tree)
+        for call in nodes
         if isinstance(call, ast.Call)
         for argument, parameter in zip(call.args, functions.get(getattr(call.func, "id", ""), []))
         if getattr(argument, "id", "") in names

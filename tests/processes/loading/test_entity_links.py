@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from ovirt_scheduler.processes.loading import entity_links
 from tests.support.command import run
 from tests.support.paths import PROJECT
 
@@ -56,3 +59,13 @@ def test_check_and_try_note_a_link_that_is_read_and_never_asked_for(tmp_path, te
         _, out, _ = run(tmp_path, *words)
         assert out.count("a link alone") == bool(note), out
         assert not note or f"A.py:{note}" in out
+
+
+def test_a_file_that_names_no_link_is_not_searched(monkeypatch):
+    """The analysis of a long one has only so many seconds."""
+    tree = ast.parse(TAGGED)
+    with monkeypatch.context() as patched:
+        patched.setattr(ast, "walk", lambda _: 1 // 0)
+        assert [*entity_links.read_unasked(tree, {"hosts", "name"})] == []
+    (remark,) = entity_links.read_unasked(tree, {"hosts", "name", "tags"})
+    assert remark[0] == 2
